@@ -1,0 +1,546 @@
+"""The native engine's face: features propagated over a graph that changes, within a certified error."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tidegraph import _native, statefile
+from tidegraph.channels import Audit, Channel, RMaxUnit, Settings, Sketch, column_norms
+from tidegraph.errors import EventError, ParameterError, PrecisionError, StateFileError
+from tidegraph.events import Batch
+
+__all__ = ["Propagator", "propagate"]
+
+Dtype: TypeAlias = Literal["float32", "float64"]
+_DISTRIBUTIONS = {"gaussian": 0, "uniform": 1, "sign": 2}
+_DIRECTIONS = {"out": 0, "in": 1, "both": 2}
+_ALL, _DECAY, _WINDOW, _LAST = range(4)
+_FEATURE_ROWS = 1 << 15  # features are handed over in pieces: a whole copy in float64 would double them
+_LOAD_ROWS = 1 << 16
+_BLOCK_COLUMNS = 96
+
+
+class Propagator:
+    """Propagated features of every node, maintained while edges, weights, features and nodes change.
+
+    For each channel and feature column it keeps an estimate of `pi = gamma0 · Σ_k (gamma·P)^k · x` with
+    `|pi(i) - estimate(i)| <= threshold(i)` after every `apply`; `error_bound` certifies what holds right now.
+
+    features: `[nodes, columns]`, or a `Sketch` together with `nodes`.
+    channels: filters on versions of the graph; by default one low-pass filter on all edges.
+    r_max, r_max_unit: the error that is allowed, relative to each column's RMS, absolute, or relative to its L1 norm.
+    scale_by_degree: False stops at `min(1, d^(1-beta))` instead of `d^(1-beta)`, which is stricter.
+    self_loop: weight of the loop every node carries; 0 is allowed on undirected graphs.
+    threads: None takes all cores. Results are the same to the bit for any number.
+    initial: rows of a graph to start from.
+
+    Calls from several threads queue; the interpreter lock is released while one computes.
+
+    >>> propagator = Propagator(np.eye(3), initial=Batch(src=[0], dst=[1]))
+    >>> propagator.apply(Batch(src=[1], dst=[2]))
+    array([0, 1, 2])
+    >>> propagator.embedding([2]).shape
+    (1, 1, 3)
+    """
+
+    def __init__(
+        self,
+        features: ArrayLike | Sketch,
+        *,
+        nodes: int | None = None,
+        channels: Sequence[Channel] = (Channel.low_pass(),),
+        directed: bool = False,
+        beta: float = 0.5,
+        r_max: float = 1e-2,
+        r_max_unit: RMaxUnit = "rms",
+        scale_by_degree: bool = True,
+        self_loop: float = 1.0,
+        dtype: Dtype = "float32",
+        threads: int | None = None,
+        block_columns: int = _BLOCK_COLUMNS,
+        initial: Batch | None = None,
+    ) -> None:
+        settings = Settings(
+            channels=tuple(channels),
+            directed=directed,
+            beta=beta,
+            r_max=r_max,
+            r_max_unit=r_max_unit,
+            scale_by_degree=scale_by_degree,
+            self_loop=self_loop,
+        )
+        source = _Features(features, nodes)
+        thresholds = settings.r_max * source.norms(settings.r_max_unit)
+        self._build(settings, source.nodes, thresholds, dtype, threads, block_columns)
+        self._sketch = features if isinstance(features, Sketch) else None
+        for first, rows in source.pieces():
+            self._native.set_features(first, rows)
+        if initial is not None:
+            self._load(initial)
+        self._check_precision(1.0)
+        self._native.start()
+
+    def _build(
+        self,
+        settings: Settings,
+        nodes: int,
+        thresholds: NDArray[np.float64],
+        dtype: str,
+        threads: int | None,
+        block_columns: int,
+    ) -> None:
+        if dtype not in ("float32", "float64"):
+            raise ParameterError(f"dtype is {dtype!r}; give 'float32' or 'float64'")
+        if not isinstance(block_columns, int) or not 8 <= block_columns <= 256:
+            raise ParameterError(f"block_columns is {block_columns!r}; give a number from 8 to 256")
+        self._settings = settings
+        self._dtype = np.dtype(dtype)
+        self._threads = _thread_count(threads)
+        self._thresholds = thresholds
+        self._block_columns = block_columns
+        self._lock = threading.Lock()
+        versions: list[tuple[int, float, int, int]] = []
+        views: list[tuple[int, int]] = []
+        natives: list[tuple[int, float, float, float]] = []
+        for channel in settings.channels:
+            version = _version(channel, settings)
+            if version not in versions:
+                versions.append(version)
+            view = (versions.index(version), _DIRECTIONS[channel.direction])
+            if view not in views:
+                views.append(view)
+            beta = settings.beta_of(channel)
+            natives.append((views.index(view), channel.gamma0, channel.gamma, beta))
+        make = _native.PropagatorF32 if dtype == "float32" else _native.PropagatorF64
+        self._native = make(
+            nodes,
+            thresholds,
+            settings.directed,
+            settings.self_loop,
+            settings.scale_by_degree,
+            block_columns,
+            self._threads,
+            versions,
+            views,
+            natives,
+        )
+
+    def _load(self, batch: Batch) -> None:
+        if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
+            raise EventError("initial takes edge rows only; give its nodes and features with features=")
+        try:
+            for first in range(0, batch.rows, _LOAD_ROWS):
+                part = slice(first, first + _LOAD_ROWS)
+                columns = [
+                    None if column is None else column[part]
+                    for column in (batch.src, batch.dst, batch.weight, batch.op, batch.t)
+                ]
+                end = None if columns[4] is None else int(columns[4][-1])
+                self._native.load(*columns, end)
+        except _native.EventError as error:
+            raise EventError(f"initial: {error}") from None
+
+    def _check_precision(self, tolerance: float) -> None:
+        finest = self._native.finest_tolerance()
+        if tolerance < finest:
+            r_max = self._settings.r_max
+            advice = (
+                f"use r_max >= {_round_up(finest * r_max):g}" + (" or dtype='float64'" if self._dtype == np.float32 else "")
+            )
+            raise PrecisionError(
+                f"r_max={tolerance * r_max:g} (unit {self._settings.r_max_unit!r}) asks for more than"
+                f" {self._dtype} can hold on these features; {advice}"
+            )
+
+    # ---- changes -----------------------------------------------------------------------------------------------------
+
+    def apply(self, batch: Batch) -> NDArray[np.int64]:
+        """The nodes touched, sorted: those the batch names, and every other whose estimate moved.
+
+        All or nothing: a batch that does not fit raises `EventError` and changes nothing.
+        """
+        new_features = batch.new_features
+        with self._lock:
+            if batch.new_nodes and new_features is None:
+                new_features = self._rows_of_new_nodes(batch.new_nodes)
+            try:
+                return self._native.apply(
+                    batch.src,
+                    batch.dst,
+                    batch.weight,
+                    batch.op,
+                    batch.t,
+                    batch.time,
+                    batch.new_nodes,
+                    new_features,
+                    batch.feature_nodes,
+                    batch.feature_values,
+                    batch.removed_nodes,
+                )
+            except _native.EventError as error:
+                raise EventError(str(error)) from None
+
+    def _rows_of_new_nodes(self, count: int) -> NDArray[np.float64]:
+        rows = np.zeros((count, self.columns))
+        if self._sketch is not None:
+            _fill_sketch(self._sketch, self._native.nodes, rows)
+        return rows
+
+    def apply_steps(self, batch: Batch, offsets: ArrayLike) -> NDArray[np.int64]:
+        """How many nodes each step touched. Rows `offsets[s]:offsets[s+1]` of the batch are step `s`.
+
+        One native call for a whole stream. Every step is all or nothing: an `EventError` names the first step that does
+        not fit, and the steps before it stay applied.
+        """
+        if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
+            raise EventError("apply_steps takes edge rows only; use apply for node and feature events")
+        bounds = np.ascontiguousarray(offsets)
+        if bounds.dtype.kind not in "iu" or bounds.ndim != 1 or bounds.size == 0:
+            raise EventError(f"offsets has dtype {bounds.dtype} and shape {bounds.shape}; give integers [steps + 1]")
+        bounds = bounds.astype(np.int64, copy=False)
+        if bounds[0] < 0 or bounds[-1] > batch.rows or (np.diff(bounds) < 0).any():
+            raise EventError(f"offsets must ascend from 0 to at most the number of rows, {batch.rows}")
+        counts = np.zeros(bounds.size - 1, dtype=np.int64)
+        with self._lock:
+            done, refusal = self._native.apply_steps(
+                batch.src, batch.dst, batch.weight, batch.op, batch.t, bounds, counts
+            )
+        if refusal:
+            raise EventError(f"step {done}: {refusal}; the {done} steps before it are applied")
+        return counts
+
+    def apply_snapshot(
+        self, src: ArrayLike, dst: ArrayLike, weight: ArrayLike | None = None, *, t: int | None = None
+    ) -> NDArray[np.int64]:
+        """Moves the graph to exactly these edges and returns the nodes touched.
+
+        Repeated rows are merged, their weights summed. Only the difference is worked on.
+        """
+        snapshot = Batch(src=src, dst=dst, weight=weight)
+        with self._lock:
+            try:
+                rows = self._native.difference(snapshot.src, snapshot.dst, snapshot.weight)
+            except _native.EventError as error:
+                raise EventError(str(error)) from None
+        return self.apply(Batch(src=rows[0], dst=rows[1], weight=rows[2], op=rows[3], t=t))
+
+    def refine(self, r_max: float) -> None:
+        """Moves the promised error to a new `r_max`, in the unit chosen at the start."""
+        settings = dataclasses.replace(self._settings, r_max=r_max)
+        factor = settings.r_max / self._settings.r_max * self._native.tolerance
+        with self._lock:
+            self._check_precision(factor)
+            self._native.refine(factor)
+            self._settings = settings
+
+    def repair(self) -> None:
+        """Recomputes all residuals from the estimates, which takes out drift, and pushes what that shows."""
+        with self._lock:
+            self._native.repair()
+
+    def rescale(self) -> None:
+        """Moves the reference time of decayed versions to now. Changes no result; done by itself when needed."""
+        with self._lock:
+            self._native.rescale()
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    def embedding(self, nodes: ArrayLike | None = None) -> NDArray[Any]:
+        """The estimates `[k, channels, columns]` of the given nodes, or of all."""
+        return self._rows("embedding", nodes, self._dtype, channels=True)
+
+    def residual(self, nodes: ArrayLike | None = None) -> NDArray[Any]:
+        """What is left to push, `[k, channels, columns]`."""
+        return self._rows("residual", nodes, self._dtype, channels=True)
+
+    def features(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
+        """The features `[k, columns]` that are being propagated."""
+        return self._rows("features", nodes, np.dtype(np.float64))
+
+    def degree(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Degrees `[k, channels]`, self-loops included, decayed weights at their present value."""
+        ids = self._ids(nodes)
+        out = np.empty((ids.size, len(self.channels)))
+        with self._lock:
+            self._native.degree(ids, out)
+        return out
+
+    def threshold(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
+        """The promise `[k, channels, columns]`: how far the estimate may be from the exact solution."""
+        return self._rows("threshold", nodes, np.dtype(np.float64), channels=True)
+
+    def error_bound(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
+        """A certificate `[k, channels, columns]`: the exact solution is at most this far from `embedding`.
+
+        Computed from the estimates and the graph alone, in float64, with one pass over all edges: it needs no trust in
+        the stored residuals and includes every rounding error ever made.
+        """
+        return self._rows("error_bound", nodes, np.dtype(np.float64), channels=True)
+
+    def audit(self) -> Audit:
+        """How far the stored residuals have drifted from the true ones, in units of the threshold."""
+        with self._lock:
+            drift, residual = self._native.audit()
+        return Audit(drift=np.array(drift), residual=np.array(residual))
+
+    def edges(self, channel: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """`src, dst, weight` of the graph, or of the version that a channel sees; undirected edges once."""
+        with self._lock:
+            return self._native.edges(channel)
+
+    def loops(self, channel: int) -> NDArray[np.float64]:
+        """The self-loop each node carries in a channel now."""
+        out = np.empty(self.nodes)
+        with self._lock:
+            self._native.loops(channel, out)
+        return out
+
+    def statistics(self) -> dict[str, int]:
+        """Counters since the start (events, pushes, edge_pushes, …) and sizes in bytes."""
+        with self._lock:
+            return dict(self._native.statistics())
+
+    def _ids(self, nodes: ArrayLike | None) -> NDArray[np.int64]:
+        count = self._native.nodes
+        if nodes is None:
+            return np.arange(count)
+        ids = np.atleast_1d(np.asarray(nodes))
+        if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+            raise EventError(f"nodes has dtype {ids.dtype} and shape {ids.shape}; give integer ids [k]")
+        ids = np.ascontiguousarray(ids, dtype=np.int64)
+        if ids.size and (ids.min() < 0 or ids.max() >= count):
+            wrong = ids[(ids < 0) | (ids >= count)][0]
+            raise EventError(f"node {wrong} was asked for; there are nodes 0 to {count - 1}")
+        return ids
+
+    def _rows(self, what: str, nodes: ArrayLike | None, dtype: np.dtype[Any], channels: bool = False) -> NDArray[Any]:
+        ids = self._ids(nodes)
+        shape = (ids.size, len(self.channels), self.columns) if channels else (ids.size, self.columns)
+        out = np.empty(shape, dtype=dtype)
+        with self._lock:
+            getattr(self._native, what)(ids, out)
+        return out
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes, removed ones included: ids are never used again."""
+        return int(self._native.nodes)
+
+    @property
+    def columns(self) -> int:
+        return int(self._thresholds.size)
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        return self._settings.channels
+
+    @property
+    def directed(self) -> bool:
+        return self._settings.directed
+
+    @property
+    def beta(self) -> float:
+        return self._settings.beta
+
+    @property
+    def r_max(self) -> float:
+        return self._settings.r_max
+
+    @property
+    def r_max_unit(self) -> RMaxUnit:
+        return self._settings.r_max_unit
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._dtype
+
+    @property
+    def threads(self) -> int:
+        return self._threads
+
+    @property
+    def time(self) -> int | None:
+        """The time of the last batch that had one."""
+        return self._native.time
+
+    # ---- saving ------------------------------------------------------------------------------------------------------
+
+    def _description(self) -> dict[str, Any]:
+        return {
+            "kind": "propagator",
+            "settings": dataclasses.asdict(self._settings),
+            "nodes": self._native.nodes,
+            "dtype": self._dtype.name,
+            "block_columns": self._block_columns,
+            "sketch": None if self._sketch is None else dataclasses.asdict(self._sketch),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Writes everything needed to go on to the bit; the file appears whole or not at all."""
+        with self._lock:
+            statefile.write(path, self._description(), self._arrays())
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {"thresholds": self._thresholds, **self._native.state()}
+
+    @classmethod
+    def load(cls, path: str | Path, *, threads: int | None = None) -> Propagator:
+        """The propagator that was saved; it continues as if it had never stopped."""
+        return cls._from_state(*statefile.read(path), source=str(path), threads=threads)
+
+    @classmethod
+    def _from_state(
+        cls, description: dict[str, Any], arrays: dict[str, NDArray[Any]], *, source: str, threads: int | None = None
+    ) -> Propagator:
+        if description.get("kind") != "propagator":
+            raise StateFileError(f"{source} holds a {description.get('kind')}, not a propagator")
+        settings = dict(description["settings"])
+        settings["channels"] = tuple(Channel(**channel) for channel in settings["channels"])
+        propagator = cls.__new__(cls)
+        propagator._build(
+            Settings(**settings),
+            description["nodes"],
+            arrays.pop("thresholds"),
+            description["dtype"],
+            threads,
+            description["block_columns"],
+        )
+        propagator._sketch = None if description["sketch"] is None else Sketch(**description["sketch"])
+        try:
+            propagator._native.restore(arrays)
+        except _native.ArchiveError as error:
+            raise StateFileError(f"{source}: {error}") from None
+        return propagator
+
+    def _packed(self) -> bytes:
+        with self._lock:
+            return statefile.pack(self._description(), self._arrays())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpack, (self._packed(), self._threads)
+
+    def __copy__(self) -> Propagator:
+        return _unpack(self._packed(), self._threads)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Propagator:
+        return self.__copy__()
+
+    def __repr__(self) -> str:
+        return (
+            f"Propagator(nodes={self.nodes}, columns={self.columns}, channels={len(self.channels)},"
+            f" r_max={self.r_max:g} {self.r_max_unit}, dtype={self._dtype})"
+        )
+
+
+def _unpack(data: bytes, threads: int) -> Propagator:
+    return Propagator._from_state(*statefile.unpack(data), source="the pickled state", threads=threads)
+
+
+def propagate(
+    src: ArrayLike,
+    dst: ArrayLike,
+    features: ArrayLike | Sketch,
+    *,
+    weight: ArrayLike | None = None,
+    alpha: float = 0.2,
+    channel: Channel | None = None,
+    **options: Any,
+) -> NDArray[Any]:
+    """Features propagated over one static graph, `[nodes, columns]`: the paper's GeneralPropagation.
+
+    A low-pass filter with `alpha`, or the given `channel`; `options` are those of `Propagator`.
+
+    >>> propagate([0, 1], [1, 2], np.eye(3)).shape
+    (3, 3)
+    """
+    filters = (channel if channel is not None else Channel.low_pass(alpha),)
+    propagator = Propagator(features, channels=filters, initial=Batch(src=src, dst=dst, weight=weight), **options)
+    embedding: NDArray[Any] = propagator.embedding()[:, 0]
+    return embedding
+
+
+class _Features:
+    """Features to start with, read in pieces so that no second whole copy of them ever exists."""
+
+    def __init__(self, features: Any, nodes: int | None) -> None:
+        if isinstance(features, Sketch):
+            if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 0:
+                raise ParameterError(f"nodes is {nodes!r}; with a Sketch give the number of nodes")
+            self.nodes, self.columns = int(nodes), features.columns
+            self._features: Sketch | NDArray[Any] = features
+            return
+        try:
+            array = np.asarray(features)
+        except (ValueError, TypeError) as error:
+            raise ParameterError(f"features are not a matrix of numbers: {error}") from None
+        if array.dtype.kind not in "fiu":
+            raise ParameterError(f"features have dtype {array.dtype}; give floating-point numbers")
+        if array.ndim != 2 or array.shape[1] == 0:
+            raise ParameterError(f"features have shape {array.shape}; give [nodes, columns]")
+        if nodes is not None and nodes != array.shape[0]:
+            raise ParameterError(f"nodes is {nodes} but features has {array.shape[0]} rows; leave it out")
+        self.nodes, self.columns = array.shape
+        self._features = array
+        for _, rows in self.pieces():
+            if not np.isfinite(rows).all():
+                raise ParameterError("features hold NaN or infinity; they must be finite")
+
+    def pieces(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """`(first node, float64 rows)` from the first node to the last."""
+        for first in range(0, self.nodes, _FEATURE_ROWS):
+            count = min(_FEATURE_ROWS, self.nodes - first)
+            if isinstance(self._features, Sketch):
+                rows = np.empty((count, self.columns))
+                _fill_sketch(self._features, first, rows)
+            else:
+                rows = np.ascontiguousarray(self._features[first : first + count], dtype=np.float64)
+            yield first, rows
+
+    def norms(self, unit: RMaxUnit) -> NDArray[np.float64]:
+        """What `r_max` counts in, per column; 1 where a column is zero."""
+        if isinstance(self._features, Sketch):
+            return column_norms(self._features, unit, self.nodes)
+        total = np.zeros(self.columns)
+        if unit == "absolute" or self.nodes == 0:
+            return total + 1
+        for _, rows in self.pieces():
+            total += np.square(rows).sum(axis=0) if unit == "rms" else np.abs(rows).sum(axis=0)
+        norms = np.sqrt(total / self.nodes) if unit == "rms" else total
+        return np.where(norms > 0, norms, 1.0)
+
+
+def _fill_sketch(sketch: Sketch, first: int, out: NDArray[np.float64]) -> None:
+    _native.sketch(sketch.seed, _DISTRIBUTIONS[sketch.distribution], first, out)
+
+
+def _version(channel: Channel, settings: Settings) -> tuple[int, float, int, int]:
+    """Kind, half-life, span and forgetting of the version of the graph a channel reads."""
+    if channel.half_life is not None:
+        return _DECAY, channel.half_life, 0, settings.forget_bits(channel.half_life)
+    if channel.window is not None:
+        return _WINDOW, 0.0, channel.window, 0
+    if channel.last is not None:
+        return _LAST, 0.0, channel.last, 0
+    return _ALL, 0.0, 0, 0
+
+
+def _thread_count(threads: int | None) -> int:
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or not 1 <= threads <= 1024:
+        raise ParameterError(f"threads is {threads!r}; give a number from 1 to 1024, or None for all cores")
+    return int(threads)
+
+
+def _round_up(value: float) -> float:
+    """To two significant digits, upwards, so that the advice given is advice that works."""
+    step = 10.0 ** (np.floor(np.log10(value)) - 1)
+    return float(np.ceil(value / step) * step)

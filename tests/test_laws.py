@@ -1,0 +1,499 @@
+"""Laws that hold for every propagator, whatever happens to its graph.
+
+Tolerances come from the bounds the propagators certify. What is added for rounding is counted:
+operations times machine precision times the size of the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.histories import WHOLE, History, Row, Step, histories
+
+from tidegraph import reference
+from tidegraph.events import Batch, Op
+
+FloatArray: TypeAlias = NDArray[np.float64]
+Make: TypeAlias = Callable[..., Any]
+
+
+def native(*args: Any, dtype: str, **more: Any) -> Any:
+    import tidegraph
+
+    face: Any = tidegraph  # looked up when used: the reference needs nothing compiled
+    return face.Propagator(*args, dtype=dtype, **more)
+
+
+NATIVE_ONLY = pytest.mark.skipif(
+    find_spec("tidegraph._native") is None, reason="tidegraph._native is not built"
+)
+NATIVE = [
+    pytest.param(partial(native, dtype="float32"), id="float32", marks=NATIVE_ONLY),
+    pytest.param(partial(native, dtype="float64"), id="float64", marks=NATIVE_ONLY),
+]
+every = pytest.mark.parametrize(
+    "make", [pytest.param(reference.Propagator, id="reference"), *NATIVE]
+)
+every_native = pytest.mark.parametrize("make", NATIVE)
+
+
+ROUNDING_OF_WEIGHTS = 4 * float(np.finfo(np.float32).eps)
+
+
+def law(examples: int = 60) -> Callable[[Any], Any]:
+    return settings(
+        max_examples=examples,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+# How close is close ------------------------------------------------------------------------------
+
+
+def wide(values: Any) -> FloatArray:
+    return np.asarray(values, dtype=np.float64)
+
+
+def betas(propagator: Any) -> FloatArray:
+    return wide([propagator.beta if c.beta is None else c.beta for c in propagator.channels])
+
+
+def unit(propagator: Any) -> FloatArray:
+    """d^(1-beta) [n, channels], 1 for nodes without any edge."""
+    d = wide(propagator.degree())
+    return wide(np.where(d > 0, d, 1.0) ** (1 - betas(propagator)))
+
+
+def spread(propagator: Any, values: FloatArray) -> FloatArray:
+    """What a defect of the equation as large as `values` can do to the solution anywhere.
+
+    That is the error theorem: d(i)^(1-beta) · max_j |values(j)|/d(j)^(1-beta) / (1-|gamma|).
+    """
+    worst = (np.abs(values) / unit(propagator)[:, :, None]).max(axis=0, initial=0.0)
+    contraction = 1 - np.abs([[c.gamma] for c in propagator.channels])
+    return wide(unit(propagator)[:, :, None] * worst / contraction)
+
+
+def solver_rounding(propagator: Any, exact: FloatArray) -> FloatArray:
+    """How far the sparse solve may be from the exact solution it stands for."""
+    terms = propagator.nodes + 16
+    return wide(terms * np.finfo(np.float64).eps * spread(propagator, exact))
+
+
+class Rounding:
+    """How far rounding may have carried a propagator from its invariant, by counting.
+
+    What a correction reads and writes is `s = d^beta · (pi + gamma0·(r - x))`, so an operation that
+    rounds leaves `eps·|s|` behind, at the largest degree the node had, until `s` decays with the
+    weights. Every batch makes a few such operations and every push one. In a decayed channel a
+    boundary may renew a self-loop, which scales the estimate by 2^8 at most before it is pushed.
+    """
+
+    def __init__(self, propagator: Any) -> None:
+        self.largest = np.zeros((0, len(propagator.channels), propagator.columns))
+        self.degree = np.zeros((0, len(propagator.channels)))
+        self.time = propagator.time
+        self.batches = 0
+        self.record(propagator, Step(0))
+
+    def record(self, propagator: Any, step: Step) -> None:
+        """Call after every batch."""
+        self.batches += 1
+        channels, n = propagator.channels, propagator.nodes
+        self.largest = np.pad(self.largest, [(0, n - len(self.largest)), (0, 0), (0, 0)])
+        degree, self.degree = np.asarray(propagator.degree()), self.degree
+        reach = degree + np.pad(self.degree, [(0, n - len(self.degree)), (0, 0)])
+        for row in step.rows:
+            for node in {row.src, row.dst}:
+                reach[node] += row.weight if row.weight < WHOLE else 0.0
+        self.degree = degree
+        beta = betas(propagator)
+        ratio = np.abs(wide(propagator.embedding())) / unit(propagator)[:, :, None]
+        ratio = np.broadcast_to(ratio.max(axis=0, initial=0.0), ratio.shape)
+        x = np.abs(wide(propagator.features()))[:, None, :] * np.abs([[c.gamma0] for c in channels])
+        for c, channel in enumerate(channels):
+            if channel.half_life is not None:
+                ratio = ratio * np.where(np.arange(len(channels)) == c, 2.0**8, 1.0)[:, None]
+                if propagator.time is not None and self.time is not None:
+                    passed = (propagator.time - self.time) / channel.half_life
+                    self.largest[:, c] *= 2.0 ** (-passed * beta[c])
+        self.time = propagator.time
+        size = ratio * reach[:, :, None] + x * reach[:, :, None] ** beta[:, None]
+        self.largest = np.maximum(self.largest, size)
+
+    def defect(self, propagator: Any) -> FloatArray:
+        """How large the defect of the invariant may be [n, channels, columns]."""
+        operations = 8 * self.batches + propagator.statistics()["pushes"]
+        d = np.where(self.degree > 0, self.degree, 1.0)[:, :, None] ** betas(propagator)[:, None]
+        eps = np.finfo(propagator.dtype).eps
+        read = 4 * spread(propagator, wide(propagator.embedding()))
+        return wide(eps * (operations * self.largest / d + read))
+
+    def error(self, propagator: Any) -> FloatArray:
+        """What that defect may add to the error."""
+        return spread(propagator, self.defect(propagator))
+
+
+def differences(propagator: Any) -> tuple[FloatArray, FloatArray]:
+    """|exact - estimate| and its certified bound, the solver's own rounding included."""
+    bound = np.asarray(propagator.error_bound())
+    exact = reference.exact_of(propagator)
+    return np.abs(exact - propagator.embedding()), bound + solver_rounding(propagator, exact)
+
+
+def assert_agree(one: Any, two: Any) -> None:
+    """Both estimate the same solution, so they differ by the sum of their bounds at most."""
+    exact = reference.exact_of(one)
+    allowed = one.error_bound() + two.error_bound() + 2 * solver_rounding(one, exact)
+    apart = np.abs(np.asarray(one.embedding(), dtype=np.float64) - two.embedding())
+    assert (apart <= allowed).all(), (apart / allowed).max()
+
+
+def assert_same_graph(one: Any, two: Any, channel: int | None, rounding: float = 0.0) -> None:
+    """The same edges; weights may differ by `rounding`, relative to the largest there ever was."""
+    first, second = edge_table(one, channel), edge_table(two, channel)
+    loose = rounding * max([*first.values(), *second.values(), 1.0])
+    for pair in first.keys() | second.keys():
+        assert abs(first.get(pair, 0.0) - second.get(pair, 0.0)) <= loose, (pair, first, second)
+    if channel is not None:
+        np.testing.assert_allclose(one.loops(channel), two.loops(channel), rtol=1e-12)
+
+
+def edge_table(propagator: Any, channel: int | None) -> dict[tuple[int, int], float]:
+    src, dst, weight = propagator.edges(channel)
+    pairs = zip(np.asarray(src).tolist(), np.asarray(dst).tolist(), strict=True)
+    return dict(zip(pairs, np.asarray(weight).tolist(), strict=True))
+
+
+def followed(history: History, make: Make) -> Iterator[tuple[Any, Rounding]]:
+    """The propagator and the rounding it has collected, at the start and after every batch."""
+    rounding = None
+    for propagator, step in zip(history.play(make), (Step(0), *history.steps), strict=True):
+        if rounding is None:
+            rounding = Rounding(propagator)
+        else:
+            rounding.record(propagator, step)
+        yield propagator, rounding
+
+
+def assert_bounded(history: History, make: Make) -> None:
+    for propagator, rounding in followed(history, make):
+        error, bound = differences(propagator)
+        assert (error <= bound).all(), (error / bound).max()
+        promise = propagator.threshold() + rounding.error(propagator)
+        assert (error <= promise).all(), (error / promise).max()
+
+
+# Laws ---------------------------------------------------------------------------------------------
+
+
+@every
+@law()
+@given(history=histories())
+def test_the_invariant_holds_after_every_batch(make: Make, history: History) -> None:
+    for propagator, rounding in followed(history, make):
+        defect, allowed = (
+            np.abs(reference.invariant_defect(propagator)),
+            rounding.defect(propagator),
+        )
+        assert (defect <= allowed).all(), (defect / allowed).max()
+
+
+@every
+@law()
+@given(history=histories())
+def test_the_exact_solution_lies_within_bound_and_threshold(make: Make, history: History) -> None:
+    assert_bounded(history, make)
+
+
+@every
+@law(40)
+@given(history=histories(versions=["decay"]))
+def test_the_bound_holds_over_many_half_lives(make: Make, history: History) -> None:
+    assert_bounded(history, make)
+
+
+@every_native
+@law()
+@given(history=histories())
+def test_native_agrees_with_the_reference(make: Make, history: History) -> None:
+    both = zip(history.play(make), history.play(reference.Propagator), strict=True)
+    for one, two in both:
+        assert_same_graph(one, two, None)
+        for c in range(len(history.settings["channels"])):
+            assert_same_graph(one, two, c, rounding=ROUNDING_OF_WEIGHTS)
+        # Weights of a version that float32 rounded otherwise have a solution of their own.
+        apart = np.abs(one.embedding() - two.embedding())
+        exact, other = reference.exact_of(one), reference.exact_of(two)
+        allowed = one.error_bound() + two.error_bound() + np.abs(exact - other)
+        assert (apart <= allowed + 2 * solver_rounding(two, exact)).all()
+        assert one.time == two.time
+        np.testing.assert_allclose(one.degree(), two.degree(), rtol=1e-6)
+
+
+@every
+@law()
+@given(
+    history=histories(),
+    joined=st.lists(st.booleans(), min_size=1, max_size=4),
+    split=st.lists(st.booleans(), min_size=1, max_size=4),
+)
+def test_any_batching_of_the_same_events_agrees(
+    make: Make, history: History, joined: list[bool], split: list[bool]
+) -> None:
+    one, two = history.end(make), history.start(make)
+    for batch in history.rebatched(joined, split):
+        two.apply(batch)
+    for c in range(len(history.settings["channels"])):
+        assert_same_graph(one, two, c, rounding=ROUNDING_OF_WEIGHTS)
+    assert_agree(one, two)
+
+
+@every
+@law(40)
+@given(
+    history=histories(versions=["all", "window"]),
+    pairs=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=4),
+)
+def test_adding_and_then_removing_edges_returns(
+    make: Make, history: History, pairs: list[tuple[int, int]]
+) -> None:
+    propagator = history.end(make)
+    removed = {node for step in history.steps for node in step.removed}
+    known = edge_table(propagator, None)
+    fresh = {pair for pair in pairs if max(pair) < propagator.nodes and not removed & set(pair)}
+    fresh = {p for p in fresh if p not in known and p[::-1] not in known and p[0] <= p[1]}
+    src, dst = [u for u, _ in fresh], [v for _, v in fresh]
+    before, bound = propagator.embedding(), np.asarray(propagator.error_bound())
+    edges = edge_table(propagator, 0)
+    propagator.apply(Batch(src, dst, weight=[0.7] * len(src), t=history.steps[-1].t))
+    propagator.apply(Batch(src[::-1], dst[::-1], op=Op.REMOVE, t=history.steps[-1].t))
+    assert edge_table(propagator, 0) == edges
+    after, exact = propagator.embedding(), reference.exact_of(propagator)
+    allowed = bound + propagator.error_bound() + 2 * solver_rounding(propagator, exact)
+    assert (np.abs(np.asarray(after, dtype=np.float64) - before) <= allowed).all()
+
+
+@every
+@law(40)
+@given(history=histories(), seed=st.integers(0, 2**32 - 1))
+def test_relabelling_the_nodes_commutes(make: Make, history: History, seed: int) -> None:
+    nodes = len(history.features)
+    order = np.random.default_rng(seed).permutation(nodes)
+    one = history.end(make)
+    two = history.relabelled(order.tolist()).end(make)
+    all_nodes = np.append(order, np.arange(nodes, one.nodes))
+    exact = reference.exact_of(one)
+    apart = np.abs(np.asarray(one.embedding(), dtype=np.float64) - two.embedding(all_nodes))
+    allowed = one.error_bound() + two.error_bound(all_nodes) + 2 * solver_rounding(one, exact)
+    assert (apart <= allowed).all()
+
+
+@every
+@law(40)
+@given(history=histories(versions=["all"]))
+def test_incremental_agrees_with_recomputing(make: Make, history: History) -> None:
+    one = history.end(make)
+    src, dst, weight = one.edges()
+    initial = Batch(src, dst, weight=weight)
+    two = make(one.features(), **history.settings, initial=initial)
+    for c in range(len(history.settings["channels"])):
+        assert_same_graph(one, two, c)
+    assert_agree(one, two)
+
+
+@every
+@law(40)
+@given(history=histories(node_events=False))
+def test_a_history_given_as_initial_graph_agrees_with_living_through_it(
+    make: Make, history: History
+) -> None:
+    one = history.end(make)
+    two = history.start(make, initial=everything(history))
+    two.apply(Batch(t=history.steps[-1].t))
+    for c in range(len(history.settings["channels"])):
+        assert_same_graph(one, two, c, rounding=ROUNDING_OF_WEIGHTS)
+    assert_agree(one, two)
+
+
+def everything(history: History) -> Batch:
+    """All edge rows of a history in one batch that starts when the history does."""
+    rows = [(row, step.t) for step in history.steps for row in step.rows]
+    first = history.steps[0]
+    if not rows or rows[0][1] != first.t:
+        # The first time seen fixes the boundaries of decay: start there, with a row that leaves.
+        both = [(Row(0, 0), first.t), (Row(0, 0, Op.REMOVE, WHOLE), first.t)]
+        rows = both + rows
+    return Batch(
+        [row.src for row, _ in rows],
+        [row.dst for row, _ in rows],
+        op=[row.op for row, _ in rows],
+        weight=[row.weight for row, _ in rows],
+        t=[t for _, t in rows],
+    )
+
+
+@every
+@law(30)
+@given(history=histories(), finer=st.sampled_from([0.5, 0.05]))
+def test_refining_tightens_and_repairing_removes_the_drift(
+    make: Make, history: History, finer: float
+) -> None:
+    *_, (propagator, rounding) = followed(history, make)
+    propagator.refine(history.settings["r_max"] * finer)
+    assert propagator.r_max == history.settings["r_max"] * finer
+    propagator.repair()
+    error, bound = differences(propagator)
+    promise = propagator.threshold() + rounding.error(propagator)
+    assert (error <= bound).all()
+    assert (error <= promise).all()
+    audit = propagator.audit()
+    assert (audit.residual <= 1 + audit.drift).all()
+
+
+@every
+@law(40)
+@given(history=histories(versions=["all", "window", "last"]))
+def test_nodes_that_were_not_touched_have_not_moved(make: Make, history: History) -> None:
+    propagator = history.start(make)
+    for step, batch in zip(history.steps, history.batches(), strict=True):
+        nodes, before = propagator.nodes, propagator.embedding()
+        touched = np.asarray(propagator.apply(batch))
+        assert (np.diff(touched) > 0).all()
+        assert {row.src for row in step.rows} <= set(touched.tolist())
+        assert {row.dst for row in step.rows} <= set(touched.tolist())
+        still = np.setdiff1d(np.arange(nodes), touched)
+        np.testing.assert_array_equal(propagator.embedding(still), before[still])
+
+
+@every
+@law(40)
+@given(history=histories(node_events=False))
+def test_steps_in_one_call_are_batches_one_after_another(make: Make, history: History) -> None:
+    steps = [step for step in history.steps if step.rows]
+    whole = everything(History(history.features, {}, tuple(steps))) if steps else Batch()
+    offsets = np.cumsum([0] + [len(step.rows) for step in steps])
+    one, two = history.start(make), history.start(make)
+    touched = [
+        one.apply(batch).size for batch in History(history.features, {}, tuple(steps)).batches()
+    ]
+    assert two.apply_steps(whole, offsets).tolist() == touched
+    np.testing.assert_array_equal(one.embedding(), two.embedding())
+    np.testing.assert_array_equal(one.residual(), two.residual())
+
+
+@every
+@law(40)
+@given(history=histories(versions=["all"], node_events=False), target=histories(node_events=False))
+def test_a_snapshot_leaves_exactly_its_edges(make: Make, history: History, target: History) -> None:
+    one = history.end(make)
+    rows = [row for step in target.steps for row in step.rows if row.op is not Op.REMOVE]
+    rows = [row for row in rows if max(row.src, row.dst) < one.nodes]
+    src, dst, weight = [r.src for r in rows], [r.dst for r in rows], [r.weight for r in rows]
+    one.apply_snapshot(src, dst, weight, t=history.steps[-1].t)
+    sums: dict[tuple[int, int], float] = {}
+    for row in rows:
+        pair = (row.src, row.dst)
+        pair = pair if one.directed else (min(pair), max(pair))
+        sums[pair] = sums.get(pair, 0.0) + row.weight
+    assert edge_table(one, None) == {pair: float(np.float32(w)) for pair, w in sums.items()}
+    assert_agree(one, history.start(make, initial=Batch(src, dst, weight=weight)))
+
+
+# Versions of the graph, told from the events alone ------------------------------------------------
+
+
+def contributions(
+    history: History, pair: tuple[int, int]
+) -> tuple[list[tuple[int, int, float]], int]:
+    """(t, number, what is left) of everything that was added to an edge, and the events in all."""
+    left: list[tuple[int, int, float]] = []
+    number = 0
+    for step in history.steps:
+        for row in step.rows:
+            number += row.op is not Op.REMOVE
+            here = (row.src, row.dst) == pair
+            if not history.settings["directed"]:
+                here = here or (row.dst, row.src) == pair
+            if not here:
+                continue
+            if row.op is Op.REMOVE:
+                spare = row.weight
+                if spare >= sum(w for _, _, w in left) * (1 - 1e-6):
+                    left = []
+                while left and spare > 0:
+                    t, k, w = left.pop(0)
+                    if w > spare:
+                        left.insert(0, (t, k, w - spare))
+                    spare -= w
+            else:
+                left = [*([] if row.op is Op.SET else left), (step.t, number, row.weight)]
+        if set(pair) & set(step.removed):
+            left = []
+    return left, number
+
+
+@every
+@law()
+@given(history=histories(versions=["window", "last"]))
+def test_a_window_holds_what_is_left_of_its_events(make: Make, history: History) -> None:
+    propagator, now = history.end(make), history.steps[-1].t
+    for c, channel in enumerate(history.settings["channels"]):
+        table = edge_table(propagator, c)
+        for pair in edge_table(propagator, None).keys() | table.keys():
+            left, number = contributions(history, pair)
+            total = sum(w for _, _, w in left)
+            counted = sum(
+                w
+                for t, k, w in left
+                if (channel.last is None and t > now - channel.window)
+                or (channel.last is not None and k > number - channel.last)
+            )
+            # float32 rounds the user's weight at every event, and removals are taken from that.
+            rounding = number * np.finfo(np.float32).eps * max(total, 20_000.0)
+            assert abs(table.get(pair, 0.0) - counted) <= rounding
+
+
+@every
+@law()
+@given(history=histories(versions=["decay"], node_events=False))
+def test_decayed_weights_are_those_of_the_formula(make: Make, history: History) -> None:
+    propagator, now = history.end(make), history.steps[-1].t
+    for c, channel in enumerate(history.settings["channels"]):
+        user: dict[tuple[int, int], float] = {}
+        weights: dict[tuple[int, int], float] = {}
+        for step, after in pairwise([*history.steps, Step(now)]):
+            for row in step.rows:
+                pair = (row.src, row.dst)
+                pair = pair if history.settings["directed"] else (min(pair), max(pair))
+                if row.op is Op.REMOVE:
+                    share = max(1 - row.weight / user[pair], 0.0)
+                    share = 0.0 if share < 1e-6 else share
+                    user[pair] *= share
+                    weights[pair] *= share
+                else:
+                    kept = row.op is Op.ADD
+                    user[pair] = user.get(pair, 0.0) * kept + row.weight
+                    weights[pair] = weights.get(pair, 0.0) * kept + row.weight
+            for pair in weights:
+                weights[pair] *= 2.0 ** -((after.t - step.t) / channel.half_life)
+        table = edge_table(propagator, c)
+        # Below 2^-8 self-loops, at the least generous, a weight may have been forgotten.
+        floor = 2.0**-8 * (history.settings["self_loop"] or 1.0)
+        for pair, weight in weights.items():
+            seen = table.get(pair, 0.0)
+            assert seen <= weight * (1 + 1e-5)
+            assert weight < 2 * floor or abs(seen - weight) <= 1e-5 * weight + floor

@@ -71,6 +71,11 @@ inline void touch(Block<Real>& block, Node node) {
     block.touched[block.touches++] = node;
 }
 
+inline void fetch(const void* memory, std::size_t bytes) {
+    for (std::size_t byte = 0; byte < bytes; byte += 64)
+        __builtin_prefetch(static_cast<const char*>(memory) + byte, 1);
+}
+
 // Adds weight * q to the residual of every neighbour and queues those that cross their limit. Fields are copied to
 // locals, since a store through a vector may alias them. Queueing is written without a branch, since whether a neighbour
 // crosses its limit is a coin toss: the entry behind the last is always written, and counted only when it is wanted.
@@ -90,10 +95,7 @@ inline void spread(Block<Real>& block, const Lists& graph, Node node, const type
         const float* const weights =
             reinterpret_cast<const float*>(list.block + std::size_t(list.capacity) * std::size_t(1 + graph.layer));
         for (std::uint32_t e = 0; e < list.size; ++e) {
-            if (e + kAhead < list.size) {
-                const char* const next = reinterpret_cast<const char*>(residual + list.block[e + kAhead] * vectors);
-                for (std::size_t byte = 0; byte < vectors * sizeof(V); byte += 64) __builtin_prefetch(next + byte, 1);
-            }
+            if (e + kAhead < list.size) fetch(residual + list.block[e + kAhead] * vectors, vectors * sizeof(V));
             const Node other = list.block[e];
             const Real weight = Real(weights[e]);
             V* const target = residual + other * vectors;
@@ -159,9 +161,26 @@ inline void push(Block<Real>& block, const Lists& graph, Node node) {
     }
 }
 
+// Rows and list of the node that is `ahead` places back in the queue: it is random access that the loop waits for.
+template <class Real>
+inline void fetch_ahead(const Block<Real>& block, const Lists& graph) {
+    constexpr std::size_t kRows = 2, kList = 4;
+    const auto at = [&](std::size_t ahead) {
+        const std::size_t slot = block.head + ahead;
+        return block.queue[slot >= block.nodes ? slot - block.nodes : slot];
+    };
+    if (block.queued <= kList) return;
+    __builtin_prefetch(graph.lists[0] + at(kList));
+    const Node node = at(kRows);
+    fetch(row(block.residual, block, node), block.width * sizeof(Real));
+    fetch(row(block.estimate, block, node), block.width * sizeof(Real));
+    __builtin_prefetch(graph.lists[0][node].block);
+}
+
 template <class Real>
 void settle(Block<Real>& block, const Lists& graph) {
     while (block.queued) {
+        fetch_ahead(block, graph);
         const Node node = block.queue[block.head];
         block.head = block.head + 1 == block.nodes ? 0 : block.head + 1;
         --block.queued;

@@ -136,6 +136,7 @@ void Propagator<Real>::resize(std::size_t nodes) {
         for (std::size_t b = 0; b < blocks_.size(); ++b) {
             State& s = state(c, b);
             Block<Real>& block = s.block;
+            const std::ptrdiff_t ring = std::ptrdiff_t(block.nodes);  // what waits goes on waiting in a larger ring
             block.nodes = nodes;
             block.width = blocks_[b].width;
             block.estimate = s.estimate.data();
@@ -144,7 +145,8 @@ void Propagator<Real>::resize(std::size_t nodes) {
             block.limit = channels_[c].limit.data();
             block.pivot = channels_[c].pivot.data();
             block.queue = s.queue.data();
-            block.head = 0;  // the queue is empty between steps
+            std::rotate(s.queue.begin(), s.queue.begin() + std::ptrdiff_t(block.head), s.queue.begin() + ring);
+            block.head = 0;
             block.marks = s.marks.data();
             block.touched = s.touched.data();
             block.gamma = channels_[c].spec.gamma;
@@ -173,9 +175,9 @@ void Propagator<Real>::set_units(Channel& channel) {
             channel.spec.gamma0 * channel.estimate_unit / channel.residual_unit;
 }
 
-// Returns the factor that stored residuals took.
 template <class Real>
-double Propagator<Real>::rescale_state(std::size_t c, std::int64_t from, std::int64_t to) {
+void Propagator<Real>::rescale_state(std::size_t c, std::int64_t from) {
+    const std::int64_t to = versions_.unit(view(channels_[c]).version());
     const double beta = channels_[c].spec.beta;
     const auto whole = [&](double share) { return int(std::round(double(to) * share) - std::round(double(from) * share)); };
     const Real estimate = Real(std::ldexp(1.0, whole(1 - beta))), residual = Real(std::ldexp(1.0, -whole(beta)));
@@ -188,7 +190,6 @@ double Propagator<Real>::rescale_state(std::size_t c, std::int64_t from, std::in
         }
     }
     set_units(channels_[c]);
-    return double(residual);
 }
 
 // Where the rule to stop stands for a node: |r| <= theta d^(1-beta), or with min(1, .) around the power, as |R|.
@@ -238,7 +239,8 @@ void Propagator<Real>::initialise(std::size_t c, std::size_t b) {
 template <class Real>
 void Propagator<Real>::load(const Rows& rows, std::optional<std::int64_t> end) {
     versions_.check(rows, 0, {}, end);
-    versions_.change(rows, 0, {}, end);
+    versions_.pass_time(end);
+    versions_.change(rows, 0, {});
     events_ += rows.size();
 }
 
@@ -292,8 +294,7 @@ std::size_t Propagator<Real>::apply_steps(const Rows& rows, std::span<const std:
     return offsets.size() - 1;
 }
 
-// Writes the new features and keeps x' - x, with d^beta of before the step: corrections are additive, so that it does
-// not matter that they are made together with those of the rows.
+// R += d^beta (x' - x).
 template <class Real>
 void Propagator<Real>::change_features(const Update& update) {
     feature_change_.assign(update.feature_nodes.size() * columns(), 0.0);
@@ -309,24 +310,52 @@ void Propagator<Real>::change_features(const Update& update) {
         write_features(node, update.feature_values.data() + f * columns());
         add(+1);
     }
-    for (Channel& channel : channels_) {
-        channel.feature_power.clear();
-        for (const std::int64_t node : update.feature_nodes)
-            channel.feature_power.push_back(channel.residual_unit *
-                                            power(view(channel).degree(Node(node)), channel.spec.beta));
+    for_items([&](std::size_t c, std::size_t b) {
+        const Channel& channel = channels_[c];
+        Block<Real>& block = state(c, b).block;
+        for (std::size_t f = 0; f < update.feature_nodes.size(); ++f) {
+            const Node node = Node(update.feature_nodes[f]);
+            const double scale = channel.residual_unit * power(view(channel).degree(node), channel.spec.beta);
+            const double* const change = feature_change_.data() + f * columns() + blocks_[b].first;
+            Real* const r = block.residual + std::size_t(node) * block.width;
+            for (std::size_t i = 0; i < blocks_[b].count; ++i) r[i] = Real(double(r[i]) + scale * change[i]);
+            kernels<Real>().scan(block, node, std::size_t(node) + 1);
+        }
+    });
+}
+
+// Decayed versions: units move, self-loops are renewed, old edges are forgotten, limits shrink.
+template <class Real>
+void Propagator<Real>::pass_time(std::optional<std::int64_t> end) {
+    std::vector<std::int64_t> units;
+    if (end && versions_.decays())
+        for (const Channel& channel : channels_) units.push_back(versions_.unit(view(channel).version()));
+    versions_.pass_time(end);
+    if (units.empty()) return;
+    for (std::size_t c = 0; c < channels_.size(); ++c) {
+        const std::size_t version = view(channels_[c]).version();
+        if (versions_.restarted(version))
+            set_units(channels_[c]);  // all rows are about to be written anew
+        else if (versions_.unit(version) != units[c])
+            rescale_state(c, units[c]);
+        prepare(c, versions_.swept(version) ? 0 : nodes());
     }
+    for_items([&](std::size_t c, std::size_t b) {
+        const std::size_t version = view(channels_[c]).version();
+        if (versions_.restarted(version)) return initialise(c, b);
+        correct(c, b);
+        if (versions_.swept(version)) kernels<Real>().scan(state(c, b).block, 0, nodes());
+    });
 }
 
 // One step, already checked: nothing below may fail.
 template <class Real>
 void Propagator<Real>::step(const Update& update) {
+    if (!update.feature_nodes.empty()) change_features(update);
+    pass_time(update.end);
     const std::size_t before = nodes();
-    change_features(update);
-    for (Channel& channel : channels_) channel.unit = versions_.unit(view(channel).version());
-
-    versions_.change(update.rows, update.new_nodes, update.removed_nodes, update.end);
+    versions_.change(update.rows, update.new_nodes, update.removed_nodes);
     events_ += update.rows.size();
-
     if (update.new_nodes) {
         resize(nodes());
         for (std::size_t node = before; node < nodes(); ++node)
@@ -335,53 +364,36 @@ void Propagator<Real>::step(const Update& update) {
     for (const std::int64_t node : update.removed_nodes)
         for (std::size_t b = 0; b < blocks_.size(); ++b)
             std::fill_n(features_[b].data() + std::size_t(node) * blocks_[b].width, blocks_[b].width, Real(0));
-    for (std::size_t c = 0; c < channels_.size(); ++c) {
-        const std::int64_t unit = versions_.unit(view(channels_[c]).version());
-        if (unit != channels_[c].unit) {
-            const double factor = rescale_state(c, channels_[c].unit, unit);
-            for (double& power : channels_[c].feature_power) power *= factor;
-        }
-        prepare(c, before);
-    }
+    for (std::size_t c = 0; c < channels_.size(); ++c) prepare(c, before);
     for_items([&](std::size_t c, std::size_t b) {
-        const Channel& channel = channels_[c];
-        const View& matrix = view(channel);
-        const Lists lists = versions_.columns(matrix);
-        State& s = state(c, b);
-        if (versions_.restarted(matrix.version())) {
-            initialise(c, b);
-            kernels<Real>().settle(s.block, lists);
-            return;
-        }
+        const View& matrix = view(channels_[c]);
+        Block<Real>& block = state(c, b).block;
         for (std::size_t node = before; node < nodes(); ++node)
             initialise_row(c, b, node, versions_.stored_loop(matrix, Node(node)));
-        for (std::size_t f = 0; f < update.feature_nodes.size(); ++f) {
-            Real* const r = s.residual.data() + std::size_t(update.feature_nodes[f]) * s.block.width;
-            const double* const change = feature_change_.data() + f * columns() + blocks_[b].first;
-            for (std::size_t i = 0; i < blocks_[b].count; ++i)
-                r[i] = Real(double(r[i]) + channel.feature_power[f] * change[i]);
-        }
-        kernels<Real>().correct(
-            s.block, lists, channel.moved.data(), channel.moved.size(), matrix.terms().data(),
-            channel.spec.gamma / channel.spec.gamma0 * channel.residual_unit / channel.estimate_unit);
-        for (const std::int64_t node : update.feature_nodes)
-            kernels<Real>().scan(s.block, std::size_t(node), std::size_t(node) + 1);
-        const bool all = versions_.swept(matrix.version());
-        kernels<Real>().scan(s.block, all ? 0 : before, nodes());
-        kernels<Real>().settle(s.block, lists);
+        correct(c, b);
+        kernels<Real>().scan(block, before, nodes());
+        kernels<Real>().settle(block, versions_.columns(matrix));
     });
     repair_where_due();
 }
 
-// Limits and pivots of what moved in this step, and the coefficients of its corrections.
 template <class Real>
-void Propagator<Real>::prepare(std::size_t c, std::size_t before) {
+void Propagator<Real>::correct(std::size_t c, std::size_t b) {
+    const Channel& channel = channels_[c];
+    const View& matrix = view(channel);
+    const double per_term = channel.spec.gamma / channel.spec.gamma0 * channel.residual_unit / channel.estimate_unit;
+    kernels<Real>().correct(state(c, b).block, versions_.columns(matrix), channel.moved.data(), channel.moved.size(),
+                            matrix.terms().data(), per_term);
+}
+
+// Limits and pivots of the nodes from `first` on and of all that moved, and the coefficients of the corrections.
+template <class Real>
+void Propagator<Real>::prepare(std::size_t c, std::size_t first) {
     Channel& channel = channels_[c];
     const View& matrix = view(channel);
     const auto& [_, gamma0, gamma, beta] = channel.spec;
     channel.moved.clear();
-    const bool all = versions_.swept(matrix.version());
-    for (std::size_t node = all ? 0 : before; node < nodes(); ++node) set_limit(channel, Node(node));
+    for (std::size_t node = first; node < nodes(); ++node) set_limit(channel, Node(node));
     for (const View::Degree& degree : matrix.moved()) {
         set_limit(channel, degree.node);
         Moved moved;
@@ -640,7 +652,7 @@ void Propagator<Real>::rescale() {
     for (const Channel& channel : channels_) units.push_back(versions_.unit(view(channel).version()));
     if (!versions_.rescale()) return;
     for (std::size_t c = 0; c < channels_.size(); ++c) {
-        rescale_state(c, units[c], versions_.unit(view(channels_[c]).version()));
+        rescale_state(c, units[c]);
         set_limits(channels_[c]);
     }
 }

@@ -120,8 +120,6 @@ private:
         double estimate_unit = 1, residual_unit = 1;  // stored = unit * natural; other than 1 only under decay
         std::vector<Real> limit, pivot;
         std::vector<Moved> moved;     // of this step
-        std::int64_t unit = 0;              // of its version before this step
-        std::vector<double> feature_power;  // degree^beta of the nodes whose features change
     };
     struct State {
         RowStore<Real> estimate, residual;
@@ -144,9 +142,11 @@ private:
     void initialise(std::size_t channel, std::size_t block);
     void initialise_row(std::size_t channel, std::size_t block, std::size_t node, double degree);
     void change_features(const Update& update);
-    double rescale_state(std::size_t channel, std::int64_t from, std::int64_t to);
+    void rescale_state(std::size_t channel, std::int64_t from);
+    void pass_time(std::optional<std::int64_t> end);
+    void correct(std::size_t channel, std::size_t block);
     void step(const Update& update);
-    void prepare(std::size_t channel, std::size_t nodes_before);
+    void prepare(std::size_t channel, std::size_t first);
     void gather_touched(const Update& update);
     template <class Work>
     void for_items(Work work);

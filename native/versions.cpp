@@ -289,10 +289,11 @@ void Versions::check(const Rows& rows, std::size_t new_nodes, std::span<const st
     if (end) {
         for (Version& version : version_) {
             if (version.spec.kind != VersionSpec::Kind::decay) continue;
-            const double then = half_lives(version, *end);
-            // Even, so that units move by whole powers of two also under the square root of beta = 1/2.
-            version.planned_unit = then - double(version.decay.unit) > kUnitSpan
-                                       ? std::int64_t(std::floor(then / 2)) * 2
+            // Only together with a boundary, where everything is looked at anyway. Even, so that units move by whole
+            // powers of two also under the square root of beta = 1/2.
+            const double boundary = std::floor(half_lives(version, *end));
+            version.planned_unit = boundary - double(version.decay.unit) > kUnitSpan
+                                       ? std::int64_t(std::floor(boundary / 2)) * 2
                                        : version.decay.unit;
         }
     }
@@ -333,7 +334,7 @@ std::size_t Versions::stage_edge(Node src, Node dst) {
     for (const Version& version : version_) {
         if (version.spec.kind != VersionSpec::Kind::decay) continue;
         float& weight = weights[std::size_t(version.decay.layer)];
-        weight = float(std::ldexp(double(weight), int(version.decay.unit - version.planned_unit)));
+        weight = float(double(weight) * std::exp2(double(version.decay.unit - version.planned_unit)));
     }
     staged_.push_back({src, dst, std::numeric_limits<std::int64_t>::min()});
     staged_index_.insert(pair, std::uint32_t(slot));
@@ -407,14 +408,28 @@ void Versions::check_row(const Rows& rows, std::size_t row, std::size_t nodes) {
 
 // ---- changing -------------------------------------------------------------------------------------------------------
 
-void Versions::change(const Rows& rows, std::size_t new_nodes, std::span<const std::int64_t> removed_nodes,
-                      std::optional<std::int64_t> end) {
+void Versions::pass_time(std::optional<std::int64_t> end) {
     for (View& view : views_) view.begin();
-    if (end) now_ = *end, timed_ = true;
+    for (Version& version : version_) version.swept = version.restarted = false;
+    if (!end) return;
+    now_ = *end;
+    timed_ = true;
     for (std::size_t v = 0; v < version_.size(); ++v) {
-        version_[v].swept = version_[v].restarted = false;
-        if (end && version_[v].spec.kind == VersionSpec::Kind::decay) advance(v);
+        if (version_[v].spec.kind != VersionSpec::Kind::decay) continue;
+        advance(v);
+        for (const Staged& staged : staged_) {
+            const double when = half_lives(version_[v], staged.t);
+            for (const Node node : {staged.src, staged.dst})
+                if (node < nodes()) renew(v, node, when);
+        }
+        if (version_[v].swept) renew_idle(v);
     }
+    resum_cancelled();
+    for (View& view : views_) view.finish();
+}
+
+void Versions::change(const Rows& rows, std::size_t new_nodes, std::span<const std::int64_t> removed_nodes) {
+    for (View& view : views_) view.begin();
     grow(new_nodes);
     const std::size_t layers = std::size_t(user_.layers());
     float old[kMaxLayers];
@@ -432,19 +447,11 @@ void Versions::change(const Rows& rows, std::size_t new_nodes, std::span<const s
             const std::size_t layer = std::size_t(version.decay.layer);
             view.change_edge(src, dst, double(weights[layer]) - double(old[layer]));
         }
-        for (std::size_t v = 0; v < version_.size(); ++v) {
-            if (version_[v].spec.kind != VersionSpec::Kind::decay) continue;
-            const double when = half_lives(version_[v], t);
-            renew(v, src, when);
-            renew(v, dst, when);
-        }
     }
     for (std::size_t v = 0; v < version_.size(); ++v) {
-        if (version_[v].window) {
-            enter_window(v, rows);
-            leave_window(v);
-        }
-        if (version_[v].swept) renew_idle(v);
+        if (!version_[v].window) continue;
+        enter_window(v, rows);
+        leave_window(v);
     }
     for (const std::int64_t node : removed_nodes) remove_node(Node(node));
     for (std::size_t v = 0; v < version_.size(); ++v)
@@ -475,7 +482,7 @@ void Versions::advance(std::size_t v) {
         decay.boundary = boundary;
     }
     if (decay.unit != version.planned_unit) {
-        const double factor = std::ldexp(1.0, int(decay.unit - version.planned_unit));
+        const double factor = std::exp2(double(decay.unit - version.planned_unit));
         user_.scale_layer(decay.layer, float(factor));
         for_views(v, [&](View& view) { view.scale(factor); });
         decay.unit = version.planned_unit;
@@ -746,12 +753,14 @@ void Versions::Window::archive(Archive& archive, const std::string& name) {
             entry_keys.push_back(entry.key);
             entry_weights.push_back(entry.weight);
         }
-        for (std::size_t slot = 0; slot < pairs.size(); ++slot) {
-            if (pairs[slot].entries == 0) continue;
-            pair_keys.push_back(keys[slot]);
-            entries.push_back(pairs[slot].entries);
-            weights.push_back(pairs[slot].weight);
-            debts.push_back(pairs[slot].debt);
+        for (std::size_t slot = 0; slot < pairs.size(); ++slot)
+            if (pairs[slot].entries) pair_keys.push_back(keys[slot]);
+        std::sort(pair_keys.begin(), pair_keys.end());  // slots depend on what was there before
+        for (const std::uint64_t key : pair_keys) {
+            const Pair& pair = pairs[index.find(key)];
+            entries.push_back(pair.entries);
+            weights.push_back(pair.weight);
+            debts.push_back(pair.debt);
         }
     }
     archive.vector(name + ".queue.t", times);

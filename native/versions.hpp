@@ -138,16 +138,19 @@ public:
     // Moves the reference of every decayed version to the present. Returns true where anything moved.
     bool rescale();
 
-    // One step: check, then change. Rows are checked against the graph they would meet; nothing has changed when
-    // check throws. `end` is the time the step moves to, if it is timed.
+    // One step: check, then pass_time, then change. Rows are checked against the graph they would meet; nothing has
+    // changed when check throws. `end` is the time the step moves to, if it is timed. Time passes on its own first:
+    // an idle node's degree may grow a million-fold when its self-loop is renewed, and the corrections that follow from
+    // that must be made before new edges meet the old estimate.
     void check(const Rows& rows, std::size_t new_nodes, std::span<const std::int64_t> removed_nodes,
                std::optional<std::int64_t> end);
-    void change(const Rows& rows, std::size_t new_nodes, std::span<const std::int64_t> removed_nodes,
-                std::optional<std::int64_t> end);
-    // What the last step did to a decayed version beyond its rows.
+    void pass_time(std::optional<std::int64_t> end);
+    void change(const Rows& rows, std::size_t new_nodes, std::span<const std::int64_t> removed_nodes);
+    // What passing time did to a decayed version: limits are stale; everything was forgotten.
     bool swept(std::size_t version) const { return version_[version].swept; }
     bool restarted(std::size_t version) const { return version_[version].restarted; }
     bool reads_time() const;
+    bool decays() const { return user_.layers() > 1; }
 
     // Edges of the user's graph, or of a version in present units.
     struct Edges {

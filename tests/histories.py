@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
+from hypothesis import reject
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tidegraph.channels import Channel
+from tidegraph.errors import PrecisionError
 from tidegraph.events import Batch, Op
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -76,7 +78,10 @@ class History:
         return [batch_of([step]) for step in self.steps]
 
     def start(self, make: Callable[..., Any], **more: Any) -> Any:
-        return make(self.features, **{**self.settings, **more})
+        try:
+            return make(self.features, **{**self.settings, **more})
+        except PrecisionError:
+            reject()  # float32 cannot hold so small an r_max, and says so
 
     def play(self, make: Callable[..., Any], **more: Any) -> Iterator[Any]:
         """The propagator at the start and after every batch."""
@@ -217,11 +222,11 @@ class _Writer:
         features: tuple[tuple[int, tuple[float, ...]], ...] = ()
         removed: tuple[int, ...] = ()
         if node_events:
+            some = st.lists(st.sampled_from(self.alive), unique=True, max_size=2)
+            features = tuple((node, self.features()) for node in self.draw(some))
             new = tuple(self.features() for _ in range(self.draw(st.sampled_from([0, 0, 1, 2]))))
             self.alive += range(self.count, self.count + len(new))
             self.count += len(new)
-            some = st.lists(st.sampled_from(self.alive), unique=True, max_size=2)
-            features = tuple((node, self.features()) for node in self.draw(some))
         rows = tuple(self.row() for _ in range(self.draw(st.integers(0, 5))))
         if node_events and len(self.alive) > 2 and self.draw(st.integers(0, 3)) == 0:
             gone = self.draw(st.sampled_from(self.alive))

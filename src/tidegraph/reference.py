@@ -140,7 +140,6 @@ class _Layer:
         self.origin = t if self.origin is None else self.origin
         clock = (t - self.origin) / self.channel.half_life
         while self.mark + 1 <= clock:
-            yield  # what changed before the boundary is settled in the old unit
             self._skip_idle_periods(int(clock))
             self.mark += 1
             self.clock = float(self.mark)
@@ -425,8 +424,9 @@ class Propagator:
     def _check_nodes(self, batch: Batch) -> None:
         if not isinstance(batch, Batch):
             raise EventError(f"got {type(batch).__name__}; give a Batch")
-        n = self.nodes + batch.new_nodes
+        after = self.nodes + batch.new_nodes
         for name in ("src", "dst", "feature_nodes", "removed_nodes"):
+            n = self.nodes if name == "feature_nodes" else after  # new nodes come with theirs
             for node in getattr(batch, name).tolist():
                 if node >= n:
                     raise EventError(f"{name} names node {node} of {n}; add it with new_nodes")

@@ -1,0 +1,113 @@
+"""What the benchmarks run on: recorded streams cut into steps, and power-law graphs of any size."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph import datasets
+from tidegraph.channels import Sketch
+from tidegraph.events import Batch
+from tidegraph.propagation import Propagator
+from tidegraph.verify import step_offsets
+
+__all__ = ["MEAN_DEGREE", "PowerLaw", "Stream", "load_stream"]
+
+EXPONENT = 2.5
+MEAN_DEGREE = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """The first steps of a data set with the settings under which the yardstick runs on it."""
+
+    name: str
+    batch: Batch
+    offsets: NDArray[np.int64]  # [steps + 1]
+    nodes: int
+    columns: int
+    r_max: float = 1e-7
+
+    @property
+    def steps(self) -> int:
+        return len(self.offsets) - 1
+
+    def propagator(self, threads: int, seed: int) -> Propagator:
+        """A propagator before the first step, set up as the yardstick sets itself up."""
+        return Propagator(
+            Sketch(self.columns, seed=seed, distribution="uniform"),
+            nodes=self.nodes,
+            r_max=self.r_max,
+            r_max_unit="l1",
+            scale_by_degree=False,
+            threads=threads,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "steps": self.steps,
+            "events": self.batch.rows,
+            "nodes": self.nodes,
+            "columns": self.columns,
+            "features": "uniform",
+            "r_max": self.r_max,
+            "r_max_unit": "l1",
+            "scale_by_degree": False,
+        }
+
+    def text(self) -> str:
+        """Lines `src dst step`, which is what the yardstick reads."""
+        steps = np.repeat(np.arange(self.steps), np.diff(self.offsets))
+        rows = zip(self.batch.src.tolist(), self.batch.dst.tolist(), steps.tolist(), strict=True)
+        return "".join(f"{src} {dst} {step}\n" for src, dst, step in rows)
+
+
+# name -> (snapshot length or None for one step per time, steps at most, columns)
+_STREAMS: dict[str, tuple[int | None, int, int]] = {
+    "uci": (190_080, 89, 128),
+    "wikipedia": (None, 20_000, 172),
+}
+
+
+def load_stream(name: str, scale: float = 1.0) -> Stream:
+    """A stream of the benchmark; `scale` shortens it. DataError where the data is absent."""
+    length, steps, columns = _STREAMS[name]
+    events = datasets.load(name)
+    offsets = step_offsets(events.t, length)[: max(1, round(steps * scale)) + 1]
+    rows = int(offsets[-1])
+    # Neither side is told the times: the filter does not use them.
+    batch = Batch(events.src[:rows], events.dst[:rows])
+    return Stream(name, batch, offsets, events.nodes, columns)
+
+
+class PowerLaw:
+    """Random edges of a graph whose expected degrees follow a power law (Chung and Lu's model).
+
+    Expected degrees are `~ (i + i0)^(-1/(exponent-1))` with `i0` such that the mean is 20 and the
+    largest is the square root of the sum of degrees, where the model stops being one. Ids are
+    shuffled: a node's degree says nothing about where it lies in memory.
+    """
+
+    def __init__(self, nodes: int, seed: int) -> None:
+        self.nodes = nodes
+        self._rng = np.random.default_rng([seed, nodes])
+        self._ids = self._rng.permutation(nodes)
+        largest = math.sqrt(MEAN_DEGREE * nodes)
+        share = MEAN_DEGREE * (EXPONENT - 2) / (EXPONENT - 1) / largest
+        self._i0 = nodes * share ** (EXPONENT - 1)
+
+    def edges(self, count: int) -> Batch:
+        """That many independent edges of weight 1; repeated ones occur, as in any stream."""
+        src, dst = self._ends(count), self._ends(count)
+        return Batch(src, dst, weight=np.ones(count))
+
+    def _ends(self, count: int) -> NDArray[np.int64]:
+        """Nodes drawn in proportion to their expected degrees: the inverse of their sum."""
+        power = (EXPONENT - 1) / (EXPONENT - 2)
+        low, high = self._i0 ** (1 / power), (self.nodes + self._i0) ** (1 / power)
+        rank = self._rng.uniform(low, high, count) ** power - self._i0
+        return self._ids[np.clip(rank, 0, self.nodes - 1).astype(np.int64)]

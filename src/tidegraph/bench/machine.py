@@ -1,0 +1,116 @@
+"""The machine a number was measured on, and probes of what its memory can do."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "copy_bandwidth",
+    "cores",
+    "describe",
+    "forget_peak_memory",
+    "load_average",
+    "memory_bytes",
+    "row_access_ns",
+]
+
+
+def describe() -> dict[str, Any]:
+    """Processor, cores this process may use, memory and system."""
+    return {
+        "cpu": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
+        "cores": cores(),
+        "memory_gb": round(_kilobytes("/proc/meminfo", "MemTotal") * 1024 / 1e9, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def load_average() -> float | None:
+    """Runnable processes over the last minute; None where the system does not say."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except (AttributeError, OSError):
+        return None
+
+
+def memory_bytes(*, peak: bool = False) -> int:
+    """Resident memory of this process, now or at its highest; 0 where the system does not say."""
+    return 1024 * _kilobytes("/proc/self/status", "VmHWM" if peak else "VmRSS")
+
+
+def forget_peak_memory() -> int:
+    """Resident memory now, from where the peak counts anew; memory that was freed is given back."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+    # Where this is not allowed the peak is that of the past: more than the truth, not less.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return memory_bytes()
+
+
+def _kilobytes(path: str, field: str) -> int:
+    return int(_field(path, field).partition(" ")[0] or 0)
+
+
+def _field(path: str, name: str) -> str:
+    """The value of the first line `name: value`, or an empty text."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    pairs = (line.partition(":") for line in lines)
+    return next((value.strip() for key, _, value in pairs if key.strip() == name), "")
+
+
+def copy_bandwidth(threads: int, *, megabytes: int = 64, copies: int = 8) -> float:
+    """Bytes per second written by `threads` threads that each copy an array of their own."""
+    arrays = [np.ones(megabytes << 17) for _ in range(2 * threads)]  # 8 bytes each
+
+    def copy(thread: int) -> None:
+        for _ in range(copies):
+            np.copyto(arrays[2 * thread], arrays[2 * thread + 1])
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(copy, range(threads)))  # starts the threads
+        start = time.perf_counter()
+        list(pool.map(copy, range(threads)))
+        elapsed_s = time.perf_counter() - start
+    return threads * copies * (megabytes << 20) / elapsed_s
+
+
+def row_access_ns(rows: int, *, columns: int, seed: int = 0, runs: int = 3) -> float:
+    """Nanoseconds to read, change and write a row of float32 at a random place; the best of `runs`.
+
+    It says how much of an event's time on a larger graph is memory being farther away.
+    """
+    rng = np.random.default_rng(seed)
+    state = np.zeros((rows, columns), dtype=np.float32)
+    piece = min(rows, 1024)  # stays in cache
+    places = [rng.choice(rows, piece, replace=False) for _ in range(max(1, 100_000 // piece))]
+    buffer = np.empty((piece, columns), dtype=np.float32)
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        for place in places:
+            np.take(state, place, axis=0, out=buffer, mode="clip")
+            buffer += 1
+            state[place] = buffer
+        times.append(time.perf_counter() - start)
+    return 1e9 * min(times) / (len(places) * piece)

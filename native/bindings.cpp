@@ -50,12 +50,14 @@ Array<T> own(std::vector<T> values) {
     return Array<T>(kept->data(), {kept->size()}, owner);
 }
 
+using Arrays = nb::typed<nb::dict, nb::str, nb::any>;
+
 // Collects arrays in a dictionary. Lasting memory is handed out as a view that keeps `owner` alive.
 class Writer final : public Archive {
 public:
     explicit Writer(nb::handle owner) : owner_(owner) {}
     bool reading() const override { return false; }
-    nb::dict arrays() const { return arrays_; }
+    Arrays arrays() const { return arrays_; }
 
 protected:
     std::size_t count(const std::string&) const override { return 0; }
@@ -80,12 +82,12 @@ private:
             arrays_[name.c_str()] = own(std::vector<T>(values, values + size));
     }
     nb::handle owner_;
-    nb::dict arrays_;
+    Arrays arrays_;
 };
 
 class Reader final : public Archive {
 public:
-    explicit Reader(nb::dict arrays) : arrays_(std::move(arrays)) {}
+    explicit Reader(Arrays arrays) : arrays_(std::move(arrays)) {}
     bool reading() const override { return true; }
 
 protected:
@@ -112,7 +114,7 @@ protected:
     }
 
 private:
-    nb::dict arrays_;
+    Arrays arrays_;
 };
 
 using Ids = In<std::int64_t>;
@@ -144,7 +146,7 @@ void bind_propagator(nb::module_& module, const char* name) {
             nb::gil_scoped_release unlocked;
             found = p.versions().edges_of(version);
         }
-        return nb::make_tuple(own(std::move(found.src)), own(std::move(found.dst)), own(std::move(found.weight)));
+        return std::tuple(own(std::move(found.src)), own(std::move(found.dst)), own(std::move(found.weight)));
     };
 
     nb::class_<P>(module, name)
@@ -234,8 +236,8 @@ void bind_propagator(nb::module_& module, const char* name) {
             "difference",
             [](const P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight) {
                 auto d = p.versions().difference(rows_of(src, dst, weight, {}, {}));
-                return nb::make_tuple(own(std::move(d.src)), own(std::move(d.dst)), own(std::move(d.weight)),
-                                      own(std::move(d.op)));
+                return std::tuple(own(std::move(d.src)), own(std::move(d.dst)), own(std::move(d.weight)),
+                                  own(std::move(d.op)));
             },
             "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none())
         .def("edges", edges, "channel"_a.none())
@@ -303,7 +305,7 @@ void bind_propagator(nb::module_& module, const char* name) {
         .def("statistics",
              [](const P& p) {
                  const auto s = p.statistics();
-                 nb::dict out;
+                 nb::typed<nb::dict, nb::str, nb::int_> out;
                  out["events"] = s.events;
                  out["pushes"] = s.pushes;
                  out["edge_pushes"] = s.edge_pushes;
@@ -323,7 +325,7 @@ void bind_propagator(nb::module_& module, const char* name) {
              })
         .def(
             "restore",
-            [](P& p, nb::dict arrays) {
+            [](P& p, Arrays arrays) {
                 Reader reader(std::move(arrays));
                 p.archive(reader);
             },

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace tidegraph {
 namespace {
@@ -185,6 +186,18 @@ std::uint32_t Adjacency::insert(Node node, Node neighbour) {
     return position;
 }
 
+void Adjacency::assign(Node node, std::span<const Node> neighbours, std::span<const float> weights) {
+    if (neighbours.empty()) return;
+    List& list = lists_[node];
+    reallocate(node, class_for(std::uint32_t(neighbours.size())));
+    list.size = std::uint32_t(neighbours.size());
+    std::copy(neighbours.begin(), neighbours.end(), list.block);
+    std::copy(weights.begin(), weights.end(), this->weights(node, 0).begin());
+    with_index(list, layers_, [&](auto index) {
+        for (std::uint32_t position = 0; position < list.size; ++position) index.insert(position);
+    });
+}
+
 void Adjacency::erase(Node node, std::uint32_t position) {
     List& list = lists_[node];
     const std::uint32_t last = list.size - 1;
@@ -271,6 +284,77 @@ void Graph::write(Node src, Node dst, std::span<const float> weights) {
     }
     edges_ += put(sources_, dst, src, weights);
     put(directed_ ? targets_ : sources_, src, dst, weights);
+}
+
+std::optional<std::size_t> Graph::build(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
+                                        std::span<const double> weight) {
+    const auto weight_of = [&](std::size_t row) { return weight.empty() ? 1.0 : weight[row]; };
+    // Adds up in float32, row by row, as separate additions would.
+    const auto add = [](float sum, double more) { return float(double(sum) + more); };
+    const auto lost = [](float before, float after) { return after == before || after > 3e38f; };
+    struct Entry {
+        Node neighbour;
+        std::uint32_t row;
+    };
+    // Counting sort of the rows by the node whose list they stand in, then by neighbour, then by row.
+    const auto fill = [&](Adjacency& lists, bool at_dst, bool at_src) -> std::optional<std::size_t> {
+        std::vector<std::size_t> ends(nodes_ + 1, 0);
+        for (std::size_t row = 0; row < src.size(); ++row) {
+            if (src[row] == dst[row]) continue;
+            ends[std::size_t(dst[row])] += at_dst;
+            ends[std::size_t(src[row])] += at_src;
+        }
+        std::size_t total = 0;
+        for (std::size_t& end : ends) total += std::exchange(end, total);
+        std::vector<Entry> entries(total);
+        for (std::size_t row = 0; row < src.size(); ++row) {
+            if (src[row] == dst[row]) continue;
+            const std::uint32_t number = std::uint32_t(row);
+            if (at_dst) entries[ends[std::size_t(dst[row])]++] = {Node(src[row]), number};
+            if (at_src) entries[ends[std::size_t(src[row])]++] = {Node(dst[row]), number};
+        }
+        std::vector<Node> neighbours;
+        std::vector<float> weights;
+        for (std::size_t node = 0, first = 0; node < nodes_; first = ends[node++]) {
+            const std::span<Entry> list(entries.data() + first, ends[node] - first);
+            std::sort(list.begin(), list.end(), [](const Entry& a, const Entry& b) {
+                return a.neighbour != b.neighbour ? a.neighbour < b.neighbour : a.row < b.row;
+            });
+            neighbours.clear();
+            weights.clear();
+            for (const Entry& entry : list) {
+                const bool again = !neighbours.empty() && neighbours.back() == entry.neighbour;
+                const float before = again ? weights.back() : 0.0f, after = add(before, weight_of(entry.row));
+                if (lost(before, after)) return entry.row;
+                if (again) {
+                    weights.back() = after;
+                } else {
+                    neighbours.push_back(entry.neighbour);
+                    weights.push_back(after);
+                }
+            }
+            lists.assign(Node(node), neighbours, weights);
+            edges_ += neighbours.size();
+        }
+        return std::nullopt;
+    };
+    std::optional<std::size_t> refused = fill(sources_, true, !directed_);
+    edges_ = directed_ ? edges_ : edges_ / 2;
+    if (directed_ && !refused) {
+        const std::size_t edges = edges_;
+        refused = fill(targets_, false, true);
+        edges_ = edges;
+    }
+    for (std::size_t row = 0; row < src.size() && !refused; ++row) {
+        if (src[row] != dst[row]) continue;
+        const std::size_t node = std::size_t(src[row]);
+        const float before = self_[node];
+        self_[node] = add(before, weight_of(row));
+        if (lost(before, self_[node])) refused = row;
+        edges_ += !present_self_[node];
+        present_self_[node] = 1;
+    }
+    return refused;
 }
 
 void Graph::erase(Node src, Node dst) {

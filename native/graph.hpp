@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,6 +60,8 @@ public:
     // Position of a new entry with all weights zero; `neighbour` must be absent.
     std::uint32_t insert(Node node, Node neighbour);
     void erase(Node node, std::uint32_t position);
+    // Fills an empty list at once, in one layer.
+    void assign(Node node, std::span<const Node> neighbours, std::span<const float> weights);
     // Moves everything into fresh memory when more than a quarter of it lies idle. Invalidates what lists() returned.
     void tidy();
     std::size_t bytes() const;
@@ -97,6 +100,10 @@ public:
     // Creates the edge where it is absent.
     void write(Node src, Node dst, std::span<const float> weights);
     void erase(Node src, Node dst);
+    // Fills an empty graph of one layer, adding up repeated edges in their order. Says which row was lost in float32,
+    // if any was; the graph is then of no further use.
+    std::optional<std::size_t> build(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
+                                     std::span<const double> weight);
     // Sets one layer of an edge that exists.
     void set_layer(Node src, Node dst, int layer, float weight);
     void scale_layer(int layer, float factor);

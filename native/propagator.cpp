@@ -1,5 +1,9 @@
 #include "propagator.hpp"
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -44,6 +48,13 @@ const Kernels<Real>& kernels() {
 
 namespace {
 
+// Rows are read at random: with pages of 4 KiB a large state misses the page tables before it misses the cache.
+void use_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
+#ifdef MADV_HUGEPAGE
+    if (bytes >= kAlignment) madvise(memory, bytes / kAlignment * kAlignment, MADV_HUGEPAGE);  // a wish, not a need
+#endif
+}
+
 // An edge is pushed a thousand times for every time it is re-read to take out drift: a tenth of a percent of the work.
 constexpr std::uint64_t kEdgePushesPerRepair = 1000;
 // A degree that grows by more than this makes its node's estimate shrink in `correct`.
@@ -70,7 +81,8 @@ void RowStore<Real>::resize(std::size_t rows, std::size_t width) {
     const std::size_t size = rows * width;
     if (size > capacity_) {
         const std::size_t capacity = capacity_ == 0 ? size : std::max(size, capacity_ + capacity_ / 2);
-        Real* const memory = static_cast<Real*>(::operator new[](capacity * sizeof(Real), std::align_val_t(64)));
+        Real* const memory = static_cast<Real*>(::operator new[](capacity * sizeof(Real), std::align_val_t(kAlignment)));
+        use_large_pages(memory, capacity * sizeof(Real));
         if (size_) std::memcpy(memory, data_.get(), size_ * sizeof(Real));
         data_.reset(memory);
         capacity_ = capacity;
@@ -119,8 +131,10 @@ void Propagator<Real>::resize(std::size_t nodes) {
         features_[b].resize(nodes, blocks_[b].width);
         for (std::size_t c = 0; c < channels_.size(); ++c) {
             State& s = state(c, b);
-            s.estimate.resize(nodes, blocks_[b].width);
-            s.residual.resize(nodes, blocks_[b].width);
+            if (started_) {  // not before: loading a graph needs memory of its own for a while
+                s.estimate.resize(nodes, blocks_[b].width);
+                s.residual.resize(nodes, blocks_[b].width);
+            }
             s.queue.resize(nodes + 1);
             s.touched.resize(nodes);
             s.marks.resize(nodes, 0);
@@ -238,14 +252,22 @@ void Propagator<Real>::initialise(std::size_t c, std::size_t b) {
 
 template <class Real>
 void Propagator<Real>::load(const Rows& rows, std::optional<std::int64_t> end) {
-    versions_.check(rows, 0, {}, end);
-    versions_.pass_time(end);
-    versions_.change(rows, 0, {});
+    constexpr std::size_t kPiece = 1 << 16;  // staging takes memory per row
     events_ += rows.size();
+    if (versions_.load(rows, end)) return;
+    for (std::size_t first = 0; first < rows.size(); first += kPiece) {
+        const Rows piece = rows.slice(first, std::min(rows.size(), first + kPiece));
+        const std::optional<std::int64_t> then = piece.t.empty() ? end : std::optional(piece.t.back());
+        versions_.check(piece, 0, {}, then);
+        versions_.pass_time(then);
+        versions_.change(piece, 0, {});
+    }
 }
 
 template <class Real>
 void Propagator<Real>::start() {
+    started_ = true;
+    resize(nodes());
     for (Channel& channel : channels_) {
         set_units(channel);
         set_limits(channel);
@@ -680,6 +702,10 @@ typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
 
 template <class Real>
 void Propagator<Real>::archive(Archive& archive) {
+    if (archive.reading()) {
+        started_ = true;
+        resize(nodes());
+    }
     versions_.archive(archive);
     archive.scalar("tolerance", tolerance_);
     archive.scalar("events", events_);

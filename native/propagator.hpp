@@ -39,7 +39,10 @@ struct Update {
     std::span<const std::int64_t> removed_nodes;
 };
 
-// A fixed amount of zeroed, aligned memory for rows; grows without holding two copies of more than itself.
+// The size of a large page, to which rows are aligned.
+inline constexpr std::size_t kAlignment = std::size_t(1) << 21;
+
+// Zeroed memory for rows. Growing copies this store alone, so that no more than one block of columns exists twice.
 template <class Real>
 class RowStore {
 public:
@@ -50,7 +53,7 @@ public:
 
 private:
     struct Free {
-        void operator()(Real* memory) const { ::operator delete[](memory, std::align_val_t(64)); }
+        void operator()(Real* memory) const { ::operator delete[](memory, std::align_val_t(kAlignment)); }
     };
     std::unique_ptr<Real[], Free> data_;
     std::size_t size_ = 0, capacity_ = 0;
@@ -175,6 +178,7 @@ private:
     std::vector<Node> touched_;
     std::vector<std::uint8_t> is_touched_;
     std::uint64_t events_ = 0, correction_rows_ = 0, repairs_ = 0;
+    bool started_ = false;
 };
 
 }  // namespace tidegraph

@@ -341,7 +341,7 @@ std::size_t Versions::stage_edge(Node src, Node dst) {
     return slot;
 }
 
-void Versions::check_row(const Rows& rows, std::size_t row, std::size_t nodes) {
+void Versions::check_nodes(const Rows& rows, std::size_t row, std::size_t nodes) const {
     const std::int64_t src = rows.src[row], dst = rows.dst[row];
     for (const std::int64_t node : {src, dst}) {
         if (node < 0 || std::uint64_t(node) >= nodes)
@@ -351,6 +351,17 @@ void Versions::check_row(const Rows& rows, std::size_t row, std::size_t nodes) {
             throw EventError(describe(row, src, dst) + "node " + std::to_string(node) +
                              " was removed; its id is not used again: add a new node");
     }
+}
+
+void Versions::refuse_lost(const Rows& rows, std::size_t row, double before) const {
+    throw EventError(describe(row, rows.src[row], rows.dst[row]) + "adding " +
+                     number(rows.weight.empty() ? 1.0 : rows.weight[row]) + " to a weight of " + number(before) +
+                     " is lost in float32; rescale the weights, or let edges decay");
+}
+
+void Versions::check_row(const Rows& rows, std::size_t row, std::size_t nodes) {
+    check_nodes(rows, row, nodes);
+    const std::int64_t src = rows.src[row], dst = rows.dst[row];
     const std::size_t layers = std::size_t(user_.layers());
     const std::size_t slot = stage_edge(Node(src), Node(dst));
     Staged& staged = staged_[slot];
@@ -363,9 +374,7 @@ void Versions::check_row(const Rows& rows, std::size_t row, std::size_t nodes) {
     switch (op) {
         case Op::add:
             after = double(float(before + weight));
-            if (after == before || std::isinf(after))
-                throw EventError(describe(row, src, dst) + "adding " + number(weight) + " to a weight of " +
-                                 number(before) + " is lost in float32; rescale the weights, or let edges decay");
+            if (after == before || std::isinf(after)) refuse_lost(rows, row, before);
             break;
         case Op::remove:
             if (before == 0)
@@ -407,6 +416,27 @@ void Versions::check_row(const Rows& rows, std::size_t row, std::size_t nodes) {
 }
 
 // ---- changing -------------------------------------------------------------------------------------------------------
+
+bool Versions::load(const Rows& rows, std::optional<std::int64_t> end) {
+    const bool simple = std::all_of(version_.begin(), version_.end(), [](const Version& version) {
+        return version.spec.kind == VersionSpec::Kind::all;
+    });
+    if (!simple || edges() > 0 || !rows.op.empty() || rows.size() > std::numeric_limits<std::uint32_t>::max())
+        return false;
+    for (std::size_t row = 0; row < rows.size(); ++row) check_nodes(rows, row, nodes());
+    if (const auto row = user_.build(rows.src, rows.dst, rows.weight)) {
+        float weight = 0;
+        user_.read(Node(rows.src[*row]), Node(rows.dst[*row]), {&weight, 1});
+        refuse_lost(rows, *row, double(weight));
+    }
+    if (end) {
+        start_ = rows.t.empty() ? *end : rows.t.front();
+        pass_time(end);
+    }
+    for (View& view : views_)
+        for (std::size_t node = 0; node < nodes(); ++node) view.reset(Node(node), sum_row(view, Node(node)));
+    return true;
+}
 
 void Versions::pass_time(std::optional<std::int64_t> end) {
     for (View& view : views_) view.begin();
@@ -634,18 +664,22 @@ void Versions::resum_cancelled() {
     for (View& view : views_) {
         for (const View::Degree& degree : view.moved()) {
             if (degree.after > degree.before * 0x1p-16) continue;
-            double sum = self_weight(view, degree.node);
-            const Lists lists = rows(view);
-            for (const List* list : lists.lists) {
-                if (!list) continue;
-                const List& row = list[degree.node];
-                const float* const weights = reinterpret_cast<const float*>(row.block) +
-                                             std::size_t(row.capacity) * std::size_t(1 + lists.layer);
-                for (std::uint32_t e = 0; e < row.size; ++e) sum += double(weights[e]);
-            }
-            view.reset(degree.node, sum);
+            view.reset(degree.node, sum_row(view, degree.node));
         }
     }
+}
+
+double Versions::sum_row(const View& view, Node node) const {
+    double sum = self_weight(view, node);
+    const Lists lists = rows(view);
+    for (const List* list : lists.lists) {
+        if (!list) continue;
+        const List& row = list[node];
+        const float* const weights =
+            reinterpret_cast<const float*>(row.block) + std::size_t(row.capacity) * std::size_t(1 + lists.layer);
+        for (std::uint32_t e = 0; e < row.size; ++e) sum += double(weights[e]);
+    }
+    return sum;
 }
 
 bool Versions::rescale() {

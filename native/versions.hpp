@@ -146,6 +146,8 @@ public:
                std::optional<std::int64_t> end);
     void pass_time(std::optional<std::int64_t> end);
     void change(const Rows& rows, std::size_t new_nodes, std::span<const std::int64_t> removed_nodes);
+    // The first rows of all, without staging them; false where these rows or versions need the long way.
+    bool load(const Rows& rows, std::optional<std::int64_t> end);
     // What passing time did to a decayed version: limits are stale; everything was forgotten.
     bool swept(std::size_t version) const { return version_[version].swept; }
     bool restarted(std::size_t version) const { return version_[version].restarted; }
@@ -220,7 +222,10 @@ private:
     bool negligible(const Version& version, double weight, double boundary, std::int64_t unit) const;
     void grow(std::size_t count);
     std::size_t stage_edge(Node src, Node dst);
+    void check_nodes(const Rows& rows, std::size_t row, std::size_t nodes) const;
     void check_row(const Rows& rows, std::size_t row, std::size_t nodes);
+    [[noreturn]] void refuse_lost(const Rows& rows, std::size_t row, double before) const;
+    double sum_row(const View& view, Node node) const;
     void advance(std::size_t version);
     void renew(std::size_t version, Node node, double when);
     void renew_idle(std::size_t version);

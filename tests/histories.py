@@ -255,3 +255,41 @@ def histories(
         t += draw(st.sampled_from(PAUSES))
         steps.append(writer.step(t, node_events))
     return History(features, chosen, tuple(steps))
+
+
+def long_history(seed: int, *, directed: bool, nodes: int, columns: int, steps: int) -> History:
+    """A history with two hubs, whose edges come and go in waves."""
+    rng = np.random.default_rng(seed)
+    graph: dict[Pair, float] = {}
+    written: list[Step] = []
+    t = 0
+    for number in range(steps):
+        t += int(rng.choice([0, 1, 5]))
+        rows: list[Row] = []
+        removing = number % 25 >= 17  # ebb
+        for _ in range(int(rng.integers(0, 40))):
+            if graph and rng.random() < (0.8 if removing else 0.2):
+                pairs = list(graph)
+                pair = pairs[int(rng.integers(len(pairs)))]
+                weight = graph.pop(pair) if rng.random() < 0.7 else graph[pair] / 4
+                if pair in graph:
+                    graph[pair] = float(np.float32(graph[pair] - weight))
+                rows.append(Row(*pair, Op.REMOVE, weight))
+                continue
+            ends = [int(rng.integers(2 if rng.random() < 0.7 else nodes)), int(rng.integers(nodes))]
+            rng.shuffle(ends)
+            pair = (ends[0], ends[1]) if directed else (min(ends), max(ends))
+            op = Op.ADD if rng.random() < 0.8 else Op.SET
+            weight = float(rng.choice([0.3, 1.0, 2.5]))
+            before = graph.get(pair, 0.0) if op is Op.ADD else 0.0
+            graph[pair] = float(np.float32(before + weight))
+            rows.append(Row(*pair, op, weight))
+        written.append(Step(t, tuple(rows)))
+    channels = (
+        Channel.low_pass(),
+        Channel.high_pass(half_life=30.0, direction="in" if directed else "out"),
+        Channel.low_pass(0.5, window=40, direction="both" if directed else "out", beta=0.8),
+        Channel(1.0, -0.5, last=60, beta=0.0),
+    )
+    features = rng.standard_normal((nodes, columns))
+    return History(features, {"channels": channels, "directed": directed}, tuple(written))

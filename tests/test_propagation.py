@@ -48,9 +48,6 @@ def state_bytes(propagator: Propagator) -> bytes:
     return propagator._packed()
 
 
-# ---- bad input --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
@@ -122,7 +119,14 @@ def test_settings_that_cannot_work_are_refused(options: dict[str, Any], error: t
 
 @pytest.mark.parametrize(
     "features",
-    [np.array([["a"]]), np.ones(3), np.ones((3, 0)), np.array([[np.nan]]), np.array([[np.inf]]), "x"],
+    [
+        np.array([["a"]]),
+        np.ones(3),
+        np.ones((3, 0)),
+        np.array([[np.nan]]),
+        np.array([[np.inf]]),
+        "x",
+    ],
 )
 def test_features_that_are_no_matrix_are_refused(features: Any) -> None:
     with pytest.raises(tg.ParameterError):
@@ -132,7 +136,9 @@ def test_features_that_are_no_matrix_are_refused(features: Any) -> None:
 def test_a_refused_step_names_itself_and_keeps_those_before() -> None:
     one, other = (Propagator(np.eye(4)) for _ in range(2))
     batch = Batch(src=[0, 1, 2, 0], dst=[1, 2, 9, 3])
-    with pytest.raises(tg.EventError, match=r"step 2: row 0 .*node 9.*2 steps before it are applied"):
+    with pytest.raises(
+        tg.EventError, match=r"step 2: row 0 .*node 9.*2 steps before it are applied"
+    ):
         one.apply_steps(batch, [0, 1, 2, 3, 4])
     other.apply_steps(Batch(src=[0, 1], dst=[1, 2]), [0, 1, 2])
     assert state_bytes(one) == state_bytes(other)
@@ -146,9 +152,6 @@ def test_unknown_nodes_cannot_be_read() -> None:
     for nodes in ([3], [-1], [0.5], [[0]]):
         with pytest.raises(tg.EventError, match="node"):
             propagator.embedding(nodes)
-
-
-# ---- precision --------------------------------------------------------------------------------------
 
 
 def test_an_r_max_beyond_float32_is_refused_with_advice_that_works() -> None:
@@ -187,7 +190,9 @@ def test_repair_takes_out_drift() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("r_max", [1e-2, 1e-3, 1e-4])
-def test_the_bound_survives_a_million_random_additions_and_removals_in_float32(r_max: float) -> None:
+def test_the_bound_survives_a_million_random_additions_and_removals_in_float32(
+    r_max: float,
+) -> None:
     rng = np.random.default_rng(3)
     nodes, edges, events, piece = 1000, 10_000, 1_000_000, 100_000
     src, dst = rng.integers(0, nodes, (2, edges))
@@ -209,9 +214,6 @@ def test_the_bound_survives_a_million_random_additions_and_removals_in_float32(r
         assert (error <= propagator.error_bound()).all()
         assert (propagator.error_bound() <= propagator.threshold() * 1.01).all()
     assert propagator.audit().drift.max() < 0.01
-
-
-# ---- saving -----------------------------------------------------------------------------------------
 
 
 def reload_file(propagator: Propagator, path: Path) -> Propagator:
@@ -260,7 +262,7 @@ def test_every_damage_to_a_state_file_is_noticed(tmp_path: Path) -> None:
     busy_propagator(channels=(Channel.low_pass(),)).save(path)
     whole = path.read_bytes()
     rng = np.random.default_rng(5)
-    for at in rng.integers(0, len(whole), 60).tolist() + [0, 17, 30, len(whole) - 1]:
+    for at in [*rng.integers(0, len(whole), 60).tolist(), 0, 17, 30, len(whole) - 1]:
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
         with pytest.raises(tg.StateFileError):
             Propagator.load(path)
@@ -291,9 +293,6 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
         propagator.save(tmp_path / "state")
     assert (tmp_path / "state").read_bytes() == before
     assert os.listdir(tmp_path) == ["state"]
-
-
-# ---- threads and processes --------------------------------------------------------------------------
 
 
 def test_any_number_of_threads_gives_the_same_bits() -> None:
@@ -345,9 +344,6 @@ def test_a_forked_child_goes_on_like_its_parent() -> None:
     assert received == propagator.embedding().tobytes()
 
 
-# ---- the rest of the interface ----------------------------------------------------------------------
-
-
 def test_snapshots_move_the_graph_by_its_difference() -> None:
     propagator = Propagator(np.eye(5), r_max=1e-3)
     propagator.apply_snapshot([0, 0, 1], [1, 1, 2])
@@ -384,7 +380,9 @@ def test_steps_in_one_call_equal_steps_one_by_one() -> None:
 def test_the_sketch_of_the_core_is_the_sketch_of_numpy() -> None:
     for distribution in ("gaussian", "uniform", "sign"):
         sketch = Sketch(7, seed=2**63 + 5, distribution=distribution)
-        propagator = Propagator(sketch, nodes=300, dtype="float64", r_max_unit="absolute", r_max=1.0)
+        propagator = Propagator(
+            sketch, nodes=300, dtype="float64", r_max_unit="absolute", r_max=1.0
+        )
         np.testing.assert_array_equal(propagator.features(), sketch.rows(np.arange(300)))
 
 
@@ -409,7 +407,8 @@ def test_a_node_idle_for_thousands_of_half_lives_stays_finite() -> None:
         propagator.apply(Batch(src=[0, 1], dst=[1, 2], t=time))
         error = np.abs(propagator.embedding() - exact_of(propagator))
         assert (error <= propagator.error_bound()).all()
-        assert np.isfinite(propagator.degree()).all() and (propagator.degree() > 0).all()
+        assert np.isfinite(propagator.degree()).all()
+        assert (propagator.degree() > 0).all()
 
 
 def test_propagate_is_one_static_propagation() -> None:

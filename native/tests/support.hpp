@@ -121,11 +121,11 @@ std::map<std::string, MemoryArchive::Array> contents(State& state) {
 class Child {
 public:
     template <class Work>
-    explicit Child(Work work) {
+    explicit Child(Work work, unsigned patience_s = 120) {
         if (pipe(ends_) != 0) std::abort();
         process_ = fork();
         if (process_ != 0) return;
-        alarm(120);
+        alarm(patience_s);
         int status = 1;
         try {
             const std::uint64_t value = work();

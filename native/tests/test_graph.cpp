@@ -188,7 +188,7 @@ TEST(a_list_agrees_with_a_map_at_every_size_of_its_index) {
     // The limit of scanning is 32, positions take 16 bits up to a capacity of 65,534.
     const std::size_t targets[] = {0,      1,      31,     32,     33,     34, 30, 100, 7,  0, 300,  20, 1000, 65'530,
                                    65'540, 65'533, 66'000, 80'000, 40'000, 90, 33, 32,  31, 5, 2000, 1,  0,    50};
-    for (const int layers : {1, 2, 5}) {
+    for (const int layers : {1, 3}) {
         for (std::size_t style = 0; style < repeats(4, 1); ++style) {
             Adjacency lists(layers);
             lists.resize(3);
@@ -378,7 +378,7 @@ TEST(a_hub_with_a_million_neighbours_takes_changes_without_scans) {
     CHECK_AT_MOST(star, 24.0);
     Random random(4);
     std::size_t wrong = 0;
-    for (std::size_t i = 0; i < repeats(3'000'000, 300'000); ++i) {
+    for (std::size_t i = 0; i < repeats(2'000'000, 300'000); ++i) {
         Node &leaving = inside[random.below(inside.size())], &entering = outside[random.below(outside.size())];
         wrong += !graph.read(leaving, 0, weight) || graph.read(0, entering, weight);
         graph.erase(leaving, 0);

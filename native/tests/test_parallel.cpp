@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <stdexcept>
@@ -34,6 +35,21 @@ TEST(every_item_is_done_exactly_once) {
     std::size_t wrong = 0;
     for (const std::size_t items : {0, 1, 2, 3, 4, 7, 64, 1000, 50'000})
         for (const int threads : {1, 2, 3, 4, 8, 2}) wrong += missed(items, threads);
+    CHECK_EQUAL(wrong, 0);
+}
+
+// In a child, so that a loop that never ends is a failure.
+TEST(there_may_be_more_items_than_24_bits_count) {
+    if (support::kSanitized) return;
+    support::Child child(
+        [] {
+            std::vector<unsigned char> done((std::size_t(1) << 24) + 3, 0);
+            parallel_for(done.size(), 2, [&](std::size_t item) { ++done[item]; });
+            return std::uint64_t(std::count(done.begin(), done.end(), 1)) - done.size();
+        },
+        15);
+    std::uint64_t wrong = 1;
+    CHECK(child.finish(wrong));
     CHECK_EQUAL(wrong, 0);
 }
 

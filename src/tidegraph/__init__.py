@@ -1,17 +1,23 @@
 """Representation learning on graphs that change."""
 
-from tidegraph import reference
-from tidegraph.channels import Audit, Channel, Sketch
-from tidegraph.errors import (
-    DataError,
-    EventError,
-    ParameterError,
-    PrecisionError,
-    StateFileError,
-    TidegraphError,
-)
-from tidegraph.events import Batch, Op
-from tidegraph.propagation import Propagator, propagate
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidegraph import reference
+    from tidegraph.channels import Audit, Channel, Sketch
+    from tidegraph.errors import (
+        DataError,
+        EventError,
+        ParameterError,
+        PrecisionError,
+        StateFileError,
+        TidegraphError,
+    )
+    from tidegraph.events import Batch, Op
+    from tidegraph.propagation import Propagator, propagate
 
 __all__ = [
     "Audit",
@@ -29,3 +35,26 @@ __all__ = [
     "propagate",
     "reference",
 ]
+
+# Names are looked up when first used: the command line answers --help without NumPy and the core.
+_HOMES = {
+    "channels": ("Audit", "Channel", "Sketch"),
+    "errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "events": ("Batch", "Op"),
+    "propagation": ("Propagator", "propagate"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "reference":
+        return import_module("tidegraph.reference")
+    for module, names in _HOMES.items():
+        if name in names:
+            value = getattr(import_module(f"tidegraph.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'tidegraph' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -282,8 +282,10 @@ class Settings:
             raise ParameterError(
                 f"r_max_unit is {self.r_max_unit!r}; give 'rms', 'absolute' or 'l1'"
             )
-        if self.self_loop < 0:
-            raise ParameterError(f"self_loop is {self.self_loop}; give a weight of 0 or more")
+        if self.self_loop != 0 and not 2.0**-100 <= self.self_loop <= 2.0**100:
+            raise ParameterError(
+                f"self_loop is {self.self_loop}; give 0 or a weight between 2^-100 and 2^100"
+            )
         if self.directed and self.self_loop == 0:
             raise ParameterError(
                 "directed=True needs self_loop > 0: nodes without out-edges may still be pointed at"

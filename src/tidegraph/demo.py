@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +17,17 @@ __all__ = ["DATA", "HALF_LIFE_DAYS", "Month", "Mover", "Story", "run"]
 DATA = "nyc-flights"
 HALF_LIFE_DAYS = 7
 _COLUMNS = 64
-_LOW, _HIGH, _RECENT = range(3)
+_RECENT = 2  # the channel that forgets
 _MOVERS = 5
+_NEW_YORK = -5 * 3600  # its standard time, in which the data's year begins
+_LAST_MONTH = np.datetime64("2013-12", "M")  # delayed departures on its last night belong to it
 
 
 @dataclass(frozen=True)
 class Month:
     """What a month of events did."""
 
-    name: str
+    name: str  # as in 2013-01
     events: int
     events_per_s: float
     touched_per_step: float
@@ -75,7 +76,8 @@ def run(*, threads: int | None = None, progress: Progress | None = None) -> Stor
     )
     offsets = step_offsets(events.t)
     replay = Replay(propagator, events, offsets, progress=progress)
-    month_of = events.t[offsets[:-1]].astype("datetime64[s]").astype("datetime64[M]")
+    local = (events.t[offsets[:-1]] + _NEW_YORK).astype("datetime64[s]")
+    month_of = np.minimum(local.astype("datetime64[M]"), _LAST_MONTH)
     last_steps = np.flatnonzero(np.append(month_of[1:] != month_of[:-1], True)) + 1
     months: list[Month] = []
     recent, bound = _recent(propagator)
@@ -88,7 +90,7 @@ def run(*, threads: int | None = None, progress: Progress | None = None) -> Stor
         certified = (propagator.error_bound() / propagator.threshold()).max(axis=(0, 2))
         months.append(
             Month(
-                name=_month_name(int(events.t[replay.events - 1])),
+                name=str(month_of[last_step - 1]),
                 events=replay.events - first_event,
                 events_per_s=(replay.events - first_event) / (replay.elapsed_s - elapsed_s),
                 touched_per_step=(replay.touched - touched) / (replay.steps - steps),
@@ -119,10 +121,6 @@ def _rms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(np.mean(np.square(rows), axis=1)))
 
 
-def _month_name(t: int) -> str:
-    return datetime.fromtimestamp(t, tz=timezone.utc).strftime("%B")
-
-
 def _movers(
     events: datasets.Events,
     first_event: int,
@@ -130,7 +128,7 @@ def _movers(
     uncertainty: NDArray[np.float64],
 ) -> tuple[Mover, ...]:
     """Those that moved most among the airports, and among the planes."""
-    assert events.names is not None
+    names = events.names or tuple(str(node) for node in range(events.nodes))
     movers = []
     for kind, all_ids in (("airport", events.dst), ("plane", events.src)):
         ids = np.unique(all_ids)
@@ -138,7 +136,7 @@ def _movers(
         for node in ids[np.argsort(-moved[ids], kind="stable")][:_MOVERS].tolist():
             movers.append(
                 Mover(
-                    events.names[node],
+                    names[node],
                     kind,
                     int(flights[node]),
                     float(moved[node]),

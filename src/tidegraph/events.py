@@ -19,8 +19,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 TIME_LIMIT = 2**62  # |t| stays below it, so that no difference of two times leaves int64
 _SMALL = 32  # up to here a Python loop over a list beats the fixed cost of a NumPy reduction
-_WEIGHT_MIN = float(np.finfo(np.float32).tiny)  # the graph keeps weights in float32
-_WEIGHT_MAX = float(np.finfo(np.float32).max)
+_WEIGHT_MIN, _WEIGHT_MAX = 2.0**-100, 2.0**100  # room for sums and decay in float32
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = np.dtype(np.float64)
 _NONE: tuple[()] = ()  # CPython keeps one empty tuple: `is` recognises the default
@@ -151,8 +150,8 @@ def _weights(weight: Any, op: NDArray[np.uint8] | None, rows: int) -> FloatArray
     if not fine.all():
         row = int(fine.argmin())
         raise EventError(
-            f"weight of row {row} is {array[row]}; weights are positive, finite and within float32"
-            f" ({_WEIGHT_MIN:.3g} to {_WEIGHT_MAX:.3g}); only a REMOVE may say inf: the whole edge"
+            f"weight of row {row} is {array[row]}; weights are positive and between 2^-100 and"
+            " 2^100; only a REMOVE may say inf: the whole edge"
         )
     return array
 

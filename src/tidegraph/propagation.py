@@ -1,4 +1,4 @@
-"""The native engine's face: features propagated over a graph that changes, within a certified error."""
+"""The face of the native engine: features propagated over a changing graph, errors certified."""
 
 from __future__ import annotations
 
@@ -23,23 +23,28 @@ Dtype: TypeAlias = Literal["float32", "float64"]
 _DISTRIBUTIONS = {"gaussian": 0, "uniform": 1, "sign": 2}
 _DIRECTIONS = {"out": 0, "in": 1, "both": 2}
 _ALL, _DECAY, _WINDOW, _LAST = range(4)
-_FEATURE_ROWS = 1 << 15  # features are handed over in pieces: a whole copy in float64 would double them
-_LOAD_ROWS = 1 << 16
+_FEATURE_ROWS = (
+    1 << 15
+)  # features are handed over in pieces: a whole copy in float64 would double them
 _BLOCK_COLUMNS = 96
 
 
 class Propagator:
-    """Propagated features of every node, maintained while edges, weights, features and nodes change.
+    """Propagated features of every node, maintained while edges, features and nodes change.
 
-    For each channel and feature column it keeps an estimate of `pi = gamma0 · Σ_k (gamma·P)^k · x` with
-    `|pi(i) - estimate(i)| <= threshold(i)` after every `apply`; `error_bound` certifies what holds right now.
+    For each channel and feature column it keeps an estimate of `pi = gamma0 · Σ_k (gamma·P)^k · x`
+    with `|pi(i) - estimate(i)| <= threshold(i)` after every `apply`; `error_bound` certifies what
+    holds right now.
 
     features: `[nodes, columns]`, or a `Sketch` together with `nodes`.
     channels: filters on versions of the graph; by default one low-pass filter on all edges.
-    r_max, r_max_unit: the error that is allowed, relative to each column's RMS, absolute, or relative to its L1 norm.
+    r_max, r_max_unit: the error that is allowed: relative to each column's RMS ("rms"), absolute,
+        or relative to its L1 norm ("l1").
     scale_by_degree: False stops at `min(1, d^(1-beta))` instead of `d^(1-beta)`, which is stricter.
     self_loop: weight of the loop every node carries; 0 is allowed on undirected graphs.
     threads: None takes all cores. Results are the same to the bit for any number.
+    block_columns: at most so many columns share a block, which one thread works on. Narrower
+        blocks occupy more cores, wider ones do less work in total. Part of the result's bits.
     initial: rows of a graph to start from.
 
     Calls from several threads queue; the interpreter lock is released while one computes.
@@ -95,7 +100,7 @@ class Propagator:
         thresholds: NDArray[np.float64],
         dtype: str,
         threads: int | None,
-        block_columns: int,
+        block_columns: Any,
     ) -> None:
         if dtype not in ("float32", "float64"):
             raise ParameterError(f"dtype is {dtype!r}; give 'float32' or 'float64'")
@@ -135,16 +140,11 @@ class Propagator:
 
     def _load(self, batch: Batch) -> None:
         if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
-            raise EventError("initial takes edge rows only; give its nodes and features with features=")
+            raise EventError(
+                "initial takes edge rows only; give its nodes and features with features="
+            )
         try:
-            for first in range(0, batch.rows, _LOAD_ROWS):
-                part = slice(first, first + _LOAD_ROWS)
-                columns = [
-                    None if column is None else column[part]
-                    for column in (batch.src, batch.dst, batch.weight, batch.op, batch.t)
-                ]
-                end = None if columns[4] is None else int(columns[4][-1])
-                self._native.load(*columns, end)
+            self._native.load(batch.src, batch.dst, batch.weight, batch.op, batch.t, batch.time)
         except _native.EventError as error:
             raise EventError(f"initial: {error}") from None
 
@@ -152,15 +152,13 @@ class Propagator:
         finest = self._native.finest_tolerance()
         if tolerance < finest:
             r_max = self._settings.r_max
-            advice = (
-                f"use r_max >= {_round_up(finest * r_max):g}" + (" or dtype='float64'" if self._dtype == np.float32 else "")
+            advice = f"use r_max >= {_round_up(finest * r_max):g}" + (
+                " or dtype='float64'" if self._dtype == np.float32 else ""
             )
             raise PrecisionError(
-                f"r_max={tolerance * r_max:g} (unit {self._settings.r_max_unit!r}) asks for more than"
-                f" {self._dtype} can hold on these features; {advice}"
+                f"r_max={tolerance * r_max:g} (unit {self._settings.r_max_unit!r}) asks for more"
+                f" than {self._dtype} can hold on these features; {advice}"
             )
-
-    # ---- changes -----------------------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> NDArray[np.int64]:
         """The nodes touched, sorted: those the batch names, and every other whose estimate moved.
@@ -195,19 +193,26 @@ class Propagator:
         return rows
 
     def apply_steps(self, batch: Batch, offsets: ArrayLike) -> NDArray[np.int64]:
-        """How many nodes each step touched. Rows `offsets[s]:offsets[s+1]` of the batch are step `s`.
+        """How many nodes each step touched; step `s` are the rows `offsets[s]:offsets[s+1]`.
 
-        One native call for a whole stream. Every step is all or nothing: an `EventError` names the first step that does
-        not fit, and the steps before it stay applied.
+        One native call for a whole stream. Every step is all or nothing: an `EventError` names the
+        first step that does not fit, and the steps before it stay applied.
         """
         if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
-            raise EventError("apply_steps takes edge rows only; use apply for node and feature events")
+            raise EventError(
+                "apply_steps takes edge rows only; use apply for node and feature events"
+            )
         bounds = np.ascontiguousarray(offsets)
         if bounds.dtype.kind not in "iu" or bounds.ndim != 1 or bounds.size == 0:
-            raise EventError(f"offsets has dtype {bounds.dtype} and shape {bounds.shape}; give integers [steps + 1]")
+            raise EventError(
+                f"offsets has dtype {bounds.dtype} and shape {bounds.shape};"
+                " give integers [steps + 1]"
+            )
         bounds = bounds.astype(np.int64, copy=False)
         if bounds[0] < 0 or bounds[-1] > batch.rows or (np.diff(bounds) < 0).any():
-            raise EventError(f"offsets must ascend from 0 to at most the number of rows, {batch.rows}")
+            raise EventError(
+                f"offsets must ascend from 0 to at most the number of rows, {batch.rows}"
+            )
         counts = np.zeros(bounds.size - 1, dtype=np.int64)
         with self._lock:
             done, refusal = self._native.apply_steps(
@@ -218,7 +223,12 @@ class Propagator:
         return counts
 
     def apply_snapshot(
-        self, src: ArrayLike, dst: ArrayLike, weight: ArrayLike | None = None, *, t: int | None = None
+        self,
+        src: ArrayLike,
+        dst: ArrayLike,
+        weight: ArrayLike | None = None,
+        *,
+        t: int | None = None,
     ) -> NDArray[np.int64]:
         """Moves the graph to exactly these edges and returns the nodes touched.
 
@@ -242,16 +252,17 @@ class Propagator:
             self._settings = settings
 
     def repair(self) -> None:
-        """Recomputes all residuals from the estimates, which takes out drift, and pushes what that shows."""
+        """Recomputes all residuals from the estimates, which takes out drift, and settles."""
         with self._lock:
             self._native.repair()
 
     def rescale(self) -> None:
-        """Moves the reference time of decayed versions to now. Changes no result; done by itself when needed."""
+        """Moves the reference time of decayed versions to now; happens by itself when needed.
+
+        Changes no result.
+        """
         with self._lock:
             self._native.rescale()
-
-    # ---- reading -----------------------------------------------------------------------------------------------------
 
     def embedding(self, nodes: ArrayLike | None = None) -> NDArray[Any]:
         """The estimates `[k, channels, columns]` of the given nodes, or of all."""
@@ -274,25 +285,27 @@ class Propagator:
         return out
 
     def threshold(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
-        """The promise `[k, channels, columns]`: how far the estimate may be from the exact solution."""
+        """The promise `[k, channels, columns]`: how far an estimate may be from exact."""
         return self._rows("threshold", nodes, np.dtype(np.float64), channels=True)
 
     def error_bound(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
-        """A certificate `[k, channels, columns]`: the exact solution is at most this far from `embedding`.
+        """A certificate `[k, channels, columns]`: exact is at most this far from `embedding`.
 
-        Computed from the estimates and the graph alone, in float64, with one pass over all edges: it needs no trust in
-        the stored residuals and includes every rounding error ever made.
+        Computed from the estimates and the graph alone, in float64, with one pass over all edges:
+        it needs no trust in the stored residuals and includes every rounding error ever made.
         """
         return self._rows("error_bound", nodes, np.dtype(np.float64), channels=True)
 
     def audit(self) -> Audit:
-        """How far the stored residuals have drifted from the true ones, in units of the threshold."""
+        """How far stored residuals have drifted from the true ones, over the threshold."""
         with self._lock:
             drift, residual = self._native.audit()
         return Audit(drift=np.array(drift), residual=np.array(residual))
 
-    def edges(self, channel: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """`src, dst, weight` of the graph, or of the version that a channel sees; undirected edges once."""
+    def edges(
+        self, channel: int | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """`src, dst, weight` of the graph, or of what a channel sees; undirected edges once."""
         with self._lock:
             return self._native.edges(channel)
 
@@ -314,16 +327,22 @@ class Propagator:
             return np.arange(count)
         ids = np.atleast_1d(np.asarray(nodes))
         if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-            raise EventError(f"nodes has dtype {ids.dtype} and shape {ids.shape}; give integer ids [k]")
+            raise EventError(
+                f"nodes has dtype {ids.dtype} and shape {ids.shape}; give integer ids [k]"
+            )
         ids = np.ascontiguousarray(ids, dtype=np.int64)
         if ids.size and (ids.min() < 0 or ids.max() >= count):
             wrong = ids[(ids < 0) | (ids >= count)][0]
             raise EventError(f"node {wrong} was asked for; there are nodes 0 to {count - 1}")
         return ids
 
-    def _rows(self, what: str, nodes: ArrayLike | None, dtype: np.dtype[Any], channels: bool = False) -> NDArray[Any]:
+    def _rows(
+        self, what: str, nodes: ArrayLike | None, dtype: np.dtype[Any], channels: bool = False
+    ) -> NDArray[Any]:
         ids = self._ids(nodes)
-        shape = (ids.size, len(self.channels), self.columns) if channels else (ids.size, self.columns)
+        shape = (
+            (ids.size, len(self.channels), self.columns) if channels else (ids.size, self.columns)
+        )
         out = np.empty(shape, dtype=dtype)
         with self._lock:
             getattr(self._native, what)(ids, out)
@@ -371,8 +390,6 @@ class Propagator:
         """The time of the last batch that had one."""
         return self._native.time
 
-    # ---- saving ------------------------------------------------------------------------------------------------------
-
     def _description(self) -> dict[str, Any]:
         return {
             "kind": "propagator",
@@ -398,7 +415,12 @@ class Propagator:
 
     @classmethod
     def _from_state(
-        cls, description: dict[str, Any], arrays: dict[str, NDArray[Any]], *, source: str, threads: int | None = None
+        cls,
+        description: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        *,
+        source: str,
+        threads: int | None = None,
     ) -> Propagator:
         if description.get("kind") != "propagator":
             raise StateFileError(f"{source} holds a {description.get('kind')}, not a propagator")
@@ -413,7 +435,9 @@ class Propagator:
             threads,
             description["block_columns"],
         )
-        propagator._sketch = None if description["sketch"] is None else Sketch(**description["sketch"])
+        propagator._sketch = (
+            None if description["sketch"] is None else Sketch(**description["sketch"])
+        )
         try:
             propagator._native.restore(arrays)
         except _native.ArchiveError as error:
@@ -441,7 +465,9 @@ class Propagator:
 
 
 def _unpack(data: bytes, threads: int) -> Propagator:
-    return Propagator._from_state(*statefile.unpack(data), source="the pickled state", threads=threads)
+    return Propagator._from_state(
+        *statefile.unpack(data), source="the pickled state", threads=threads
+    )
 
 
 def propagate(
@@ -454,7 +480,7 @@ def propagate(
     channel: Channel | None = None,
     **options: Any,
 ) -> NDArray[Any]:
-    """Features propagated over one static graph, `[nodes, columns]`: the paper's GeneralPropagation.
+    """Features propagated over a static graph, `[nodes, columns]`: GeneralPropagation.
 
     A low-pass filter with `alpha`, or the given `channel`; `options` are those of `Propagator`.
 
@@ -462,7 +488,9 @@ def propagate(
     (3, 3)
     """
     filters = (channel if channel is not None else Channel.low_pass(alpha),)
-    propagator = Propagator(features, channels=filters, initial=Batch(src=src, dst=dst, weight=weight), **options)
+    propagator = Propagator(
+        features, channels=filters, initial=Batch(src=src, dst=dst, weight=weight), **options
+    )
     embedding: NDArray[Any] = propagator.embedding()[:, 0]
     return embedding
 
@@ -486,7 +514,9 @@ class _Features:
         if array.ndim != 2 or array.shape[1] == 0:
             raise ParameterError(f"features have shape {array.shape}; give [nodes, columns]")
         if nodes is not None and nodes != array.shape[0]:
-            raise ParameterError(f"nodes is {nodes} but features has {array.shape[0]} rows; leave it out")
+            raise ParameterError(
+                f"nodes is {nodes} but features has {array.shape[0]} rows; leave it out"
+            )
         self.nodes, self.columns = array.shape
         self._features = array
         for _, rows in self.pieces():
@@ -532,11 +562,21 @@ def _version(channel: Channel, settings: Settings) -> tuple[int, float, int, int
     return _ALL, 0.0, 0, 0
 
 
-def _thread_count(threads: int | None) -> int:
+def _thread_count(threads: Any) -> int:
     if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or not 1 <= threads <= 1024:
-        raise ParameterError(f"threads is {threads!r}; give a number from 1 to 1024, or None for all cores")
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
+    if (
+        isinstance(threads, bool)
+        or not isinstance(threads, (int, np.integer))
+        or not 1 <= threads <= 1024
+    ):
+        raise ParameterError(
+            f"threads is {threads!r}; give a number from 1 to 1024, or None for all cores"
+        )
     return int(threads)
 
 

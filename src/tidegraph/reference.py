@@ -234,14 +234,14 @@ class _Layer:
                 continue
             p = self.p_column(i)
             q = self.r[i] / (1 - self.gamma * p[i])  # the self-loop, solved
-            self.r += self.gamma * p[:, None] * q
-            self.r[i] = 0.0
             self.pi[i] += self.gamma0 * q
-            above = (np.abs(self.r) > limit).any(axis=1)
-            waiting.extend(np.flatnonzero(above & (p > 0)).tolist())
+            to = np.flatnonzero(p)
+            self.r[to] += self.gamma * p[to, None] * q
+            self.r[i] = 0.0
+            waiting.extend(to[(np.abs(self.r[to]) > limit[to]).any(axis=1)].tolist())
             pushed.add(i)
             self.pushes += 1
-            self.edge_pushes += int(np.count_nonzero(p))
+            self.edge_pushes += len(to)
         return pushed
 
     def p_column(self, i: int | slice) -> FloatArray:

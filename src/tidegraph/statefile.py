@@ -8,6 +8,7 @@ code from the file and trusts nothing in it before its digest was compared.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import struct
@@ -38,7 +39,7 @@ def _digest(*parts: Any) -> bytes:
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _write_to(file: BinaryIO, description: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -81,7 +82,9 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
         raise StateFileError(f"{source} is truncated inside its header; {advice}")
     header_bytes = file.read(length)
     if _digest(header_bytes) != digest:
-        raise StateFileError(f"{source} was altered: its header does not match its digest; {advice}")
+        raise StateFileError(
+            f"{source} was altered: its header does not match its digest; {advice}"
+        )
     header = json.loads(header_bytes)
     if size - length != header["bytes"]:
         raise StateFileError(
@@ -138,8 +141,6 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 def pack(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
     """What `write` would put into a file."""
-    import io
-
     buffer = io.BytesIO()
     _write_to(buffer, description, arrays)
     return buffer.getvalue()
@@ -147,6 +148,4 @@ def pack(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The reverse of `pack`."""
-    import io
-
     return _read_from(io.BytesIO(data), "the saved state")

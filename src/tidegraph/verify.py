@@ -28,7 +28,8 @@ def step_offsets(t: NDArray[np.int64], length: int | None = None) -> NDArray[np.
 
     A step is a distinct time, or with `length` a non-empty interval of that length.
 
-    >>> step_offsets(np.array([3, 3, 5, 9])).tolist(), step_offsets(np.array([3, 3, 5, 9]), 5).tolist()
+    >>> t = np.array([3, 3, 5, 9])
+    >>> step_offsets(t).tolist(), step_offsets(t, 5).tolist()
     ([0, 2, 3, 4], [0, 2, 4])
     """
     if length is not None and length <= 0:
@@ -153,7 +154,7 @@ def verify(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Verification:
-    """The engine's errors on the first `steps` steps of a stream (None: all), measured (needs scipy).
+    """The engine's errors on the first `steps` steps of a stream, all where None; needs scipy.
 
     A low-pass and a high-pass channel on random features, and with `half_life` the same two under
     decay. The exact solutions are sparse solves in float64 of the graph the engine says it holds.

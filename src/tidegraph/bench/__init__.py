@@ -17,8 +17,9 @@ from tidegraph.bench.sections import SECTIONS, BrokenPromise, Run, measure
 from tidegraph.errors import ParameterError
 from tidegraph.verify import Progress
 
-__all__ = ["GOALS", "SECTIONS", "propagation", "write"]
+__all__ = ["GOALS", "NOT_ASKED_FOR", "SECTIONS", "propagation", "write"]
 
+NOT_ASKED_FOR = "not asked for"
 # What the project asks of itself on a quiet machine with two cores: (at least | at most, value).
 GOALS: dict[str, tuple[str, float]] = {
     "yardstick_ratio_uci": ("≥", 100),
@@ -72,7 +73,7 @@ def propagation(
 
             run = Run(Path(workplace), repeat, threads, scale, seed, say)
             if only and name not in only:
-                skipped[name] = "not among the sections asked for"
+                skipped[name] = NOT_ASKED_FOR
                 continue
             try:
                 measured = measure(name, run)

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from tidegraph.propagation import Propagator
 
-__all__ = ["PowerIteration", "Skipped", "Solution", "Yardstick", "needs_scipy", "yardstick_directory"]
+__all__ = [
+    "PowerIteration",
+    "Skipped",
+    "Solution",
+    "Yardstick",
+    "needs_scipy",
+    "yardstick_directory",
+]
 
 
 class Skipped(Exception):

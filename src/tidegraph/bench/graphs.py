@@ -110,4 +110,4 @@ class PowerLaw:
         power = (EXPONENT - 1) / (EXPONENT - 2)
         low, high = self._i0 ** (1 / power), (self.nodes + self._i0) ** (1 / power)
         rank = self._rng.uniform(low, high, count) ** power - self._i0
-        return self._ids[np.clip(rank, 0, self.nodes - 1).astype(np.int64)]
+        return np.asarray(self._ids[np.clip(rank, 0, self.nodes - 1).astype(np.int64)])

@@ -16,7 +16,10 @@ def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot
 
     nodes = [row["nodes"] for row in rows]
-    settings = {"svg.hashsalt": "tidegraph", "font.size": 9}  # the same file for the same numbers
+    settings: Any = {
+        "svg.hashsalt": "tidegraph",
+        "font.size": 9,
+    }  # the same file for the same numbers
     with pyplot.rc_context(settings):
         figure, (work, times) = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
         work.plot(nodes, [row["pushes_per_event"] for row in rows], "o-", label="pushes")

@@ -12,51 +12,58 @@ namespace tidegraph {
 
 // An array that is missing, or of another kind or size than the state needs.
 struct ArchiveError : std::runtime_error {
-    using std::runtime_error::runtime_error;
+  using std::runtime_error::runtime_error;
 };
 
 class Archive {
-public:
-    enum class Kind : std::uint8_t { u8, u32, u64, i64, f32, f64 };
+ public:
+  enum class Kind : std::uint8_t { u8, u32, u64, i64, f32, f64 };
 
-    virtual ~Archive() = default;
-    virtual bool reading() const = 0;
+  virtual ~Archive() = default;
+  virtual bool reading() const = 0;
 
-    // Writes the vector out, or reads it in, taking the size it had.
-    template <class T>
-    void vector(const std::string& name, std::vector<T>& values) {
-        if (reading()) values.resize(count(name));
-        block(name, values.data(), values.size());
-    }
-    // Likewise for memory whose size is known from elsewhere.
-    template <class T>
-    void block(const std::string& name, T* values, std::size_t size) {
-        move(name, kind<T>(), values, size, false);
-    }
-    // Memory that outlives the archive: need not be copied when writing.
-    template <class T>
-    void lasting(const std::string& name, T* values, std::size_t size) {
-        move(name, kind<T>(), values, size, true);
-    }
-    template <class T>
-    void scalar(const std::string& name, T& value) {
-        block(name, &value, 1);
-    }
+  // Writes the vector out, or reads it in, taking the size it had.
+  template <class T>
+  void vector(const std::string& name, std::vector<T>& values) {
+    if (reading()) values.resize(count(name));
+    block(name, values.data(), values.size());
+  }
+  // Likewise for memory whose size is known from elsewhere.
+  template <class T>
+  void block(const std::string& name, T* values, std::size_t size) {
+    move(name, kind<T>(), values, size, false);
+  }
+  // Memory that outlives the archive: need not be copied when writing.
+  template <class T>
+  void lasting(const std::string& name, T* values, std::size_t size) {
+    move(name, kind<T>(), values, size, true);
+  }
+  template <class T>
+  void scalar(const std::string& name, T& value) {
+    block(name, &value, 1);
+  }
 
-protected:
-    virtual std::size_t count(const std::string& name) const = 0;
-    virtual void move(const std::string& name, Kind kind, void* data, std::size_t size, bool lasting) = 0;
+ protected:
+  virtual std::size_t count(const std::string& name) const = 0;
+  virtual void move(const std::string& name, Kind kind, void* data, std::size_t size,
+                    bool lasting) = 0;
 
-private:
-    template <class T>
-    static constexpr Kind kind() {
-        if constexpr (std::is_same_v<T, std::uint8_t>) return Kind::u8;
-        else if constexpr (std::is_same_v<T, std::uint32_t>) return Kind::u32;
-        else if constexpr (std::is_same_v<T, std::uint64_t>) return Kind::u64;
-        else if constexpr (std::is_same_v<T, std::int64_t>) return Kind::i64;
-        else if constexpr (std::is_same_v<T, float>) return Kind::f32;
-        else return Kind::f64;
-    }
+ private:
+  template <class T>
+  static constexpr Kind kind() {
+    if constexpr (std::is_same_v<T, std::uint8_t>)
+      return Kind::u8;
+    else if constexpr (std::is_same_v<T, std::uint32_t>)
+      return Kind::u32;
+    else if constexpr (std::is_same_v<T, std::uint64_t>)
+      return Kind::u64;
+    else if constexpr (std::is_same_v<T, std::int64_t>)
+      return Kind::i64;
+    else if constexpr (std::is_same_v<T, float>)
+      return Kind::f32;
+    else
+      return Kind::f64;
+  }
 };
 
 }  // namespace tidegraph

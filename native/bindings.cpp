@@ -1,5 +1,6 @@
-// The only file that sees Python. Arrays come in as spans and are never copied or cast here; every call that computes
-// releases the interpreter lock. Serialising calls is the Python class's business.
+// The only file that sees Python. Arrays come in as spans and are never copied or cast here; every
+// call that computes releases the interpreter lock. Serialising calls is the Python class's
+// business.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -33,88 +34,103 @@ using Array = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
 
 template <class T>
 std::span<const T> view(const In<T>& array) {
-    return {array.data(), array.shape(0)};
+  return {array.data(), array.shape(0)};
 }
 template <class T>
 std::span<const T> view(const std::optional<In<T>>& array) {
-    return array ? view(*array) : std::span<const T>();
+  return array ? view(*array) : std::span<const T>();
 }
 std::span<const double> view(const std::optional<InMatrix<double>>& array) {
-    return array ? std::span<const double>(array->data(), array->size()) : std::span<const double>();
+  return array ? std::span<const double>(array->data(), array->size()) : std::span<const double>();
 }
 
 template <class T>
 Array<T> own(std::vector<T> values) {
-    auto* const kept = new std::vector<T>(std::move(values));
-    nb::capsule owner(kept, [](void* memory) noexcept { delete static_cast<std::vector<T>*>(memory); });
-    return Array<T>(kept->data(), {kept->size()}, owner);
+  auto* const kept = new std::vector<T>(std::move(values));
+  nb::capsule owner(kept,
+                    [](void* memory) noexcept { delete static_cast<std::vector<T>*>(memory); });
+  return Array<T>(kept->data(), {kept->size()}, owner);
 }
 
 using Arrays = nb::typed<nb::dict, nb::str, nb::any>;
 
 // Collects arrays in a dictionary. Lasting memory is handed out as a view that keeps `owner` alive.
 class Writer final : public Archive {
-public:
-    explicit Writer(nb::handle owner) : owner_(owner) {}
-    bool reading() const override { return false; }
-    Arrays arrays() const { return arrays_; }
+ public:
+  explicit Writer(nb::handle owner) : owner_(owner) {}
+  bool reading() const override { return false; }
+  Arrays arrays() const { return arrays_; }
 
-protected:
-    std::size_t count(const std::string&) const override { return 0; }
-    void move(const std::string& name, Kind kind, void* data, std::size_t size, bool lasting) override {
-        switch (kind) {
-            case Kind::u8: return put<std::uint8_t>(name, data, size, lasting);
-            case Kind::u32: return put<std::uint32_t>(name, data, size, lasting);
-            case Kind::u64: return put<std::uint64_t>(name, data, size, lasting);
-            case Kind::i64: return put<std::int64_t>(name, data, size, lasting);
-            case Kind::f32: return put<float>(name, data, size, lasting);
-            case Kind::f64: return put<double>(name, data, size, lasting);
-        }
+ protected:
+  std::size_t count(const std::string&) const override { return 0; }
+  void move(const std::string& name, Kind kind, void* data, std::size_t size,
+            bool lasting) override {
+    switch (kind) {
+      case Kind::u8:
+        return put<std::uint8_t>(name, data, size, lasting);
+      case Kind::u32:
+        return put<std::uint32_t>(name, data, size, lasting);
+      case Kind::u64:
+        return put<std::uint64_t>(name, data, size, lasting);
+      case Kind::i64:
+        return put<std::int64_t>(name, data, size, lasting);
+      case Kind::f32:
+        return put<float>(name, data, size, lasting);
+      case Kind::f64:
+        return put<double>(name, data, size, lasting);
     }
+  }
 
-private:
-    template <class T>
-    void put(const std::string& name, void* data, std::size_t size, bool lasting) {
-        T* const values = static_cast<T*>(data);
-        if (lasting)
-            arrays_[name.c_str()] = Array<T>(values, {size}, owner_);
-        else
-            arrays_[name.c_str()] = own(std::vector<T>(values, values + size));
-    }
-    nb::handle owner_;
-    Arrays arrays_;
+ private:
+  template <class T>
+  void put(const std::string& name, void* data, std::size_t size, bool lasting) {
+    T* const values = static_cast<T*>(data);
+    if (lasting)
+      arrays_[name.c_str()] = Array<T>(values, {size}, owner_);
+    else
+      arrays_[name.c_str()] = own(std::vector<T>(values, values + size));
+  }
+  nb::handle owner_;
+  Arrays arrays_;
 };
 
 class Reader final : public Archive {
-public:
-    explicit Reader(Arrays arrays) : arrays_(std::move(arrays)) {}
-    bool reading() const override { return true; }
+ public:
+  explicit Reader(Arrays arrays) : arrays_(std::move(arrays)) {}
+  bool reading() const override { return true; }
 
-protected:
-    nb::ndarray<nb::ro> find(const std::string& name) const {
-        if (!arrays_.contains(name.c_str())) throw ArchiveError("the array " + name + " is missing");
-        return nb::cast<nb::ndarray<nb::ro>>(arrays_[name.c_str()]);
+ protected:
+  nb::ndarray<nb::ro> find(const std::string& name) const {
+    if (!arrays_.contains(name.c_str())) throw ArchiveError("the array " + name + " is missing");
+    return nb::cast<nb::ndarray<nb::ro>>(arrays_[name.c_str()]);
+  }
+  std::size_t count(const std::string& name) const override { return find(name).size(); }
+  void move(const std::string& name, Kind kind, void* data, std::size_t size, bool) override {
+    const nb::ndarray<nb::ro> array = find(name);
+    const auto expect = [&](nb::dlpack::dtype type) {
+      if (array.dtype() != type || array.size() != size)
+        throw ArchiveError("the array " + name +
+                           " has another type or size than its settings need");
+      std::memcpy(data, array.data(), array.nbytes());
+    };
+    switch (kind) {
+      case Kind::u8:
+        return expect(nb::dtype<std::uint8_t>());
+      case Kind::u32:
+        return expect(nb::dtype<std::uint32_t>());
+      case Kind::u64:
+        return expect(nb::dtype<std::uint64_t>());
+      case Kind::i64:
+        return expect(nb::dtype<std::int64_t>());
+      case Kind::f32:
+        return expect(nb::dtype<float>());
+      case Kind::f64:
+        return expect(nb::dtype<double>());
     }
-    std::size_t count(const std::string& name) const override { return find(name).size(); }
-    void move(const std::string& name, Kind kind, void* data, std::size_t size, bool) override {
-        const nb::ndarray<nb::ro> array = find(name);
-        const auto expect = [&](nb::dlpack::dtype type) {
-            if (array.dtype() != type || array.size() != size)
-                throw ArchiveError("the array " + name + " has another type or size than its settings need");
-            std::memcpy(data, array.data(), array.nbytes());
-        };
-        switch (kind) {
-            case Kind::u8: return expect(nb::dtype<std::uint8_t>());
-            case Kind::u32: return expect(nb::dtype<std::uint32_t>());
-            case Kind::u64: return expect(nb::dtype<std::uint64_t>());
-            case Kind::i64: return expect(nb::dtype<std::int64_t>());
-            case Kind::f32: return expect(nb::dtype<float>());
-            case Kind::f64: return expect(nb::dtype<double>());
-        }
-    }
+  }
 
-private:
-    Arrays arrays_;
+ private:
+  Arrays arrays_;
 };
 
 using Ids = In<std::int64_t>;
@@ -122,237 +138,248 @@ using MaybeIds = std::optional<Ids>;
 using MaybeWeights = std::optional<In<double>>;
 using MaybeOps = std::optional<In<std::uint8_t>>;
 
-Rows rows_of(const Ids& src, const Ids& dst, const MaybeWeights& weight, const MaybeOps& op, const MaybeIds& t) {
-    Rows rows{view(src), view(dst), view(weight), view(op), view(t)};
-    const auto fits = [&](std::size_t size) { return size == 0 || size == rows.src.size(); };
-    if (rows.dst.size() != rows.src.size() || !fits(rows.weight.size()) || !fits(rows.op.size()) ||
-        !fits(rows.t.size()))
-        throw EventError("the columns of the rows differ in length");
-    return rows;
+Rows rows_of(const Ids& src, const Ids& dst, const MaybeWeights& weight, const MaybeOps& op,
+             const MaybeIds& t) {
+  Rows rows{view(src), view(dst), view(weight), view(op), view(t)};
+  const auto fits = [&](std::size_t size) { return size == 0 || size == rows.src.size(); };
+  if (rows.dst.size() != rows.src.size() || !fits(rows.weight.size()) || !fits(rows.op.size()) ||
+      !fits(rows.t.size()))
+    throw EventError("the columns of the rows differ in length");
+  return rows;
 }
 
 template <class Real>
 void bind_propagator(nb::module_& module, const char* name) {
-    using P = Propagator<Real>;
-    using VersionTuple = std::tuple<int, double, std::int64_t, int>;   // kind, half-life, span, forget
-    using ChannelTuple = std::tuple<std::size_t, double, double, double>;  // view, gamma0, gamma, beta
-    using release = nb::call_guard<nb::gil_scoped_release>;
+  using P = Propagator<Real>;
+  using VersionTuple = std::tuple<int, double, std::int64_t, int>;  // kind, half-life, span, forget
+  using ChannelTuple =
+      std::tuple<std::size_t, double, double, double>;  // view, gamma0, gamma, beta
+  using release = nb::call_guard<nb::gil_scoped_release>;
 
-    const auto edges = [](const P& p, std::optional<std::size_t> channel) {
-        std::optional<std::size_t> version;
-        if (channel) version = p.versions().views()[p.settings().channels.at(*channel).view].version();
-        Versions::Edges found;
-        {
-            nb::gil_scoped_release unlocked;
-            found = p.versions().edges_of(version);
-        }
-        return std::tuple(own(std::move(found.src)), own(std::move(found.dst)), own(std::move(found.weight)));
-    };
+  const auto edges = [](const P& p, std::optional<std::size_t> channel) {
+    std::optional<std::size_t> version;
+    if (channel) version = p.versions().views()[p.settings().channels.at(*channel).view].version();
+    Versions::Edges found;
+    {
+      nb::gil_scoped_release unlocked;
+      found = p.versions().edges_of(version);
+    }
+    return std::tuple(own(std::move(found.src)), own(std::move(found.dst)),
+                      own(std::move(found.weight)));
+  };
 
-    nb::class_<P>(module, name)
-        .def(
-            "__init__",
-            [](P* self, std::size_t nodes, const In<double>& thresholds, bool directed, double self_loop,
-               bool scale_by_degree, std::size_t block_columns, int threads,
-               const std::vector<VersionTuple>& versions, const std::vector<std::pair<std::size_t, int>>& views,
-               const std::vector<ChannelTuple>& channels) {
-                Settings settings;
-                settings.directed = directed;
-                settings.self_loop = self_loop;
-                settings.scale_by_degree = scale_by_degree;
-                settings.block_columns = block_columns;
-                settings.threads = threads;
-                for (const auto& [kind, half_life, span, forget] : versions)
-                    settings.versions.push_back({VersionSpec::Kind(kind), half_life, span, forget});
-                for (const auto& [version, direction] : views)
-                    settings.views.emplace_back(version, Direction(direction));
-                for (const auto& [view, gamma0, gamma, beta] : channels)
-                    settings.channels.push_back({view, gamma0, gamma, beta});
-                new (self) P(std::move(settings), nodes, view(thresholds));
-            },
-            "nodes"_a, "thresholds"_a.noconvert(), "directed"_a, "self_loop"_a, "scale_by_degree"_a, "block_columns"_a,
-            "threads"_a, "versions"_a, "views"_a, "channels"_a)
-        .def(
-            "set_features",
-            [](P& p, std::size_t first, const InMatrix<double>& values) {
-                if (values.shape(1) != p.columns() || first + values.shape(0) > p.nodes())
-                    throw EventError("the features do not fit the nodes and columns");
-                p.set_features(first, {values.data(), values.size()});
-            },
-            "first"_a, "values"_a.noconvert(), release())
-        .def(
-            "load",
-            [](P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight, const MaybeOps& op, const MaybeIds& t,
-               std::optional<std::int64_t> end) { p.load(rows_of(src, dst, weight, op, t), end); },
-            "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none(), "op"_a.noconvert().none(),
-            "t"_a.noconvert().none(), "end"_a.none(), release())
-        .def("start", &P::start, release())
-        .def(
-            "apply",
-            [](P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight, const MaybeOps& op, const MaybeIds& t,
-               std::optional<std::int64_t> end, std::size_t new_nodes,
-               const std::optional<InMatrix<double>>& new_features, const Ids& feature_nodes,
-               const std::optional<InMatrix<double>>& feature_values, const Ids& removed_nodes) {
-                Update update;
-                update.rows = rows_of(src, dst, weight, op, t);
-                update.end = end;
-                update.new_nodes = new_nodes;
-                update.new_features = view(new_features);
-                update.feature_nodes = view(feature_nodes);
-                update.feature_values = view(feature_values);
-                update.removed_nodes = view(removed_nodes);
-                if (update.new_features.size() != new_nodes * p.columns() ||
-                    update.feature_values.size() != update.feature_nodes.size() * p.columns())
-                    throw EventError("feature rows have another number of columns than the " +
-                                     std::to_string(p.columns()) + " of this propagator");
-                std::vector<std::int64_t> touched;
-                {
-                    nb::gil_scoped_release unlocked;
-                    p.apply(update);
-                    touched.assign(p.touched().begin(), p.touched().end());
-                }
-                return own(std::move(touched));
-            },
-            "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none(), "op"_a.noconvert().none(),
-            "t"_a.noconvert().none(), "end"_a.none(), "new_nodes"_a, "new_features"_a.noconvert().none(),
-            "feature_nodes"_a.noconvert(), "feature_values"_a.noconvert().none(), "removed_nodes"_a.noconvert())
-        .def(
-            "apply_steps",
-            [](P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight, const MaybeOps& op, const MaybeIds& t,
-               const Ids& offsets, const Out<std::int64_t, 1>& counts) {
-                const Rows rows = rows_of(src, dst, weight, op, t);
-                std::string refusal;
-                std::size_t done = 0;
-                {
-                    nb::gil_scoped_release unlocked;
-                    done = p.apply_steps(rows, view(offsets), {counts.data(), counts.shape(0)}, refusal);
-                }
-                return std::pair(done, refusal);
-            },
-            "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none(), "op"_a.noconvert().none(),
-            "t"_a.noconvert().none(), "offsets"_a.noconvert(), "counts"_a.noconvert(),
-            "(steps done, why the next was refused or an empty text)")
-        .def(
-            "difference",
-            [](const P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight) {
-                auto d = p.versions().difference(rows_of(src, dst, weight, {}, {}));
-                return std::tuple(own(std::move(d.src)), own(std::move(d.dst)), own(std::move(d.weight)),
-                                  own(std::move(d.op)));
-            },
-            "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none())
-        .def("edges", edges, "channel"_a.none())
-        .def(
-            "embedding",
-            [](const P& p, const Ids& nodes, const Out<Real, 3>& out) {
-                p.embedding(view(nodes), {out.data(), out.size()});
-            },
-            "nodes"_a.noconvert(), "out"_a.noconvert(), release())
-        .def(
-            "residual",
-            [](const P& p, const Ids& nodes, const Out<Real, 3>& out) {
-                p.residual(view(nodes), {out.data(), out.size()});
-            },
-            "nodes"_a.noconvert(), "out"_a.noconvert(), release())
-        .def(
-            "features",
-            [](const P& p, const Ids& nodes, const Out<double, 2>& out) {
-                p.features(view(nodes), {out.data(), out.size()});
-            },
-            "nodes"_a.noconvert(), "out"_a.noconvert(), release())
-        .def(
-            "degree",
-            [](const P& p, const Ids& nodes, const Out<double, 2>& out) {
-                p.degree(view(nodes), {out.data(), out.size()});
-            },
-            "nodes"_a.noconvert(), "out"_a.noconvert(), release())
-        .def(
-            "threshold",
-            [](const P& p, const Ids& nodes, const Out<double, 3>& out) {
-                p.threshold(view(nodes), {out.data(), out.size()});
-            },
-            "nodes"_a.noconvert(), "out"_a.noconvert(), release())
-        .def(
-            "error_bound",
-            [](P& p, const Ids& nodes, const Out<double, 3>& out) {
-                p.error_bound(view(nodes), {out.data(), out.size()});
-            },
-            "nodes"_a.noconvert(), "out"_a.noconvert(), release())
-        .def(
-            "loops",
-            [](const P& p, std::size_t channel, const Out<double, 1>& out) {
-                const std::size_t version = p.versions().views()[p.settings().channels.at(channel).view].version();
-                for (std::size_t node = 0; node < p.nodes(); ++node)
-                    out.data()[node] = p.versions().loop(version, Node(node));
-            },
-            "channel"_a, "out"_a.noconvert())
-        .def("audit",
-             [](P& p) {
-                 typename P::Audit audit;
-                 {
-                     nb::gil_scoped_release unlocked;
-                     audit = p.audit();
-                 }
-                 return std::pair(std::move(audit.drift), std::move(audit.residual));
-             })
-        .def("repair", &P::repair, release())
-        .def("refine", &P::refine, "factor"_a, release())
-        .def("rescale", &P::rescale, release())
-        .def("finest_tolerance", &P::finest_tolerance, release())
-        .def("set_threads", &P::set_threads, "threads"_a)
-        .def_prop_ro("tolerance", &P::tolerance)
-        .def_prop_ro("nodes", &P::nodes)
-        .def_prop_ro("time", [](const P& p) { return p.versions().time(); })
-        .def("statistics",
-             [](const P& p) {
-                 const auto s = p.statistics();
-                 nb::typed<nb::dict, nb::str, nb::int_> out;
-                 out["events"] = s.events;
-                 out["pushes"] = s.pushes;
-                 out["edge_pushes"] = s.edge_pushes;
-                 out["correction_rows"] = s.correction_rows;
-                 out["stalled"] = s.stalled;
-                 out["repairs"] = s.repairs;
-                 out["edges"] = s.edges;
-                 out["graph_bytes"] = s.graph_bytes;
-                 out["state_bytes"] = s.state_bytes;
-                 return out;
-             })
-        .def("state",
-             [](nb::handle self) {
-                 Writer writer(self);
-                 nb::cast<P&>(self).archive(writer);
-                 return writer.arrays();
-             })
-        .def(
-            "restore",
-            [](P& p, Arrays arrays) {
-                Reader reader(std::move(arrays));
-                p.archive(reader);
-            },
-            "arrays"_a);
+  nb::class_<P>(module, name)
+      .def(
+          "__init__",
+          [](P* self, std::size_t nodes, const In<double>& thresholds, bool directed,
+             double self_loop, bool scale_by_degree, std::size_t block_columns, int threads,
+             const std::vector<VersionTuple>& versions,
+             const std::vector<std::pair<std::size_t, int>>& views,
+             const std::vector<ChannelTuple>& channels) {
+            Settings settings;
+            settings.directed = directed;
+            settings.self_loop = self_loop;
+            settings.scale_by_degree = scale_by_degree;
+            settings.block_columns = block_columns;
+            settings.threads = threads;
+            for (const auto& [kind, half_life, span, forget] : versions)
+              settings.versions.push_back({VersionSpec::Kind(kind), half_life, span, forget});
+            for (const auto& [version, direction] : views)
+              settings.views.emplace_back(version, Direction(direction));
+            for (const auto& [view, gamma0, gamma, beta] : channels)
+              settings.channels.push_back({view, gamma0, gamma, beta});
+            new (self) P(std::move(settings), nodes, view(thresholds));
+          },
+          "nodes"_a, "thresholds"_a.noconvert(), "directed"_a, "self_loop"_a, "scale_by_degree"_a,
+          "block_columns"_a, "threads"_a, "versions"_a, "views"_a, "channels"_a)
+      .def(
+          "set_features",
+          [](P& p, std::size_t first, const InMatrix<double>& values) {
+            if (values.shape(1) != p.columns() || first + values.shape(0) > p.nodes())
+              throw EventError("the features do not fit the nodes and columns");
+            p.set_features(first, {values.data(), values.size()});
+          },
+          "first"_a, "values"_a.noconvert(), release())
+      .def(
+          "load",
+          [](P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight, const MaybeOps& op,
+             const MaybeIds& t,
+             std::optional<std::int64_t> end) { p.load(rows_of(src, dst, weight, op, t), end); },
+          "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none(),
+          "op"_a.noconvert().none(), "t"_a.noconvert().none(), "end"_a.none(), release())
+      .def("start", &P::start, release())
+      .def(
+          "apply",
+          [](P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight, const MaybeOps& op,
+             const MaybeIds& t, std::optional<std::int64_t> end, std::size_t new_nodes,
+             const std::optional<InMatrix<double>>& new_features, const Ids& feature_nodes,
+             const std::optional<InMatrix<double>>& feature_values, const Ids& removed_nodes) {
+            Update update;
+            update.rows = rows_of(src, dst, weight, op, t);
+            update.end = end;
+            update.new_nodes = new_nodes;
+            update.new_features = view(new_features);
+            update.feature_nodes = view(feature_nodes);
+            update.feature_values = view(feature_values);
+            update.removed_nodes = view(removed_nodes);
+            if (update.new_features.size() != new_nodes * p.columns() ||
+                update.feature_values.size() != update.feature_nodes.size() * p.columns())
+              throw EventError("feature rows have another number of columns than the " +
+                               std::to_string(p.columns()) + " of this propagator");
+            std::vector<std::int64_t> touched;
+            {
+              nb::gil_scoped_release unlocked;
+              p.apply(update);
+              touched.assign(p.touched().begin(), p.touched().end());
+            }
+            return own(std::move(touched));
+          },
+          "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none(),
+          "op"_a.noconvert().none(), "t"_a.noconvert().none(), "end"_a.none(), "new_nodes"_a,
+          "new_features"_a.noconvert().none(), "feature_nodes"_a.noconvert(),
+          "feature_values"_a.noconvert().none(), "removed_nodes"_a.noconvert())
+      .def(
+          "apply_steps",
+          [](P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight, const MaybeOps& op,
+             const MaybeIds& t, const Ids& offsets, const Out<std::int64_t, 1>& counts) {
+            const Rows rows = rows_of(src, dst, weight, op, t);
+            std::string refusal;
+            std::size_t done = 0;
+            {
+              nb::gil_scoped_release unlocked;
+              done = p.apply_steps(rows, view(offsets), {counts.data(), counts.shape(0)}, refusal);
+            }
+            return std::pair(done, refusal);
+          },
+          "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none(),
+          "op"_a.noconvert().none(), "t"_a.noconvert().none(), "offsets"_a.noconvert(),
+          "counts"_a.noconvert(), "(steps done, why the next was refused or an empty text)")
+      .def(
+          "difference",
+          [](const P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight) {
+            auto d = p.versions().difference(rows_of(src, dst, weight, {}, {}));
+            return std::tuple(own(std::move(d.src)), own(std::move(d.dst)),
+                              own(std::move(d.weight)), own(std::move(d.op)));
+          },
+          "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none())
+      .def("edges", edges, "channel"_a.none())
+      .def(
+          "embedding",
+          [](const P& p, const Ids& nodes, const Out<Real, 3>& out) {
+            p.embedding(view(nodes), {out.data(), out.size()});
+          },
+          "nodes"_a.noconvert(), "out"_a.noconvert(), release())
+      .def(
+          "residual",
+          [](const P& p, const Ids& nodes, const Out<Real, 3>& out) {
+            p.residual(view(nodes), {out.data(), out.size()});
+          },
+          "nodes"_a.noconvert(), "out"_a.noconvert(), release())
+      .def(
+          "features",
+          [](const P& p, const Ids& nodes, const Out<double, 2>& out) {
+            p.features(view(nodes), {out.data(), out.size()});
+          },
+          "nodes"_a.noconvert(), "out"_a.noconvert(), release())
+      .def(
+          "degree",
+          [](const P& p, const Ids& nodes, const Out<double, 2>& out) {
+            p.degree(view(nodes), {out.data(), out.size()});
+          },
+          "nodes"_a.noconvert(), "out"_a.noconvert(), release())
+      .def(
+          "threshold",
+          [](const P& p, const Ids& nodes, const Out<double, 3>& out) {
+            p.threshold(view(nodes), {out.data(), out.size()});
+          },
+          "nodes"_a.noconvert(), "out"_a.noconvert(), release())
+      .def(
+          "error_bound",
+          [](P& p, const Ids& nodes, const Out<double, 3>& out) {
+            p.error_bound(view(nodes), {out.data(), out.size()});
+          },
+          "nodes"_a.noconvert(), "out"_a.noconvert(), release())
+      .def(
+          "loops",
+          [](const P& p, std::size_t channel, const Out<double, 1>& out) {
+            const std::size_t version =
+                p.versions().views()[p.settings().channels.at(channel).view].version();
+            for (std::size_t node = 0; node < p.nodes(); ++node)
+              out.data()[node] = p.versions().loop(version, Node(node));
+          },
+          "channel"_a, "out"_a.noconvert())
+      .def("audit",
+           [](P& p) {
+             typename P::Audit audit;
+             {
+               nb::gil_scoped_release unlocked;
+               audit = p.audit();
+             }
+             return std::pair(std::move(audit.drift), std::move(audit.residual));
+           })
+      .def("repair", &P::repair, release())
+      .def("refine", &P::refine, "factor"_a, release())
+      .def("rescale", &P::rescale, release())
+      .def("finest_tolerance", &P::finest_tolerance, release())
+      .def("set_threads", &P::set_threads, "threads"_a)
+      .def_prop_ro("tolerance", &P::tolerance)
+      .def_prop_ro("nodes", &P::nodes)
+      .def_prop_ro("time", [](const P& p) { return p.versions().time(); })
+      .def("statistics",
+           [](const P& p) {
+             const auto s = p.statistics();
+             nb::typed<nb::dict, nb::str, nb::int_> out;
+             out["events"] = s.events;
+             out["pushes"] = s.pushes;
+             out["edge_pushes"] = s.edge_pushes;
+             out["correction_rows"] = s.correction_rows;
+             out["stalled"] = s.stalled;
+             out["repairs"] = s.repairs;
+             out["edges"] = s.edges;
+             out["graph_bytes"] = s.graph_bytes;
+             out["state_bytes"] = s.state_bytes;
+             return out;
+           })
+      .def("state",
+           [](nb::handle self) {
+             Writer writer(self);
+             nb::cast<P&>(self).archive(writer);
+             return writer.arrays();
+           })
+      .def(
+          "restore",
+          [](P& p, Arrays arrays) {
+            Reader reader(std::move(arrays));
+            p.archive(reader);
+          },
+          "arrays"_a);
 }
 
 }  // namespace
 
 NB_MODULE(_native, module) {
-    module.doc() = "The compiled core of tidegraph: use tidegraph.Propagator.";
-    nb::exception<EventError>(module, "EventError", PyExc_ValueError);
-    nb::exception<ArchiveError>(module, "ArchiveError", PyExc_ValueError);
-    bind_propagator<float>(module, "PropagatorF32");
-    bind_propagator<double>(module, "PropagatorF64");
-    module.def(
-        "sketch",
-        [](std::uint64_t seed, int distribution, std::int64_t first, const Out<double, 2>& out) {
-            const std::size_t columns = out.shape(1);
-            parallel_for((out.shape(0) + 255) / 256, int(std::thread::hardware_concurrency()), [&](std::size_t chunk) {
-                for (std::size_t row = chunk * 256; row < std::min(out.shape(0), (chunk + 1) * 256); ++row)
-                    for (std::size_t column = 0; column < columns; ++column)
-                        out.data()[row * columns + column] =
-                            sketch(seed, std::uint64_t(first) + row, column, Distribution(distribution));
-            });
-        },
-        "seed"_a, "distribution"_a, "first"_a, "out"_a.noconvert(), nb::call_guard<nb::gil_scoped_release>(),
-        "Fills out with the rows of nodes first, first + 1, … of a sketch.");
+  module.doc() = "The compiled core of tidegraph: use tidegraph.Propagator.";
+  nb::exception<EventError>(module, "EventError", PyExc_ValueError);
+  nb::exception<ArchiveError>(module, "ArchiveError", PyExc_ValueError);
+  bind_propagator<float>(module, "PropagatorF32");
+  bind_propagator<double>(module, "PropagatorF64");
+  module.def(
+      "sketch",
+      [](std::uint64_t seed, int distribution, std::int64_t first, const Out<double, 2>& out) {
+        const std::size_t columns = out.shape(1);
+        parallel_for((out.shape(0) + 255) / 256, int(std::thread::hardware_concurrency()),
+                     [&](std::size_t chunk) {
+                       for (std::size_t row = chunk * 256;
+                            row < std::min(out.shape(0), (chunk + 1) * 256); ++row)
+                         for (std::size_t column = 0; column < columns; ++column)
+                           out.data()[row * columns + column] =
+                               sketch(seed, std::uint64_t(first) + row, column,
+                                      Distribution(distribution));
+                     });
+      },
+      "seed"_a, "distribution"_a, "first"_a, "out"_a.noconvert(),
+      nb::call_guard<nb::gil_scoped_release>(),
+      "Fills out with the rows of nodes first, first + 1, … of a sketch.");
 }
 
 }  // namespace tidegraph

@@ -1,5 +1,6 @@
-// The inner loops of propagation. kernels.cpp is compiled once per instruction set, so this header holds plain data
-// only: an inline function here could be emitted with instructions that the machine does not have.
+// The inner loops of propagation. kernels.cpp is compiled once per instruction set, so this header
+// holds plain data only: an inline function here could be emitted with instructions that the
+// machine does not have.
 #pragma once
 
 #include <cstddef>
@@ -9,87 +10,92 @@ namespace tidegraph {
 
 using Node = std::uint32_t;
 
-// One adjacency list: `capacity` neighbours, then `capacity` weights per layer, then the index of a long list.
+// One adjacency list: `capacity` neighbours, then `capacity` weights per layer, then the index of a
+// long list.
 struct List {
-    std::uint32_t* block = nullptr;
-    std::uint32_t size = 0;
-    std::uint32_t capacity = 0;
+  std::uint32_t* block = nullptr;
+  std::uint32_t size = 0;
+  std::uint32_t capacity = 0;
 };
 
-// The lists a push at a node walks (those with an edge into it; two for a symmetrised directed graph), in one layer.
+// The lists a push at a node walks (those with an edge into it; two for a symmetrised directed
+// graph), in one layer.
 struct Lists {
-    const List* lists[2] = {nullptr, nullptr};
-    int layer = 0;
+  const List* lists[2] = {nullptr, nullptr};
+  int layer = 0;
 };
 
 // A node whose degree changed, with the correction of its residual,
 //   R += on_features * x + on_estimate * p + per_term * sum over its terms of change * p(other),
 // its changed neighbours being the terms [first, last).
 struct Moved {
-    Node node;
-    std::uint32_t first, last;
-    double on_features, on_estimate;
-    // Where a degree grew manyfold, keeping p would make the estimate grow with it and drown the residual in rounding.
-    // Then p shrinks by this factor instead, and the neighbours' residuals take the difference; 1 elsewhere.
-    double shrink;
-    double pivot;   // of the node, exactly
-    bool vanished;  // removed, or without a degree: estimate and residual become zero
+  Node node;
+  std::uint32_t first, last;
+  double on_features, on_estimate;
+  // Where a degree grew manyfold, keeping p would make the estimate grow with it and drown the
+  // residual in rounding. Then p shrinks by this factor instead, and the neighbours' residuals take
+  // the difference; 1 elsewhere.
+  double shrink;
+  double pivot;   // of the node, exactly
+  bool vanished;  // removed, or without a degree: estimate and residual become zero
 };
 struct Term {
-    Node other;
-    double change;
+  Node other;
+  double change;
 };
 
-// The state of one channel on one block of columns, row-major [nodes, width], width a multiple of kLanes<Real>.
-// Estimates and residuals are kept scaled: p = estimate / d^(1-beta) and R = residual * d^beta, in units of the
-// column's threshold. The exponent beta then drops out of every loop, changing a degree changes no estimate, and the
-// rule to stop reads |R| <= limit.
+// The state of one channel on one block of columns, row-major [nodes, width], width a multiple of
+// kLanes<Real>. Estimates and residuals are kept scaled: p = estimate / d^(1-beta) and R = residual
+// * d^beta, in units of the column's threshold. The exponent beta then drops out of every loop,
+// changing a degree changes no estimate, and the rule to stop reads |R| <= limit.
 template <class Real>
 struct Block {
-    std::size_t nodes, width;
-    Real* estimate;
-    Real* residual;
-    const Real* features;
-    const Real* limit;  // per node
-    const Real* pivot;  // per node: degree less gamma times the self-weight
-    double gamma;
-    double gain;   // estimate gained per unit pushed: gamma0, in the units of the stored arrays
-    double omega;  // over-relaxation; 1 is a plain push
-    Node* queue;   // ring of nodes + 1 entries
-    std::size_t head, queued;
-    std::uint8_t* marks;  // kQueued | kTouched per node
-    Node* touched;        // nodes pushed since it was last emptied
-    std::size_t touches;
-    std::uint64_t pushes, edge_pushes, stalled;
+  std::size_t nodes, width;
+  Real* estimate;
+  Real* residual;
+  const Real* features;
+  const Real* limit;  // per node
+  const Real* pivot;  // per node: degree less gamma times the self-weight
+  double gamma;
+  double gain;   // estimate gained per unit pushed: gamma0, in the units of the stored arrays
+  double omega;  // over-relaxation; 1 is a plain push
+  Node* queue;   // ring of nodes + 1 entries
+  std::size_t head, queued;
+  std::uint8_t* marks;  // kQueued | kTouched per node
+  Node* touched;        // nodes pushed since it was last emptied
+  std::size_t touches;
+  std::uint64_t pushes, edge_pushes, stalled;
 };
 inline constexpr std::uint8_t kQueued = 1, kTouched = 2;
 inline constexpr std::size_t kMaxWidth = 256;
 template <class Real>
 inline constexpr std::size_t kLanes = 32 / sizeof(Real);
 
-// What the invariant says the residual should be, from estimates and graph alone, evaluated in float64.
+// What the invariant says the residual should be, from estimates and graph alone, evaluated in
+// float64.
 struct Measure {
-    Lists rows;            // the edges out of a node: its row of the matrix
-    const double* degree;  // per node
-    const double* self;    // per node: self-loop plus self-edge
-    const double* power;   // per node: degree^beta
-    double gamma0;
-    double estimate_unit, residual_unit;  // stored = unit * natural
-    bool rewrite;                         // replace the stored residuals and queue what is above its limit
-    double* ratio;                        // [width] out: max |residual| / degree
-    double* drift;                        // [1] out: max |stored - true| / limit
-    double* excess;                       // [1] out: max |true| / limit
+  Lists rows;            // the edges out of a node: its row of the matrix
+  const double* degree;  // per node
+  const double* self;    // per node: self-loop plus self-edge
+  const double* power;   // per node: degree^beta
+  double gamma0;
+  double estimate_unit, residual_unit;  // stored = unit * natural
+  bool rewrite;    // replace the stored residuals and queue what is above its limit
+  double* ratio;   // [width] out: max |residual| / degree
+  double* drift;   // [1] out: max |stored - true| / limit
+  double* excess;  // [1] out: max |true| / limit
 };
 
 template <class Real>
 struct Kernels {
-    // Pushes until no node is queued.
-    void (*settle)(Block<Real>&, const Lists&);
-    // Corrects the residuals of the nodes that moved and queues those above their limit.
-    void (*correct)(Block<Real>&, const Lists&, const Moved*, std::size_t, const Term*, double per_term);
-    // Queues the nodes [first, last) that are above their limit.
-    void (*scan)(Block<Real>&, std::size_t first, std::size_t last);
-    void (*measure)(Block<Real>&, const Measure&);
+  // Pushes until no node is queued.
+  void (*settle)(Block<Real>&, const Lists&);
+  // Corrects the residuals of the nodes that moved and queues those above their limit.
+  void (*correct)(Block<Real>&, const Lists&, const Moved*, std::size_t, const Term*,
+                  double per_term);
+  // Queues the nodes [first, last) that are above their limit.
+  void (*scan)(Block<Real>&, std::size_t first, std::size_t last);
+  void (*measure)(Block<Real>&, const Measure&);
 };
 
 template <class Real>

@@ -18,721 +18,754 @@ namespace tidegraph {
 #else
 #define TIDEGRAPH_LEVELS(X) X(generic)
 #endif
-#define TIDEGRAPH_DECLARE(level)                  \
-    namespace level {                             \
-    extern const Kernels<float> kernels_float;    \
-    extern const Kernels<double> kernels_double;  \
-    }
+#define TIDEGRAPH_DECLARE(level)               \
+  namespace level {                            \
+  extern const Kernels<float> kernels_float;   \
+  extern const Kernels<double> kernels_double; \
+  }
 TIDEGRAPH_LEVELS(TIDEGRAPH_DECLARE)
 
 namespace {
 template <class Real>
 const Kernels<Real>& choose(const Kernels<float>& single, const Kernels<double>& twice) {
-    if constexpr (sizeof(Real) == sizeof(float))
-        return (void)twice, single;
-    else
-        return (void)single, twice;
+  if constexpr (sizeof(Real) == sizeof(float))
+    return (void)twice, single;
+  else
+    return (void)single, twice;
 }
 }  // namespace
 
 template <class Real>
 const Kernels<Real>& kernels() {
 #if TIDEGRAPH_X86
-    static const bool modern = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (modern) return choose<Real>(v3::kernels_float, v3::kernels_double);
-    return choose<Real>(v2::kernels_float, v2::kernels_double);
+  static const bool modern = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (modern) return choose<Real>(v3::kernels_float, v3::kernels_double);
+  return choose<Real>(v2::kernels_float, v2::kernels_double);
 #else
-    return choose<Real>(generic::kernels_float, generic::kernels_double);
+  return choose<Real>(generic::kernels_float, generic::kernels_double);
 #endif
 }
 
 namespace {
 
-// Rows are read at random: with pages of 4 KiB a large state misses the page tables before it misses the cache.
+// Rows are read at random: with pages of 4 KiB a large state misses the page tables before it
+// misses the cache.
 void use_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
 #ifdef MADV_HUGEPAGE
-    if (bytes >= kAlignment) madvise(memory, bytes / kAlignment * kAlignment, MADV_HUGEPAGE);  // a wish, not a need
+  if (bytes >= kAlignment)
+    madvise(memory, bytes / kAlignment * kAlignment, MADV_HUGEPAGE);  // a wish, not a need
 #endif
 }
 
-// An edge is pushed a thousand times for every time it is re-read to take out drift: a tenth of a percent of the work.
+// An edge is pushed a thousand times for every time it is re-read to take out drift: a tenth of a
+// percent of the work.
 constexpr std::uint64_t kEdgePushesPerRepair = 1000;
 // A degree that grows by more than this makes its node's estimate shrink in `correct`.
 constexpr double kSteep = 4;
 
 double power(double degree, double exponent) {
-    if (degree <= 0) return 0;
-    if (exponent == 0.5) return std::sqrt(degree);
-    if (exponent == 0) return 1;
-    if (exponent == 1) return degree;
-    return std::pow(degree, exponent);
+  if (degree <= 0) return 0;
+  if (exponent == 0.5) return std::sqrt(degree);
+  if (exponent == 0) return 1;
+  if (exponent == 1) return degree;
+  return std::pow(degree, exponent);
 }
 
-// Over-relaxation speeds up the low-pass filter where the matrix is symmetric; elsewhere it gains nothing or diverges.
+// Over-relaxation speeds up the low-pass filter where the matrix is symmetric; elsewhere it gains
+// nothing or diverges.
 double relaxation(const ChannelSpec& spec, const View& view) {
-    if (!view.symmetric() || spec.gamma <= 0) return 1;
-    return std::min(1.5, 2 / (1 + std::sqrt(1 - spec.gamma * spec.gamma)));
+  if (!view.symmetric() || spec.gamma <= 0) return 1;
+  return std::min(1.5, 2 / (1 + std::sqrt(1 - spec.gamma * spec.gamma)));
 }
 
 }  // namespace
 
 template <class Real>
 void RowStore<Real>::resize(std::size_t rows, std::size_t width) {
-    const std::size_t size = rows * width;
-    if (size > capacity_) {
-        const std::size_t capacity = capacity_ == 0 ? size : std::max(size, capacity_ + capacity_ / 2);
-        Real* const memory = static_cast<Real*>(::operator new[](capacity * sizeof(Real), std::align_val_t(kAlignment)));
-        use_large_pages(memory, capacity * sizeof(Real));
-        if (size_) std::memcpy(memory, data_.get(), size_ * sizeof(Real));
-        data_.reset(memory);
-        capacity_ = capacity;
-    }
-    if (size > size_) std::memset(static_cast<void*>(data_.get() + size_), 0, (size - size_) * sizeof(Real));
-    size_ = size;
+  const std::size_t size = rows * width;
+  if (size > capacity_) {
+    const std::size_t capacity = capacity_ == 0 ? size : std::max(size, capacity_ + capacity_ / 2);
+    Real* const memory =
+        static_cast<Real*>(::operator new[](capacity * sizeof(Real), std::align_val_t(kAlignment)));
+    use_large_pages(memory, capacity * sizeof(Real));
+    if (size_) std::memcpy(memory, data_.get(), size_ * sizeof(Real));
+    data_.reset(memory);
+    capacity_ = capacity;
+  }
+  if (size > size_)
+    std::memset(static_cast<void*>(data_.get() + size_), 0, (size - size_) * sizeof(Real));
+  size_ = size;
 }
 
 template <class Real>
-Propagator<Real>::Propagator(Settings settings, std::size_t nodes, std::span<const double> thresholds)
+Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
+                             std::span<const double> thresholds)
     : settings_(std::move(settings)),
-      versions_(nodes, settings_.directed, settings_.self_loop, settings_.versions, settings_.views),
+      versions_(nodes, settings_.directed, settings_.self_loop, settings_.versions,
+                settings_.views),
       thresholds_(thresholds.begin(), thresholds.end()) {
-    // Blocks of nearly equal width, an even number of them, in whole vectors. A function of the columns alone: results
-    // must not depend on the threads.
-    const std::size_t lanes = kLanes<Real>, vectors = (columns() + lanes - 1) / lanes;
-    const std::size_t widest = std::min(settings_.block_columns, kMaxWidth) / lanes;
-    std::size_t count = (vectors + widest - 1) / std::max<std::size_t>(widest, 1);
-    if (count % 2 && vectors >= 4) ++count;
-    for (std::size_t b = 0, vector = 0; b < count; ++b) {
-        const std::size_t take = (vectors - vector) / (count - b) + ((vectors - vector) % (count - b) != 0);
-        const std::size_t first = vector * lanes;
-        blocks_.push_back({first, std::min(take * lanes, columns() - first), take * lanes});
-        vector += take;
-    }
-    features_.resize(blocks_.size());
-    states_.resize(settings_.channels.size() * blocks_.size());
-    for (const ChannelSpec& spec : settings_.channels) {
-        Channel channel;
-        channel.spec = spec;
-        channel.omega = relaxation(spec, versions_.views()[spec.view]);
-        channels_.push_back(std::move(channel));
-    }
-    resize(nodes);
+  // Blocks of nearly equal width, an even number of them, in whole vectors. A function of the
+  // columns alone: results must not depend on the threads.
+  const std::size_t lanes = kLanes<Real>, vectors = (columns() + lanes - 1) / lanes;
+  const std::size_t widest = std::min(settings_.block_columns, kMaxWidth) / lanes;
+  std::size_t count = (vectors + widest - 1) / std::max<std::size_t>(widest, 1);
+  if (count % 2 && vectors >= 4) ++count;
+  for (std::size_t b = 0, vector = 0; b < count; ++b) {
+    const std::size_t take =
+        (vectors - vector) / (count - b) + ((vectors - vector) % (count - b) != 0);
+    const std::size_t first = vector * lanes;
+    blocks_.push_back({first, std::min(take * lanes, columns() - first), take * lanes});
+    vector += take;
+  }
+  features_.resize(blocks_.size());
+  states_.resize(settings_.channels.size() * blocks_.size());
+  for (const ChannelSpec& spec : settings_.channels) {
+    Channel channel;
+    channel.spec = spec;
+    channel.omega = relaxation(spec, versions_.views()[spec.view]);
+    channels_.push_back(std::move(channel));
+  }
+  resize(nodes);
 }
 
 template <class Real>
 void Propagator<Real>::set_features(std::size_t first, std::span<const double> rows) {
-    for (std::size_t row = 0; row < rows.size() / columns(); ++row)
-        write_features(first + row, rows.data() + row * columns());
+  for (std::size_t row = 0; row < rows.size() / columns(); ++row)
+    write_features(first + row, rows.data() + row * columns());
 }
 
 template <class Real>
 void Propagator<Real>::resize(std::size_t nodes) {
-    for (std::size_t b = 0; b < blocks_.size(); ++b) {
-        features_[b].resize(nodes, blocks_[b].width);
-        for (std::size_t c = 0; c < channels_.size(); ++c) {
-            State& s = state(c, b);
-            if (started_) {  // not before: loading a graph needs memory of its own for a while
-                s.estimate.resize(nodes, blocks_[b].width);
-                s.residual.resize(nodes, blocks_[b].width);
-            }
-            s.queue.resize(nodes + 1);
-            s.touched.resize(nodes);
-            s.marks.resize(nodes, 0);
-        }
-    }
-    for (Channel& channel : channels_) {
-        channel.limit.resize(nodes, 0);
-        channel.pivot.resize(nodes, 0);
-        set_units(channel);
-    }
-    is_touched_.resize(nodes, 0);
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    features_[b].resize(nodes, blocks_[b].width);
     for (std::size_t c = 0; c < channels_.size(); ++c) {
-        for (std::size_t b = 0; b < blocks_.size(); ++b) {
-            State& s = state(c, b);
-            Block<Real>& block = s.block;
-            const std::ptrdiff_t ring = std::ptrdiff_t(block.nodes);  // what waits goes on waiting in a larger ring
-            block.nodes = nodes;
-            block.width = blocks_[b].width;
-            block.estimate = s.estimate.data();
-            block.residual = s.residual.data();
-            block.features = features_[b].data();
-            block.limit = channels_[c].limit.data();
-            block.pivot = channels_[c].pivot.data();
-            block.queue = s.queue.data();
-            std::rotate(s.queue.begin(), s.queue.begin() + std::ptrdiff_t(block.head), s.queue.begin() + ring);
-            block.head = 0;
-            block.marks = s.marks.data();
-            block.touched = s.touched.data();
-            block.gamma = channels_[c].spec.gamma;
-            block.omega = channels_[c].omega;
-        }
+      State& s = state(c, b);
+      if (started_) {  // not before: loading a graph needs memory of its own for a while
+        s.estimate.resize(nodes, blocks_[b].width);
+        s.residual.resize(nodes, blocks_[b].width);
+      }
+      s.queue.resize(nodes + 1);
+      s.touched.resize(nodes);
+      s.marks.resize(nodes, 0);
     }
+  }
+  for (Channel& channel : channels_) {
+    channel.limit.resize(nodes, 0);
+    channel.pivot.resize(nodes, 0);
+    set_units(channel);
+  }
+  is_touched_.resize(nodes, 0);
+  for (std::size_t c = 0; c < channels_.size(); ++c) {
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      State& s = state(c, b);
+      Block<Real>& block = s.block;
+      const std::ptrdiff_t ring =
+          std::ptrdiff_t(block.nodes);  // what waits goes on waiting in a larger ring
+      block.nodes = nodes;
+      block.width = blocks_[b].width;
+      block.estimate = s.estimate.data();
+      block.residual = s.residual.data();
+      block.features = features_[b].data();
+      block.limit = channels_[c].limit.data();
+      block.pivot = channels_[c].pivot.data();
+      block.queue = s.queue.data();
+      std::rotate(s.queue.begin(), s.queue.begin() + std::ptrdiff_t(block.head),
+                  s.queue.begin() + ring);
+      block.head = 0;
+      block.marks = s.marks.data();
+      block.touched = s.touched.data();
+      block.gamma = channels_[c].spec.gamma;
+      block.omega = channels_[c].omega;
+    }
+  }
 }
 
 template <class Real>
 void Propagator<Real>::write_features(std::size_t node, const double* row) {
-    for (std::size_t b = 0; b < blocks_.size(); ++b)
-        for (std::size_t c = 0; c < blocks_[b].count; ++c)
-            features_[b].data()[node * blocks_[b].width + c] =
-                Real(row[blocks_[b].first + c] / thresholds_[blocks_[b].first + c]);
+  for (std::size_t b = 0; b < blocks_.size(); ++b)
+    for (std::size_t c = 0; c < blocks_[b].count; ++c)
+      features_[b].data()[node * blocks_[b].width + c] =
+          Real(row[blocks_[b].first + c] / thresholds_[blocks_[b].first + c]);
 }
 
-// Under decay all degrees carry a common factor 2^-unit that P does not see but p and R do. Its whole powers of two are
-// multiplied into the arrays (see rescale_state), what is left is kept here.
+// Under decay all degrees carry a common factor 2^-unit that P does not see but p and R do. Its
+// whole powers of two are multiplied into the arrays (see rescale_state), what is left is kept
+// here.
 template <class Real>
 void Propagator<Real>::set_units(Channel& channel) {
-    const double unit = double(versions_.unit(view(channel).version())), beta = channel.spec.beta;
-    channel.estimate_unit = std::exp2(std::round(unit * (1 - beta)) - unit * (1 - beta));
-    channel.residual_unit = std::exp2(unit * beta - std::round(unit * beta));
-    for (std::size_t b = 0; b < blocks_.size(); ++b)
-        state(std::size_t(&channel - channels_.data()), b).block.gain =
-            channel.spec.gamma0 * channel.estimate_unit / channel.residual_unit;
+  const double unit = double(versions_.unit(view(channel).version())), beta = channel.spec.beta;
+  channel.estimate_unit = std::exp2(std::round(unit * (1 - beta)) - unit * (1 - beta));
+  channel.residual_unit = std::exp2(unit * beta - std::round(unit * beta));
+  for (std::size_t b = 0; b < blocks_.size(); ++b)
+    state(std::size_t(&channel - channels_.data()), b).block.gain =
+        channel.spec.gamma0 * channel.estimate_unit / channel.residual_unit;
 }
 
 template <class Real>
 void Propagator<Real>::rescale_state(std::size_t c, std::int64_t from) {
-    const std::int64_t to = versions_.unit(view(channels_[c]).version());
-    const double beta = channels_[c].spec.beta;
-    const auto whole = [&](double share) { return int(std::round(double(to) * share) - std::round(double(from) * share)); };
-    const Real estimate = Real(std::ldexp(1.0, whole(1 - beta))), residual = Real(std::ldexp(1.0, -whole(beta)));
-    for (std::size_t b = 0; b < blocks_.size(); ++b) {
-        State& s = state(c, b);
-        const std::size_t size = nodes() * blocks_[b].width;
-        for (std::size_t i = 0; i < size; ++i) {
-            s.estimate.data()[i] *= estimate;
-            s.residual.data()[i] *= residual;
-        }
+  const std::int64_t to = versions_.unit(view(channels_[c]).version());
+  const double beta = channels_[c].spec.beta;
+  const auto whole = [&](double share) {
+    return int(std::round(double(to) * share) - std::round(double(from) * share));
+  };
+  const Real estimate = Real(std::ldexp(1.0, whole(1 - beta))),
+             residual = Real(std::ldexp(1.0, -whole(beta)));
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    State& s = state(c, b);
+    const std::size_t size = nodes() * blocks_[b].width;
+    for (std::size_t i = 0; i < size; ++i) {
+      s.estimate.data()[i] *= estimate;
+      s.residual.data()[i] *= residual;
     }
-    set_units(channels_[c]);
+  }
+  set_units(channels_[c]);
 }
 
-// Where the rule to stop stands for a node: |r| <= theta d^(1-beta), or with min(1, .) around the power, as |R|.
-// Under decay d counts in units of the next boundary, so that the rule holds until it is looked at again.
+// Where the rule to stop stands for a node: |r| <= theta d^(1-beta), or with min(1, .) around the
+// power, as |R|. Under decay d counts in units of the next boundary, so that the rule holds until
+// it is looked at again.
 template <class Real>
 void Propagator<Real>::set_limit(Channel& channel, Node node) {
-    const View& matrix = view(channel);
-    const double degree = matrix.degree(node), beta = channel.spec.beta;
-    const double now = power(degree / versions_.horizon(matrix.version()), 1 - beta);
-    const double factor = settings_.scale_by_degree ? now : std::min(1.0, now);
-    const double limit = tolerance_ * channel.residual_unit * power(degree, beta) * factor;
-    // One ulp down: rounding must not loosen the promise.
-    channel.limit[node] = std::nextafter(Real(limit), Real(0));
-    channel.pivot[node] = Real(degree - channel.spec.gamma * versions_.self_weight(matrix, node));
+  const View& matrix = view(channel);
+  const double degree = matrix.degree(node), beta = channel.spec.beta;
+  const double now = power(degree / versions_.horizon(matrix.version()), 1 - beta);
+  const double factor = settings_.scale_by_degree ? now : std::min(1.0, now);
+  const double limit = tolerance_ * channel.residual_unit * power(degree, beta) * factor;
+  // One ulp down: rounding must not loosen the promise.
+  channel.limit[node] = std::nextafter(Real(limit), Real(0));
+  channel.pivot[node] = Real(degree - channel.spec.gamma * versions_.self_weight(matrix, node));
 }
 
 template <class Real>
 void Propagator<Real>::set_limits(Channel& channel) {
-    for (std::size_t node = 0; node < nodes(); ++node) set_limit(channel, Node(node));
+  for (std::size_t node = 0; node < nodes(); ++node) set_limit(channel, Node(node));
 }
 
 template <class Real>
 template <class Work>
 void Propagator<Real>::for_items(Work work) {
-    const std::function<void(std::size_t)> item = [&](std::size_t i) { work(i / blocks_.size(), i % blocks_.size()); };
-    parallel_for(states_.size(), settings_.threads, item);
+  const std::function<void(std::size_t)> item = [&](std::size_t i) {
+    work(i / blocks_.size(), i % blocks_.size());
+  };
+  parallel_for(states_.size(), settings_.threads, item);
 }
 
 // p = 0 and R = d^beta x: the invariant holds, and everything is still to be pushed.
 template <class Real>
-void Propagator<Real>::initialise_row(std::size_t c, std::size_t b, std::size_t node, double degree) {
-    State& s = state(c, b);
-    const double scale = channels_[c].residual_unit * power(degree, channels_[c].spec.beta);
-    for (std::size_t i = node * blocks_[b].width; i < (node + 1) * blocks_[b].width; ++i) {
-        s.estimate.data()[i] = 0;
-        s.residual.data()[i] = Real(scale * double(features_[b].data()[i]));
-    }
+void Propagator<Real>::initialise_row(std::size_t c, std::size_t b, std::size_t node,
+                                      double degree) {
+  State& s = state(c, b);
+  const double scale = channels_[c].residual_unit * power(degree, channels_[c].spec.beta);
+  for (std::size_t i = node * blocks_[b].width; i < (node + 1) * blocks_[b].width; ++i) {
+    s.estimate.data()[i] = 0;
+    s.residual.data()[i] = Real(scale * double(features_[b].data()[i]));
+  }
 }
 
 template <class Real>
 void Propagator<Real>::initialise(std::size_t c, std::size_t b) {
-    for (std::size_t node = 0; node < nodes(); ++node)
-        initialise_row(c, b, node, view(channels_[c]).degree(Node(node)));
-    kernels<Real>().scan(state(c, b).block, 0, nodes());
+  for (std::size_t node = 0; node < nodes(); ++node)
+    initialise_row(c, b, node, view(channels_[c]).degree(Node(node)));
+  kernels<Real>().scan(state(c, b).block, 0, nodes());
 }
 
 template <class Real>
 void Propagator<Real>::load(const Rows& rows, std::optional<std::int64_t> end) {
-    constexpr std::size_t kPiece = 1 << 16;  // staging takes memory per row
-    events_ += rows.size();
-    if (versions_.load(rows, end)) return;
-    for (std::size_t first = 0; first < rows.size(); first += kPiece) {
-        const Rows piece = rows.slice(first, std::min(rows.size(), first + kPiece));
-        const std::optional<std::int64_t> then = piece.t.empty() ? end : std::optional(piece.t.back());
-        versions_.check(piece, 0, {}, then);
-        versions_.pass_time(then);
-        versions_.change(piece, 0, {});
-    }
+  constexpr std::size_t kPiece = 1 << 16;  // staging takes memory per row
+  events_ += rows.size();
+  if (versions_.load(rows, end)) return;
+  for (std::size_t first = 0; first < rows.size(); first += kPiece) {
+    const Rows piece = rows.slice(first, std::min(rows.size(), first + kPiece));
+    const std::optional<std::int64_t> then = piece.t.empty() ? end : std::optional(piece.t.back());
+    versions_.check(piece, 0, {}, then);
+    versions_.pass_time(then);
+    versions_.change(piece, 0, {});
+  }
 }
 
 template <class Real>
 void Propagator<Real>::start() {
-    started_ = true;
-    resize(nodes());
-    for (Channel& channel : channels_) {
-        set_units(channel);
-        set_limits(channel);
-    }
-    for_items([&](std::size_t c, std::size_t b) {
-        initialise(c, b);
-        kernels<Real>().settle(state(c, b).block, versions_.columns(view(channels_[c])));
-    });
-    repair_where_due();
-    gather_touched({});
+  started_ = true;
+  resize(nodes());
+  for (Channel& channel : channels_) {
+    set_units(channel);
+    set_limits(channel);
+  }
+  for_items([&](std::size_t c, std::size_t b) {
+    initialise(c, b);
+    kernels<Real>().settle(state(c, b).block, versions_.columns(view(channels_[c])));
+  });
+  repair_where_due();
+  gather_touched({});
 }
 
 template <class Real>
 void Propagator<Real>::apply(const Update& update) {
-    for (const std::int64_t node : update.feature_nodes) {
-        if (node < 0 || std::size_t(node) >= nodes())
-            throw EventError("feature_nodes names node " + std::to_string(node) + ", but there are nodes 0 to " +
-                             std::to_string(std::int64_t(nodes()) - 1));
-        if (versions_.removed(Node(node)))
-            throw EventError("feature_nodes names node " + std::to_string(node) + ", which was removed");
-    }
-    versions_.check(update.rows, update.new_nodes, update.removed_nodes, update.end);
-    step(update);
-    gather_touched(update);
-    std::sort(touched_.begin(), touched_.end());
+  for (const std::int64_t node : update.feature_nodes) {
+    if (node < 0 || std::size_t(node) >= nodes())
+      throw EventError("feature_nodes names node " + std::to_string(node) +
+                       ", but there are nodes 0 to " + std::to_string(std::int64_t(nodes()) - 1));
+    if (versions_.removed(Node(node)))
+      throw EventError("feature_nodes names node " + std::to_string(node) + ", which was removed");
+  }
+  versions_.check(update.rows, update.new_nodes, update.removed_nodes, update.end);
+  step(update);
+  gather_touched(update);
+  std::sort(touched_.begin(), touched_.end());
 }
 
 template <class Real>
 std::size_t Propagator<Real>::apply_steps(const Rows& rows, std::span<const std::int64_t> offsets,
                                           std::span<std::int64_t> counts, std::string& refusal) {
-    Update update;
-    for (std::size_t s = 0; s + 1 < offsets.size(); ++s) {
-        update.rows = rows.slice(std::size_t(offsets[s]), std::size_t(offsets[s + 1]));
-        update.end.reset();
-        if (!update.rows.t.empty()) update.end = update.rows.t.back();
-        try {
-            versions_.check(update.rows, 0, {}, update.end);
-        } catch (const EventError& error) {
-            refusal = error.what();
-            return s;
-        }
-        step(update);
-        gather_touched(update);
-        counts[s] = std::int64_t(touched_.size());
+  Update update;
+  for (std::size_t s = 0; s + 1 < offsets.size(); ++s) {
+    update.rows = rows.slice(std::size_t(offsets[s]), std::size_t(offsets[s + 1]));
+    update.end.reset();
+    if (!update.rows.t.empty()) update.end = update.rows.t.back();
+    try {
+      versions_.check(update.rows, 0, {}, update.end);
+    } catch (const EventError& error) {
+      refusal = error.what();
+      return s;
     }
-    return offsets.size() - 1;
+    step(update);
+    gather_touched(update);
+    counts[s] = std::int64_t(touched_.size());
+  }
+  return offsets.size() - 1;
 }
 
 // R += d^beta (x' - x).
 template <class Real>
 void Propagator<Real>::change_features(const Update& update) {
-    feature_change_.assign(update.feature_nodes.size() * columns(), 0.0);
+  feature_change_.assign(update.feature_nodes.size() * columns(), 0.0);
+  for (std::size_t f = 0; f < update.feature_nodes.size(); ++f) {
+    const std::size_t node = std::size_t(update.feature_nodes[f]);
+    const auto add = [&](double sign) {
+      for (std::size_t b = 0; b < blocks_.size(); ++b)
+        for (std::size_t i = 0; i < blocks_[b].count; ++i)
+          feature_change_[f * columns() + blocks_[b].first + i] +=
+              sign * double(features_[b].data()[node * blocks_[b].width + i]);
+    };
+    add(-1);
+    write_features(node, update.feature_values.data() + f * columns());
+    add(+1);
+  }
+  for_items([&](std::size_t c, std::size_t b) {
+    const Channel& channel = channels_[c];
+    Block<Real>& block = state(c, b).block;
     for (std::size_t f = 0; f < update.feature_nodes.size(); ++f) {
-        const std::size_t node = std::size_t(update.feature_nodes[f]);
-        const auto add = [&](double sign) {
-            for (std::size_t b = 0; b < blocks_.size(); ++b)
-                for (std::size_t i = 0; i < blocks_[b].count; ++i)
-                    feature_change_[f * columns() + blocks_[b].first + i] +=
-                        sign * double(features_[b].data()[node * blocks_[b].width + i]);
-        };
-        add(-1);
-        write_features(node, update.feature_values.data() + f * columns());
-        add(+1);
+      const Node node = Node(update.feature_nodes[f]);
+      const double scale =
+          channel.residual_unit * power(view(channel).degree(node), channel.spec.beta);
+      const double* const change = feature_change_.data() + f * columns() + blocks_[b].first;
+      Real* const r = block.residual + std::size_t(node) * block.width;
+      for (std::size_t i = 0; i < blocks_[b].count; ++i)
+        r[i] = Real(double(r[i]) + scale * change[i]);
+      kernels<Real>().scan(block, node, std::size_t(node) + 1);
     }
-    for_items([&](std::size_t c, std::size_t b) {
-        const Channel& channel = channels_[c];
-        Block<Real>& block = state(c, b).block;
-        for (std::size_t f = 0; f < update.feature_nodes.size(); ++f) {
-            const Node node = Node(update.feature_nodes[f]);
-            const double scale = channel.residual_unit * power(view(channel).degree(node), channel.spec.beta);
-            const double* const change = feature_change_.data() + f * columns() + blocks_[b].first;
-            Real* const r = block.residual + std::size_t(node) * block.width;
-            for (std::size_t i = 0; i < blocks_[b].count; ++i) r[i] = Real(double(r[i]) + scale * change[i]);
-            kernels<Real>().scan(block, node, std::size_t(node) + 1);
-        }
-    });
+  });
 }
 
 // Decayed versions: units move, self-loops are renewed, old edges are forgotten, limits shrink.
 template <class Real>
 void Propagator<Real>::pass_time(std::optional<std::int64_t> end) {
-    std::vector<std::int64_t> units;
-    if (end && versions_.decays())
-        for (const Channel& channel : channels_) units.push_back(versions_.unit(view(channel).version()));
-    versions_.pass_time(end);
-    if (units.empty()) return;
-    for (std::size_t c = 0; c < channels_.size(); ++c) {
-        const std::size_t version = view(channels_[c]).version();
-        if (versions_.restarted(version))
-            set_units(channels_[c]);  // all rows are about to be written anew
-        else if (versions_.unit(version) != units[c])
-            rescale_state(c, units[c]);
-        prepare(c, versions_.swept(version) ? 0 : nodes());
-    }
-    for_items([&](std::size_t c, std::size_t b) {
-        const std::size_t version = view(channels_[c]).version();
-        if (versions_.restarted(version)) return initialise(c, b);
-        correct(c, b);
-        if (versions_.swept(version)) kernels<Real>().scan(state(c, b).block, 0, nodes());
-    });
+  std::vector<std::int64_t> units;
+  if (end && versions_.decays())
+    for (const Channel& channel : channels_)
+      units.push_back(versions_.unit(view(channel).version()));
+  versions_.pass_time(end);
+  if (units.empty()) return;
+  for (std::size_t c = 0; c < channels_.size(); ++c) {
+    const std::size_t version = view(channels_[c]).version();
+    if (versions_.restarted(version))
+      set_units(channels_[c]);  // all rows are about to be written anew
+    else if (versions_.unit(version) != units[c])
+      rescale_state(c, units[c]);
+    prepare(c, versions_.swept(version) ? 0 : nodes());
+  }
+  for_items([&](std::size_t c, std::size_t b) {
+    const std::size_t version = view(channels_[c]).version();
+    if (versions_.restarted(version)) return initialise(c, b);
+    correct(c, b);
+    if (versions_.swept(version)) kernels<Real>().scan(state(c, b).block, 0, nodes());
+  });
 }
 
 // One step, already checked: nothing below may fail.
 template <class Real>
 void Propagator<Real>::step(const Update& update) {
-    if (!update.feature_nodes.empty()) change_features(update);
-    pass_time(update.end);
-    const std::size_t before = nodes();
-    versions_.change(update.rows, update.new_nodes, update.removed_nodes);
-    events_ += update.rows.size();
-    if (update.new_nodes) {
-        resize(nodes());
-        for (std::size_t node = before; node < nodes(); ++node)
-            write_features(node, update.new_features.data() + (node - before) * columns());
-    }
-    for (const std::int64_t node : update.removed_nodes)
-        for (std::size_t b = 0; b < blocks_.size(); ++b)
-            std::fill_n(features_[b].data() + std::size_t(node) * blocks_[b].width, blocks_[b].width, Real(0));
-    for (std::size_t c = 0; c < channels_.size(); ++c) prepare(c, before);
-    for_items([&](std::size_t c, std::size_t b) {
-        const View& matrix = view(channels_[c]);
-        Block<Real>& block = state(c, b).block;
-        for (std::size_t node = before; node < nodes(); ++node)
-            initialise_row(c, b, node, versions_.stored_loop(matrix, Node(node)));
-        correct(c, b);
-        kernels<Real>().scan(block, before, nodes());
-        kernels<Real>().settle(block, versions_.columns(matrix));
-    });
-    repair_where_due();
+  if (!update.feature_nodes.empty()) change_features(update);
+  pass_time(update.end);
+  const std::size_t before = nodes();
+  versions_.change(update.rows, update.new_nodes, update.removed_nodes);
+  events_ += update.rows.size();
+  if (update.new_nodes) {
+    resize(nodes());
+    for (std::size_t node = before; node < nodes(); ++node)
+      write_features(node, update.new_features.data() + (node - before) * columns());
+  }
+  for (const std::int64_t node : update.removed_nodes)
+    for (std::size_t b = 0; b < blocks_.size(); ++b)
+      std::fill_n(features_[b].data() + std::size_t(node) * blocks_[b].width, blocks_[b].width,
+                  Real(0));
+  for (std::size_t c = 0; c < channels_.size(); ++c) prepare(c, before);
+  for_items([&](std::size_t c, std::size_t b) {
+    const View& matrix = view(channels_[c]);
+    Block<Real>& block = state(c, b).block;
+    for (std::size_t node = before; node < nodes(); ++node)
+      initialise_row(c, b, node, versions_.stored_loop(matrix, Node(node)));
+    correct(c, b);
+    kernels<Real>().scan(block, before, nodes());
+    kernels<Real>().settle(block, versions_.columns(matrix));
+  });
+  repair_where_due();
 }
 
 template <class Real>
 void Propagator<Real>::correct(std::size_t c, std::size_t b) {
-    const Channel& channel = channels_[c];
-    const View& matrix = view(channel);
-    const double per_term = channel.spec.gamma / channel.spec.gamma0 * channel.residual_unit / channel.estimate_unit;
-    kernels<Real>().correct(state(c, b).block, versions_.columns(matrix), channel.moved.data(), channel.moved.size(),
-                            matrix.terms().data(), per_term);
+  const Channel& channel = channels_[c];
+  const View& matrix = view(channel);
+  const double per_term =
+      channel.spec.gamma / channel.spec.gamma0 * channel.residual_unit / channel.estimate_unit;
+  kernels<Real>().correct(state(c, b).block, versions_.columns(matrix), channel.moved.data(),
+                          channel.moved.size(), matrix.terms().data(), per_term);
 }
 
-// Limits and pivots of the nodes from `first` on and of all that moved, and the coefficients of the corrections.
+// Limits and pivots of the nodes from `first` on and of all that moved, and the coefficients of the
+// corrections.
 template <class Real>
 void Propagator<Real>::prepare(std::size_t c, std::size_t first) {
-    Channel& channel = channels_[c];
-    const View& matrix = view(channel);
-    const auto& [_, gamma0, gamma, beta] = channel.spec;
-    channel.moved.clear();
-    for (std::size_t node = first; node < nodes(); ++node) set_limit(channel, Node(node));
-    for (const View::Degree& degree : matrix.moved()) {
-        set_limit(channel, degree.node);
-        Moved moved;
-        moved.node = degree.node;
-        moved.first = degree.first;
-        moved.last = degree.last;
-        moved.on_features = channel.residual_unit * (power(degree.after, beta) - power(degree.before, beta));
-        moved.on_estimate =
-            -(degree.after - degree.before) / gamma0 * channel.residual_unit / channel.estimate_unit;
-        moved.shrink = degree.before > 0 && degree.after > kSteep * degree.before
-                           ? power(degree.before / degree.after, 1 - beta)
-                           : 1;
-        moved.pivot = degree.after - gamma * versions_.self_weight(matrix, degree.node);
-        moved.vanished = degree.after <= 0 || versions_.removed(degree.node);
-        channel.moved.push_back(moved);
-    }
-    correction_rows_ += channel.moved.size() + matrix.terms().size();
+  Channel& channel = channels_[c];
+  const View& matrix = view(channel);
+  const auto& [_, gamma0, gamma, beta] = channel.spec;
+  channel.moved.clear();
+  for (std::size_t node = first; node < nodes(); ++node) set_limit(channel, Node(node));
+  for (const View::Degree& degree : matrix.moved()) {
+    set_limit(channel, degree.node);
+    Moved moved;
+    moved.node = degree.node;
+    moved.first = degree.first;
+    moved.last = degree.last;
+    moved.on_features =
+        channel.residual_unit * (power(degree.after, beta) - power(degree.before, beta));
+    moved.on_estimate =
+        -(degree.after - degree.before) / gamma0 * channel.residual_unit / channel.estimate_unit;
+    moved.shrink = degree.before > 0 && degree.after > kSteep * degree.before
+                       ? power(degree.before / degree.after, 1 - beta)
+                       : 1;
+    moved.pivot = degree.after - gamma * versions_.self_weight(matrix, degree.node);
+    moved.vanished = degree.after <= 0 || versions_.removed(degree.node);
+    channel.moved.push_back(moved);
+  }
+  correction_rows_ += channel.moved.size() + matrix.terms().size();
 }
 
 template <class Real>
 void Propagator<Real>::gather_touched(const Update& update) {
-    touched_.clear();
-    const auto touch = [&](Node node) {
-        if (is_touched_[node]) return;
-        is_touched_[node] = 1;
-        touched_.push_back(node);
-    };
-    for (State& s : states_) {
-        for (std::size_t i = 0; i < s.block.touches; ++i) {
-            s.marks[s.block.touched[i]] &= std::uint8_t(~kTouched);
-            touch(s.block.touched[i]);
-        }
-        s.block.touches = 0;
+  touched_.clear();
+  const auto touch = [&](Node node) {
+    if (is_touched_[node]) return;
+    is_touched_[node] = 1;
+    touched_.push_back(node);
+  };
+  for (State& s : states_) {
+    for (std::size_t i = 0; i < s.block.touches; ++i) {
+      s.marks[s.block.touched[i]] &= std::uint8_t(~kTouched);
+      touch(s.block.touched[i]);
     }
-    for (const std::int64_t node : update.rows.src) touch(Node(node));
-    for (const std::int64_t node : update.rows.dst) touch(Node(node));
-    for (const std::int64_t node : update.feature_nodes) touch(Node(node));
-    for (std::size_t node = nodes() - update.new_nodes; node < nodes(); ++node) touch(Node(node));
-    for (const Node node : touched_) is_touched_[node] = 0;
+    s.block.touches = 0;
+  }
+  for (const std::int64_t node : update.rows.src) touch(Node(node));
+  for (const std::int64_t node : update.rows.dst) touch(Node(node));
+  for (const std::int64_t node : update.feature_nodes) touch(Node(node));
+  for (std::size_t node = nodes() - update.new_nodes; node < nodes(); ++node) touch(Node(node));
+  for (const Node node : touched_) is_touched_[node] = 0;
 }
 
-// ---- reading --------------------------------------------------------------------------------------------------------
+// ---- reading
+// --------------------------------------------------------------------------------------------------------
 
 template <class Real>
 template <class Visit>
 void Propagator<Real>::for_nodes(std::span<const std::int64_t> nodes, Visit visit) const {
-    constexpr std::size_t kChunk = 1024;
-    const std::function<void(std::size_t)> chunk = [&](std::size_t i) {
-        for (std::size_t k = i * kChunk; k < std::min(nodes.size(), (i + 1) * kChunk); ++k)
-            for (std::size_t c = 0; c < channels_.size(); ++c) visit(k, Node(nodes[k]), c);
-    };
-    parallel_for((nodes.size() + kChunk - 1) / kChunk, settings_.threads, chunk);
+  constexpr std::size_t kChunk = 1024;
+  const std::function<void(std::size_t)> chunk = [&](std::size_t i) {
+    for (std::size_t k = i * kChunk; k < std::min(nodes.size(), (i + 1) * kChunk); ++k)
+      for (std::size_t c = 0; c < channels_.size(); ++c) visit(k, Node(nodes[k]), c);
+  };
+  parallel_for((nodes.size() + kChunk - 1) / kChunk, settings_.threads, chunk);
 }
 
 template <class Real>
 void Propagator<Real>::embedding(std::span<const std::int64_t> nodes, std::span<Real> out) const {
-    for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
-        const Channel& channel = channels_[c];
-        const double degree = view(channel).degree(node);
-        const double scale = power(degree, 1 - channel.spec.beta) / channel.estimate_unit;
-        Real* const row = out.data() + (k * channels_.size() + c) * columns();
-        for (std::size_t b = 0; b < blocks_.size(); ++b) {
-            const std::size_t at = std::size_t(node) * blocks_[b].width;
-            const Real* const p = state(c, b).estimate.data() + at;
-            const Real* const x = features_[b].data() + at;
-            for (std::size_t i = 0; i < blocks_[b].count; ++i) {
-                const double value = degree > 0 ? double(p[i]) * scale : channel.spec.gamma0 * double(x[i]);
-                row[blocks_[b].first + i] = Real(value * thresholds_[blocks_[b].first + i]);
-            }
-        }
-    });
+  for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
+    const Channel& channel = channels_[c];
+    const double degree = view(channel).degree(node);
+    const double scale = power(degree, 1 - channel.spec.beta) / channel.estimate_unit;
+    Real* const row = out.data() + (k * channels_.size() + c) * columns();
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      const std::size_t at = std::size_t(node) * blocks_[b].width;
+      const Real* const p = state(c, b).estimate.data() + at;
+      const Real* const x = features_[b].data() + at;
+      for (std::size_t i = 0; i < blocks_[b].count; ++i) {
+        const double value = degree > 0 ? double(p[i]) * scale : channel.spec.gamma0 * double(x[i]);
+        row[blocks_[b].first + i] = Real(value * thresholds_[blocks_[b].first + i]);
+      }
+    }
+  });
 }
 
 template <class Real>
 void Propagator<Real>::residual(std::span<const std::int64_t> nodes, std::span<Real> out) const {
-    for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
-        const Channel& channel = channels_[c];
-        const double degree = view(channel).degree(node);
-        const double scale = degree > 0 ? 1 / power(degree, channel.spec.beta) / channel.residual_unit : 0;
-        Real* const row = out.data() + (k * channels_.size() + c) * columns();
-        for (std::size_t b = 0; b < blocks_.size(); ++b) {
-            const Real* const r = state(c, b).residual.data() + std::size_t(node) * blocks_[b].width;
-            for (std::size_t i = 0; i < blocks_[b].count; ++i)
-                row[blocks_[b].first + i] = Real(double(r[i]) * scale * thresholds_[blocks_[b].first + i]);
-        }
-    });
+  for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
+    const Channel& channel = channels_[c];
+    const double degree = view(channel).degree(node);
+    const double scale =
+        degree > 0 ? 1 / power(degree, channel.spec.beta) / channel.residual_unit : 0;
+    Real* const row = out.data() + (k * channels_.size() + c) * columns();
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      const Real* const r = state(c, b).residual.data() + std::size_t(node) * blocks_[b].width;
+      for (std::size_t i = 0; i < blocks_[b].count; ++i)
+        row[blocks_[b].first + i] = Real(double(r[i]) * scale * thresholds_[blocks_[b].first + i]);
+    }
+  });
 }
 
 template <class Real>
 void Propagator<Real>::features(std::span<const std::int64_t> nodes, std::span<double> out) const {
-    for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
-        if (c) return;
-        for (std::size_t b = 0; b < blocks_.size(); ++b)
-            for (std::size_t i = 0; i < blocks_[b].count; ++i)
-                out[k * columns() + blocks_[b].first + i] =
-                    double(features_[b].data()[std::size_t(node) * blocks_[b].width + i]) *
-                    thresholds_[blocks_[b].first + i];
-    });
+  for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
+    if (c) return;
+    for (std::size_t b = 0; b < blocks_.size(); ++b)
+      for (std::size_t i = 0; i < blocks_[b].count; ++i)
+        out[k * columns() + blocks_[b].first + i] =
+            double(features_[b].data()[std::size_t(node) * blocks_[b].width + i]) *
+            thresholds_[blocks_[b].first + i];
+  });
 }
 
 template <class Real>
 void Propagator<Real>::degree(std::span<const std::int64_t> nodes, std::span<double> out) const {
-    for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
-        const View& matrix = view(channels_[c]);
-        out[k * channels_.size() + c] = matrix.degree(node) / versions_.present(matrix.version());
-    });
+  for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
+    const View& matrix = view(channels_[c]);
+    out[k * channels_.size() + c] = matrix.degree(node) / versions_.present(matrix.version());
+  });
 }
 
 template <class Real>
 void Propagator<Real>::threshold(std::span<const std::int64_t> nodes, std::span<double> out) const {
-    for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
-        const auto& spec = channels_[c].spec;
-        const View& matrix = view(channels_[c]);
-        const double degree = matrix.degree(node) / versions_.present(matrix.version());
-        const double scale = tolerance_ * power(degree, 1 - spec.beta) * std::abs(spec.gamma0) / (1 - std::abs(spec.gamma));
-        double* const row = out.data() + (k * channels_.size() + c) * columns();
-        for (std::size_t i = 0; i < columns(); ++i) row[i] = scale * thresholds_[i];
-    });
+  for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
+    const auto& spec = channels_[c].spec;
+    const View& matrix = view(channels_[c]);
+    const double degree = matrix.degree(node) / versions_.present(matrix.version());
+    const double scale = tolerance_ * power(degree, 1 - spec.beta) * std::abs(spec.gamma0) /
+                         (1 - std::abs(spec.gamma));
+    double* const row = out.data() + (k * channels_.size() + c) * columns();
+    for (std::size_t i = 0; i < columns(); ++i) row[i] = scale * thresholds_[i];
+  });
 }
 
 template <class Real>
 typename Propagator<Real>::Measured Propagator<Real>::measure(bool rewrite) {
-    std::size_t padded = 0;
-    for (const Columns& block : blocks_) padded += block.width;
-    Measured result;
-    result.ratio.resize(channels_.size() * padded);
-    result.drift.resize(states_.size());
-    result.excess.resize(states_.size());
-    std::vector<std::vector<double>> self(channels_.size()), powers(channels_.size());
-    for (std::size_t c = 0; c < channels_.size(); ++c) {
-        self[c].resize(nodes());
-        powers[c].resize(nodes());
-        for (std::size_t node = 0; node < nodes(); ++node) {
-            self[c][node] = versions_.self_weight(view(channels_[c]), Node(node));
-            powers[c][node] = power(view(channels_[c]).degree(Node(node)), channels_[c].spec.beta);
-        }
+  std::size_t padded = 0;
+  for (const Columns& block : blocks_) padded += block.width;
+  Measured result;
+  result.ratio.resize(channels_.size() * padded);
+  result.drift.resize(states_.size());
+  result.excess.resize(states_.size());
+  std::vector<std::vector<double>> self(channels_.size()), powers(channels_.size());
+  for (std::size_t c = 0; c < channels_.size(); ++c) {
+    self[c].resize(nodes());
+    powers[c].resize(nodes());
+    for (std::size_t node = 0; node < nodes(); ++node) {
+      self[c][node] = versions_.self_weight(view(channels_[c]), Node(node));
+      powers[c][node] = power(view(channels_[c]).degree(Node(node)), channels_[c].spec.beta);
     }
-    for_items([&](std::size_t c, std::size_t b) {
-        const Channel& channel = channels_[c];
-        const View& matrix = view(channel);
-        const std::size_t item = c * blocks_.size() + b;
-        Measure m;
-        m.rows = versions_.rows(matrix);
-        m.degree = matrix.degrees().data();
-        m.self = self[c].data();
-        m.power = powers[c].data();
-        m.gamma0 = channel.spec.gamma0;
-        m.estimate_unit = channel.estimate_unit;
-        m.residual_unit = channel.residual_unit;
-        m.rewrite = rewrite;
-        m.ratio = result.ratio.data() + c * padded + blocks_[b].first;
-        m.drift = result.drift.data() + item;
-        m.excess = result.excess.data() + item;
-        kernels<Real>().measure(state(c, b).block, m);
-        if (rewrite) kernels<Real>().settle(state(c, b).block, versions_.columns(matrix));
-    });
-    return result;
+  }
+  for_items([&](std::size_t c, std::size_t b) {
+    const Channel& channel = channels_[c];
+    const View& matrix = view(channel);
+    const std::size_t item = c * blocks_.size() + b;
+    Measure m;
+    m.rows = versions_.rows(matrix);
+    m.degree = matrix.degrees().data();
+    m.self = self[c].data();
+    m.power = powers[c].data();
+    m.gamma0 = channel.spec.gamma0;
+    m.estimate_unit = channel.estimate_unit;
+    m.residual_unit = channel.residual_unit;
+    m.rewrite = rewrite;
+    m.ratio = result.ratio.data() + c * padded + blocks_[b].first;
+    m.drift = result.drift.data() + item;
+    m.excess = result.excess.data() + item;
+    kernels<Real>().measure(state(c, b).block, m);
+    if (rewrite) kernels<Real>().settle(state(c, b).block, versions_.columns(matrix));
+  });
+  return result;
 }
 
 template <class Real>
 void Propagator<Real>::error_bound(std::span<const std::int64_t> nodes, std::span<double> out) {
-    const Measured measured = measure(false);
-    const std::size_t padded = measured.ratio.size() / channels_.size();
-    std::vector<Real> estimates(nodes.size() * channels_.size() * columns());
-    embedding(nodes, estimates);
-    const double rounding = sizeof(Real) == 4 ? 0x1p-23 : 0x1p-51;
-    for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
-        const auto& spec = channels_[c].spec;
-        // max |r| / d^(1-beta) = max |R| / d, in stored units; times d^(1-beta) the units of the graph cancel.
-        const double degree = view(channels_[c]).degree(node);
-        const double scale = power(degree, 1 - spec.beta) * std::abs(spec.gamma0) / (1 - std::abs(spec.gamma));
-        const std::size_t at = (k * channels_.size() + c) * columns();
-        for (std::size_t i = 0; i < columns(); ++i)
-            out[at + i] = scale * measured.ratio[c * padded + i] * thresholds_[i] +
-                          rounding * std::abs(double(estimates[at + i]));
-    });
+  const Measured measured = measure(false);
+  const std::size_t padded = measured.ratio.size() / channels_.size();
+  std::vector<Real> estimates(nodes.size() * channels_.size() * columns());
+  embedding(nodes, estimates);
+  const double rounding = sizeof(Real) == 4 ? 0x1p-23 : 0x1p-51;
+  for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
+    const auto& spec = channels_[c].spec;
+    // max |r| / d^(1-beta) = max |R| / d, in stored units; times d^(1-beta) the units of the graph
+    // cancel.
+    const double degree = view(channels_[c]).degree(node);
+    const double scale =
+        power(degree, 1 - spec.beta) * std::abs(spec.gamma0) / (1 - std::abs(spec.gamma));
+    const std::size_t at = (k * channels_.size() + c) * columns();
+    for (std::size_t i = 0; i < columns(); ++i)
+      out[at + i] = scale * measured.ratio[c * padded + i] * thresholds_[i] +
+                    rounding * std::abs(double(estimates[at + i]));
+  });
 }
 
 template <class Real>
 typename Propagator<Real>::Audit Propagator<Real>::audit() {
-    const Measured measured = measure(false);
-    Audit audit;
-    for (std::size_t c = 0; c < channels_.size(); ++c) {
-        const auto worst = [&](const std::vector<double>& values) {
-            const auto first = values.begin() + std::ptrdiff_t(c * blocks_.size());
-            return *std::max_element(first, first + std::ptrdiff_t(blocks_.size()));
-        };
-        audit.drift.push_back(worst(measured.drift));
-        audit.residual.push_back(worst(measured.excess));
-    }
-    return audit;
+  const Measured measured = measure(false);
+  Audit audit;
+  for (std::size_t c = 0; c < channels_.size(); ++c) {
+    const auto worst = [&](const std::vector<double>& values) {
+      const auto first = values.begin() + std::ptrdiff_t(c * blocks_.size());
+      return *std::max_element(first, first + std::ptrdiff_t(blocks_.size()));
+    };
+    audit.drift.push_back(worst(measured.drift));
+    audit.residual.push_back(worst(measured.excess));
+  }
+  return audit;
 }
 
 template <class Real>
 void Propagator<Real>::rewrite_residuals() {
-    measure(true);
-    for (State& s : states_) s.edges_at_repair = s.block.edge_pushes;
-    ++repairs_;
+  measure(true);
+  for (State& s : states_) s.edges_at_repair = s.block.edge_pushes;
+  ++repairs_;
 }
 
 template <class Real>
 void Propagator<Real>::repair() {
-    rewrite_residuals();
-    gather_touched({});
+  rewrite_residuals();
+  gather_touched({});
 }
 
 // Counted over all blocks, so that they are repaired in one pass.
 template <class Real>
 void Propagator<Real>::repair_where_due() {
-    std::uint64_t pushed = 0;
-    for (const State& s : states_) pushed += s.block.edge_pushes - s.edges_at_repair;
-    if (pushed > kEdgePushesPerRepair * states_.size() * (2 * versions_.edges() + nodes())) rewrite_residuals();
+  std::uint64_t pushed = 0;
+  for (const State& s : states_) pushed += s.block.edge_pushes - s.edges_at_repair;
+  if (pushed > kEdgePushesPerRepair * states_.size() * (2 * versions_.edges() + nodes()))
+    rewrite_residuals();
 }
 
 template <class Real>
 void Propagator<Real>::refine(double factor) {
-    tolerance_ = factor;
-    for (Channel& channel : channels_) set_limits(channel);
-    for_items([&](std::size_t c, std::size_t b) {
-        kernels<Real>().scan(state(c, b).block, 0, nodes());
-        kernels<Real>().settle(state(c, b).block, versions_.columns(view(channels_[c])));
-    });
-    gather_touched({});
+  tolerance_ = factor;
+  for (Channel& channel : channels_) set_limits(channel);
+  for_items([&](std::size_t c, std::size_t b) {
+    kernels<Real>().scan(state(c, b).block, 0, nodes());
+    kernels<Real>().settle(state(c, b).block, versions_.columns(view(channels_[c])));
+  });
+  gather_touched({});
 }
 
 template <class Real>
 double Propagator<Real>::finest_tolerance() const {
-    double finest = 0;
-    for (const Channel& channel : channels_) {
-        const View& matrix = view(channel);
-        const double beta = channel.spec.beta;
-        double largest = 0, ratio = 1;
-        for (std::size_t node = 0; node < nodes(); ++node) {
-            const double degree = matrix.degree(Node(node)) / versions_.present(matrix.version());
-            if (degree <= 0) continue;
-            Real peak = 0;
-            for (std::size_t b = 0; b < blocks_.size(); ++b) {
-                const Real* const x = features_[b].data() + node * blocks_[b].width;
-                for (std::size_t i = 0; i < blocks_[b].width; ++i) peak = std::max(peak, std::abs(x[i]));
-            }
-            largest = std::max(largest, double(peak) * power(degree, beta - 1));
-            if (!settings_.scale_by_degree) ratio = std::min(ratio, power(degree, beta - 1));
-        }
-        // An idle node's threshold shrinks with its degree until it is forgotten.
-        const int forget = settings_.versions[matrix.version()].forget;
-        ratio *= std::exp2(-double(forget + (forget > 0)) * (1 - beta));
-        const double feel = sizeof(Real) == 4 ? 0x1p-22 : 0x1p-51;
-        finest = std::max(finest, feel * largest / (1 - std::abs(channel.spec.gamma)) / ratio);
+  double finest = 0;
+  for (const Channel& channel : channels_) {
+    const View& matrix = view(channel);
+    const double beta = channel.spec.beta;
+    double largest = 0, ratio = 1;
+    for (std::size_t node = 0; node < nodes(); ++node) {
+      const double degree = matrix.degree(Node(node)) / versions_.present(matrix.version());
+      if (degree <= 0) continue;
+      Real peak = 0;
+      for (std::size_t b = 0; b < blocks_.size(); ++b) {
+        const Real* const x = features_[b].data() + node * blocks_[b].width;
+        for (std::size_t i = 0; i < blocks_[b].width; ++i) peak = std::max(peak, std::abs(x[i]));
+      }
+      largest = std::max(largest, double(peak) * power(degree, beta - 1));
+      if (!settings_.scale_by_degree) ratio = std::min(ratio, power(degree, beta - 1));
     }
-    return finest;
+    // An idle node's threshold shrinks with its degree until it is forgotten.
+    const int forget = settings_.versions[matrix.version()].forget;
+    ratio *= std::exp2(-double(forget + (forget > 0)) * (1 - beta));
+    const double feel = sizeof(Real) == 4 ? 0x1p-22 : 0x1p-51;
+    finest = std::max(finest, feel * largest / (1 - std::abs(channel.spec.gamma)) / ratio);
+  }
+  return finest;
 }
 
 template <class Real>
 void Propagator<Real>::rescale() {
-    std::vector<std::int64_t> units;
-    for (const Channel& channel : channels_) units.push_back(versions_.unit(view(channel).version()));
-    if (!versions_.rescale()) return;
-    for (std::size_t c = 0; c < channels_.size(); ++c) {
-        rescale_state(c, units[c]);
-        set_limits(channels_[c]);
-    }
+  std::vector<std::int64_t> units;
+  for (const Channel& channel : channels_) units.push_back(versions_.unit(view(channel).version()));
+  if (!versions_.rescale()) return;
+  for (std::size_t c = 0; c < channels_.size(); ++c) {
+    rescale_state(c, units[c]);
+    set_limits(channels_[c]);
+  }
 }
 
 template <class Real>
 typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
-    Statistics statistics;
-    statistics.events = events_;
-    statistics.correction_rows = correction_rows_;
-    statistics.repairs = repairs_;
-    statistics.graph_bytes = versions_.bytes();
-    statistics.edges = versions_.edges();
-    for (const State& s : states_) {
-        statistics.pushes += s.block.pushes;
-        statistics.edge_pushes += s.block.edge_pushes;
-        statistics.stalled += s.block.stalled;
-        statistics.state_bytes += s.estimate.bytes() + s.residual.bytes() + s.marks.size() +
-                                  (s.queue.size() + s.touched.size()) * sizeof(Node);
-    }
-    for (const auto& features : features_) statistics.state_bytes += features.bytes();
-    for (const Channel& channel : channels_)
-        statistics.state_bytes += (channel.limit.size() + channel.pivot.size()) * sizeof(Real);
-    return statistics;
+  Statistics statistics;
+  statistics.events = events_;
+  statistics.correction_rows = correction_rows_;
+  statistics.repairs = repairs_;
+  statistics.graph_bytes = versions_.bytes();
+  statistics.edges = versions_.edges();
+  for (const State& s : states_) {
+    statistics.pushes += s.block.pushes;
+    statistics.edge_pushes += s.block.edge_pushes;
+    statistics.stalled += s.block.stalled;
+    statistics.state_bytes += s.estimate.bytes() + s.residual.bytes() + s.marks.size() +
+                              (s.queue.size() + s.touched.size()) * sizeof(Node);
+  }
+  for (const auto& features : features_) statistics.state_bytes += features.bytes();
+  for (const Channel& channel : channels_)
+    statistics.state_bytes += (channel.limit.size() + channel.pivot.size()) * sizeof(Real);
+  return statistics;
 }
 
 template <class Real>
 void Propagator<Real>::archive(Archive& archive) {
-    if (archive.reading()) {
-        started_ = true;
-        resize(nodes());
+  if (archive.reading()) {
+    started_ = true;
+    resize(nodes());
+  }
+  versions_.archive(archive);
+  archive.scalar("tolerance", tolerance_);
+  archive.scalar("events", events_);
+  archive.scalar("correction_rows", correction_rows_);
+  archive.scalar("repairs", repairs_);
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    const std::string name = "block" + std::to_string(b);
+    const std::size_t size = nodes() * blocks_[b].width;
+    archive.lasting(name + ".features", features_[b].data(), size);
+    for (std::size_t c = 0; c < channels_.size(); ++c) {
+      State& s = state(c, b);
+      const std::string part = name + ".channel" + std::to_string(c);
+      archive.lasting(part + ".estimate", s.estimate.data(), size);
+      archive.lasting(part + ".residual", s.residual.data(), size);
+      std::uint64_t counters[] = {s.block.pushes, s.block.edge_pushes, s.block.stalled,
+                                  s.edges_at_repair};
+      archive.block(part + ".counters", counters, 4);
+      s.block.pushes = counters[0];
+      s.block.edge_pushes = counters[1];
+      s.block.stalled = counters[2];
+      s.edges_at_repair = counters[3];
     }
-    versions_.archive(archive);
-    archive.scalar("tolerance", tolerance_);
-    archive.scalar("events", events_);
-    archive.scalar("correction_rows", correction_rows_);
-    archive.scalar("repairs", repairs_);
-    for (std::size_t b = 0; b < blocks_.size(); ++b) {
-        const std::string name = "block" + std::to_string(b);
-        const std::size_t size = nodes() * blocks_[b].width;
-        archive.lasting(name + ".features", features_[b].data(), size);
-        for (std::size_t c = 0; c < channels_.size(); ++c) {
-            State& s = state(c, b);
-            const std::string part = name + ".channel" + std::to_string(c);
-            archive.lasting(part + ".estimate", s.estimate.data(), size);
-            archive.lasting(part + ".residual", s.residual.data(), size);
-            std::uint64_t counters[] = {s.block.pushes, s.block.edge_pushes, s.block.stalled, s.edges_at_repair};
-            archive.block(part + ".counters", counters, 4);
-            s.block.pushes = counters[0];
-            s.block.edge_pushes = counters[1];
-            s.block.stalled = counters[2];
-            s.edges_at_repair = counters[3];
-        }
-    }
-    if (!archive.reading()) return;
-    for (Channel& channel : channels_) {
-        set_units(channel);
-        set_limits(channel);
-    }
+  }
+  if (!archive.reading()) return;
+  for (Channel& channel : channels_) {
+    set_units(channel);
+    set_limits(channel);
+  }
 }
 
 template class Propagator<float>;

@@ -1,5 +1,5 @@
-// Features propagated over a changing graph, kept within a guaranteed error of the exact solution. ARCHITECTURE.md has
-// the equations in the scaled variables used here.
+// Features propagated over a changing graph, kept within a guaranteed error of the exact solution.
+// ARCHITECTURE.md has the equations in the scaled variables used here.
 #pragma once
 
 #include <cstdint>
@@ -13,172 +13,183 @@
 namespace tidegraph {
 
 struct ChannelSpec {
-    std::size_t view;
-    double gamma0, gamma, beta;
+  std::size_t view;
+  double gamma0, gamma, beta;
 };
 
 struct Settings {
-    bool directed = false;
-    double self_loop = 1;
-    bool scale_by_degree = true;
-    std::size_t block_columns = 0;  // widest block
-    int threads = 1;
-    std::vector<VersionSpec> versions;
-    std::vector<std::pair<std::size_t, Direction>> views;  // version, direction
-    std::vector<ChannelSpec> channels;
+  bool directed = false;
+  double self_loop = 1;
+  bool scale_by_degree = true;
+  std::size_t block_columns = 0;  // widest block
+  int threads = 1;
+  std::vector<VersionSpec> versions;
+  std::vector<std::pair<std::size_t, Direction>> views;  // version, direction
+  std::vector<ChannelSpec> channels;
 };
 
-// Changes that take effect together; node and feature events beside the rows. Feature rows are [count, columns].
+// Changes that take effect together; node and feature events beside the rows. Feature rows are
+// [count, columns].
 struct Update {
-    Rows rows;
-    std::optional<std::int64_t> end;  // the time the step moves to
-    std::size_t new_nodes = 0;
-    std::span<const double> new_features;
-    std::span<const std::int64_t> feature_nodes;
-    std::span<const double> feature_values;
-    std::span<const std::int64_t> removed_nodes;
+  Rows rows;
+  std::optional<std::int64_t> end;  // the time the step moves to
+  std::size_t new_nodes = 0;
+  std::span<const double> new_features;
+  std::span<const std::int64_t> feature_nodes;
+  std::span<const double> feature_values;
+  std::span<const std::int64_t> removed_nodes;
 };
 
 // The size of a large page, to which rows are aligned.
 inline constexpr std::size_t kAlignment = std::size_t(1) << 21;
 
-// Zeroed memory for rows. Growing copies this store alone, so that no more than one block of columns exists twice.
+// Zeroed memory for rows. Growing copies this store alone, so that no more than one block of
+// columns exists twice.
 template <class Real>
 class RowStore {
-public:
-    void resize(std::size_t rows, std::size_t width);
-    Real* data() { return data_.get(); }
-    const Real* data() const { return data_.get(); }
-    std::size_t bytes() const { return capacity_ * sizeof(Real); }
+ public:
+  void resize(std::size_t rows, std::size_t width);
+  Real* data() { return data_.get(); }
+  const Real* data() const { return data_.get(); }
+  std::size_t bytes() const { return capacity_ * sizeof(Real); }
 
-private:
-    struct Free {
-        void operator()(Real* memory) const { ::operator delete[](memory, std::align_val_t(kAlignment)); }
-    };
-    std::unique_ptr<Real[], Free> data_;
-    std::size_t size_ = 0, capacity_ = 0;
+ private:
+  struct Free {
+    void operator()(Real* memory) const {
+      ::operator delete[](memory, std::align_val_t(kAlignment));
+    }
+  };
+  std::unique_ptr<Real[], Free> data_;
+  std::size_t size_ = 0, capacity_ = 0;
 };
 
 template <class Real>
 class Propagator {
-public:
-    // One threshold per column. Nothing is propagated before start().
-    Propagator(Settings settings, std::size_t nodes, std::span<const double> thresholds);
+ public:
+  // One threshold per column. Nothing is propagated before start().
+  Propagator(Settings settings, std::size_t nodes, std::span<const double> thresholds);
 
-    // Features of the nodes from `first` on, [count, columns], and rows of a graph to start from, each in any number of
-    // calls; then start() propagates for the first time.
-    void set_features(std::size_t first, std::span<const double> rows);
-    void load(const Rows& rows, std::optional<std::int64_t> end);
-    void start();
+  // Features of the nodes from `first` on, [count, columns], and rows of a graph to start from,
+  // each in any number of calls; then start() propagates for the first time.
+  void set_features(std::size_t first, std::span<const double> rows);
+  void load(const Rows& rows, std::optional<std::int64_t> end);
+  void start();
 
-    // All or nothing. The touched nodes, sorted, stay readable until the next step.
-    void apply(const Update& update);
-    std::span<const Node> touched() const { return touched_; }
-    // Steps rows[offsets[s]:offsets[s + 1]] one after the other; touched nodes per step into counts. Returns the number
-    // of steps done: fewer than asked where one was refused, whose error then stands in `refusal`.
-    std::size_t apply_steps(const Rows& rows, std::span<const std::int64_t> offsets, std::span<std::int64_t> counts,
-                            std::string& refusal);
+  // All or nothing. The touched nodes, sorted, stay readable until the next step.
+  void apply(const Update& update);
+  std::span<const Node> touched() const { return touched_; }
+  // Steps rows[offsets[s]:offsets[s + 1]] one after the other; touched nodes per step into counts.
+  // Returns the number of steps done: fewer than asked where one was refused, whose error then
+  // stands in `refusal`.
+  std::size_t apply_steps(const Rows& rows, std::span<const std::int64_t> offsets,
+                          std::span<std::int64_t> counts, std::string& refusal);
 
-    std::size_t nodes() const { return versions_.nodes(); }
-    std::size_t columns() const { return thresholds_.size(); }
-    std::size_t channels() const { return channels_.size(); }
-    const Versions& versions() const { return versions_; }
-    const Settings& settings() const { return settings_; }
-    void set_threads(int threads) { settings_.threads = threads; }
+  std::size_t nodes() const { return versions_.nodes(); }
+  std::size_t columns() const { return thresholds_.size(); }
+  std::size_t channels() const { return channels_.size(); }
+  const Versions& versions() const { return versions_; }
+  const Settings& settings() const { return settings_; }
+  void set_threads(int threads) { settings_.threads = threads; }
 
-    // Rows for the given nodes, [count, channels, columns] (features: [count, columns]).
-    void embedding(std::span<const std::int64_t> nodes, std::span<Real> out) const;
-    void residual(std::span<const std::int64_t> nodes, std::span<Real> out) const;
-    void features(std::span<const std::int64_t> nodes, std::span<double> out) const;
-    void degree(std::span<const std::int64_t> nodes, std::span<double> out) const;     // [count, channels]
-    void threshold(std::span<const std::int64_t> nodes, std::span<double> out) const;  // the promise
-    void error_bound(std::span<const std::int64_t> nodes, std::span<double> out);      // the certificate
+  // Rows for the given nodes, [count, channels, columns] (features: [count, columns]).
+  void embedding(std::span<const std::int64_t> nodes, std::span<Real> out) const;
+  void residual(std::span<const std::int64_t> nodes, std::span<Real> out) const;
+  void features(std::span<const std::int64_t> nodes, std::span<double> out) const;
+  void degree(std::span<const std::int64_t> nodes,
+              std::span<double> out) const;  // [count, channels]
+  void threshold(std::span<const std::int64_t> nodes, std::span<double> out) const;  // the promise
+  void error_bound(std::span<const std::int64_t> nodes, std::span<double> out);  // the certificate
 
-    // Largest |stored - true residual| and |true residual| over the limit, per channel.
-    struct Audit {
-        std::vector<double> drift, residual;
-    };
-    Audit audit();
-    void repair();
-    // Multiplies every threshold promised at the start by `factor` and settles.
-    void refine(double factor);
-    double tolerance() const { return tolerance_; }
-    // The smallest factor of refine() that the precision can hold on the graph as it stands.
-    double finest_tolerance() const;
-    void rescale();
+  // Largest |stored - true residual| and |true residual| over the limit, per channel.
+  struct Audit {
+    std::vector<double> drift, residual;
+  };
+  Audit audit();
+  void repair();
+  // Multiplies every threshold promised at the start by `factor` and settles.
+  void refine(double factor);
+  double tolerance() const { return tolerance_; }
+  // The smallest factor of refine() that the precision can hold on the graph as it stands.
+  double finest_tolerance() const;
+  void rescale();
 
-    struct Statistics {
-        std::uint64_t events = 0, pushes = 0, edge_pushes = 0, correction_rows = 0, stalled = 0, repairs = 0;
-        std::size_t graph_bytes = 0, state_bytes = 0, edges = 0;
-    };
-    Statistics statistics() const;
+  struct Statistics {
+    std::uint64_t events = 0, pushes = 0, edge_pushes = 0, correction_rows = 0, stalled = 0,
+                  repairs = 0;
+    std::size_t graph_bytes = 0, state_bytes = 0, edges = 0;
+  };
+  Statistics statistics() const;
 
-    // Reading takes the place of load() and start(), on a propagator made with the same settings, nodes and thresholds.
-    void archive(Archive& archive);
+  // Reading takes the place of load() and start(), on a propagator made with the same settings,
+  // nodes and thresholds.
+  void archive(Archive& archive);
 
-private:
-    struct Channel {
-        ChannelSpec spec;
-        double omega = 1;
-        double estimate_unit = 1, residual_unit = 1;  // stored = unit * natural; other than 1 only under decay
-        std::vector<Real> limit, pivot;
-        std::vector<Moved> moved;     // of this step
-    };
-    struct State {
-        RowStore<Real> estimate, residual;
-        std::vector<Node> queue, touched;
-        std::vector<std::uint8_t> marks;
-        Block<Real> block{};
-        std::uint64_t edges_at_repair = 0;  // edge_pushes when the residuals were last computed anew
-    };
+ private:
+  struct Channel {
+    ChannelSpec spec;
+    double omega = 1;
+    double estimate_unit = 1,
+           residual_unit = 1;  // stored = unit * natural; other than 1 only under decay
+    std::vector<Real> limit, pivot;
+    std::vector<Moved> moved;  // of this step
+  };
+  struct State {
+    RowStore<Real> estimate, residual;
+    std::vector<Node> queue, touched;
+    std::vector<std::uint8_t> marks;
+    Block<Real> block{};
+    std::uint64_t edges_at_repair = 0;  // edge_pushes when the residuals were last computed anew
+  };
 
-    State& state(std::size_t channel, std::size_t block) { return states_[channel * blocks_.size() + block]; }
-    const State& state(std::size_t channel, std::size_t block) const {
-        return states_[channel * blocks_.size() + block];
-    }
-    const View& view(const Channel& channel) const { return versions_.views()[channel.spec.view]; }
-    void set_units(Channel& channel);
-    void set_limit(Channel& channel, Node node);
-    void set_limits(Channel& channel);
-    void resize(std::size_t nodes);
-    void write_features(std::size_t node, const double* row);
-    void initialise(std::size_t channel, std::size_t block);
-    void initialise_row(std::size_t channel, std::size_t block, std::size_t node, double degree);
-    void change_features(const Update& update);
-    void rescale_state(std::size_t channel, std::int64_t from);
-    void pass_time(std::optional<std::int64_t> end);
-    void correct(std::size_t channel, std::size_t block);
-    void step(const Update& update);
-    void prepare(std::size_t channel, std::size_t first);
-    void gather_touched(const Update& update);
-    template <class Work>
-    void for_items(Work work);
-    template <class Visit>
-    void for_nodes(std::span<const std::int64_t> nodes, Visit visit) const;
-    struct Measured {
-        std::vector<double> ratio;  // [channels, padded columns]
-        std::vector<double> drift, excess;
-    };
-    Measured measure(bool rewrite);
-    void rewrite_residuals();
-    void repair_where_due();
+  State& state(std::size_t channel, std::size_t block) {
+    return states_[channel * blocks_.size() + block];
+  }
+  const State& state(std::size_t channel, std::size_t block) const {
+    return states_[channel * blocks_.size() + block];
+  }
+  const View& view(const Channel& channel) const { return versions_.views()[channel.spec.view]; }
+  void set_units(Channel& channel);
+  void set_limit(Channel& channel, Node node);
+  void set_limits(Channel& channel);
+  void resize(std::size_t nodes);
+  void write_features(std::size_t node, const double* row);
+  void initialise(std::size_t channel, std::size_t block);
+  void initialise_row(std::size_t channel, std::size_t block, std::size_t node, double degree);
+  void change_features(const Update& update);
+  void rescale_state(std::size_t channel, std::int64_t from);
+  void pass_time(std::optional<std::int64_t> end);
+  void correct(std::size_t channel, std::size_t block);
+  void step(const Update& update);
+  void prepare(std::size_t channel, std::size_t first);
+  void gather_touched(const Update& update);
+  template <class Work>
+  void for_items(Work work);
+  template <class Visit>
+  void for_nodes(std::span<const std::int64_t> nodes, Visit visit) const;
+  struct Measured {
+    std::vector<double> ratio;  // [channels, padded columns]
+    std::vector<double> drift, excess;
+  };
+  Measured measure(bool rewrite);
+  void rewrite_residuals();
+  void repair_where_due();
 
-    Settings settings_;
-    Versions versions_;
-    std::vector<double> thresholds_;
-    double tolerance_ = 1;
-    struct Columns {
-        std::size_t first, count, width;
-    };
-    std::vector<Columns> blocks_;
-    std::vector<RowStore<Real>> features_;  // per block
-    std::vector<Channel> channels_;
-    std::vector<State> states_;
-    std::vector<double> feature_change_;  // scratch: [count, columns] in units of the threshold
-    std::vector<Node> touched_;
-    std::vector<std::uint8_t> is_touched_;
-    std::uint64_t events_ = 0, correction_rows_ = 0, repairs_ = 0;
-    bool started_ = false;
+  Settings settings_;
+  Versions versions_;
+  std::vector<double> thresholds_;
+  double tolerance_ = 1;
+  struct Columns {
+    std::size_t first, count, width;
+  };
+  std::vector<Columns> blocks_;
+  std::vector<RowStore<Real>> features_;  // per block
+  std::vector<Channel> channels_;
+  std::vector<State> states_;
+  std::vector<double> feature_change_;  // scratch: [count, columns] in units of the threshold
+  std::vector<Node> touched_;
+  std::vector<std::uint8_t> is_touched_;
+  std::uint64_t events_ = 0, correction_rows_ = 0, repairs_ = 0;
+  bool started_ = false;
 };
 
 }  // namespace tidegraph

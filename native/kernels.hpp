@@ -36,7 +36,6 @@ struct Moved {
   // residual in rounding. Then p shrinks by this factor instead, and the neighbours' residuals take
   // the difference; 1 elsewhere.
   double shrink;
-  double pivot;   // of the node, exactly
   bool vanished;  // removed, or without a degree: estimate and residual become zero
 };
 struct Term {
@@ -54,8 +53,8 @@ struct Block {
   Real* estimate;
   Real* residual;
   const Real* features;
-  const Real* limit;  // per node
-  const Real* pivot;  // per node: degree less gamma times the self-weight
+  const Real* limit;    // per node
+  const double* pivot;  // per node: degree less gamma times the self-weight
   double gamma;
   double gain;   // estimate gained per unit pushed: gamma0, in the units of the stored arrays
   double omega;  // over-relaxation; 1 is a plain push
@@ -71,31 +70,33 @@ inline constexpr std::size_t kMaxWidth = 256;
 template <class Real>
 inline constexpr std::size_t kLanes = 32 / sizeof(Real);
 
-// What the invariant says the residual should be, from estimates and graph alone, evaluated in
-// float64.
-struct Measure {
-  Lists rows;            // the edges out of a node: its row of the matrix
+// The matrix of a channel. A push at a node walks a column of it; its residual follows from a row.
+struct Matrix {
+  Lists columns, rows;
   const double* degree;  // per node
-  const double* self;    // per node: self-loop plus self-edge
   const double* power;   // per node: degree^beta
-  double gamma0;
-  double estimate_unit, residual_unit;  // stored = unit * natural
-  bool rewrite;    // replace the stored residuals and queue what is above its limit
-  double* ratio;   // [width] out: max |residual| / degree
-  double* drift;   // [1] out: max |stored - true| / limit
-  double* excess;  // [1] out: max |true| / limit
+  double residual_unit;  // stored residual = unit * natural residual
+};
+
+// What the invariant says about the residuals, from estimates and graph alone.
+struct Measured {
+  double* ratio;  // [width]: max |residual| / degree
+  double drift;   // max |stored - true| / limit
+  double excess;  // max |true| / limit
 };
 
 template <class Real>
 struct Kernels {
-  // Pushes until no node is queued.
-  void (*settle)(Block<Real>&, const Lists&);
+  // Pushes until no node is above its limit.
+  void (*settle)(Block<Real>&, const Matrix&);
   // Corrects the residuals of the nodes that moved and queues those above their limit.
-  void (*correct)(Block<Real>&, const Lists&, const Moved*, std::size_t, const Term*,
+  void (*correct)(Block<Real>&, const Matrix&, const Moved*, std::size_t, const Term*,
                   double per_term);
   // Queues the nodes [first, last) that are above their limit.
   void (*scan)(Block<Real>&, std::size_t first, std::size_t last);
-  void (*measure)(Block<Real>&, const Measure&);
+  // Evaluates the residuals in float64, and puts them in the place of the stored ones on request.
+  void (*measure)(Block<Real>&, const Matrix&, Measured&);
+  void (*rewrite)(Block<Real>&, const Matrix&);
 };
 
 template <class Real>

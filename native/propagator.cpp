@@ -152,6 +152,7 @@ void Propagator<Real>::resize(std::size_t nodes) {
   for (Channel& channel : channels_) {
     channel.limit.resize(nodes, 0);
     channel.pivot.resize(nodes, 0);
+    channel.power.resize(nodes, 0);
     set_units(channel);
   }
   is_touched_.resize(nodes, 0);
@@ -230,10 +231,23 @@ void Propagator<Real>::set_limit(Channel& channel, Node node) {
   const double degree = matrix.degree(node), beta = channel.spec.beta;
   const double now = power(degree / versions_.horizon(matrix.version()), 1 - beta);
   const double factor = settings_.scale_by_degree ? now : std::min(1.0, now);
-  const double limit = tolerance_ * channel.residual_unit * power(degree, beta) * factor;
+  channel.power[node] = power(degree, beta);
   // One ulp down: rounding must not loosen the promise.
+  const double limit = tolerance_ * channel.residual_unit * channel.power[node] * factor;
   channel.limit[node] = std::nextafter(Real(limit), Real(0));
-  channel.pivot[node] = Real(degree - channel.spec.gamma * versions_.self_weight(matrix, node));
+  channel.pivot[node] = degree - channel.spec.gamma * versions_.self_weight(matrix, node);
+}
+
+template <class Real>
+Matrix Propagator<Real>::matrix(const Channel& channel) const {
+  const View& of = view(channel);
+  Matrix matrix;
+  matrix.columns = versions_.columns(of);
+  matrix.rows = versions_.rows(of);
+  matrix.degree = of.degrees().data();
+  matrix.power = channel.power.data();
+  matrix.residual_unit = channel.residual_unit;
+  return matrix;
 }
 
 template <class Real>
@@ -293,7 +307,7 @@ void Propagator<Real>::start() {
   }
   for_items([&](std::size_t c, std::size_t b) {
     initialise(c, b);
-    kernels<Real>().settle(state(c, b).block, versions_.columns(view(channels_[c])));
+    kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
   });
   repair_where_due();
   gather_touched({});
@@ -411,13 +425,12 @@ void Propagator<Real>::step(const Update& update) {
                   Real(0));
   for (std::size_t c = 0; c < channels_.size(); ++c) prepare(c, before);
   for_items([&](std::size_t c, std::size_t b) {
-    const View& matrix = view(channels_[c]);
     Block<Real>& block = state(c, b).block;
     for (std::size_t node = before; node < nodes(); ++node)
-      initialise_row(c, b, node, versions_.stored_loop(matrix, Node(node)));
+      initialise_row(c, b, node, versions_.stored_loop(view(channels_[c]), Node(node)));
     correct(c, b);
     kernels<Real>().scan(block, before, nodes());
-    kernels<Real>().settle(block, versions_.columns(matrix));
+    kernels<Real>().settle(block, matrix(channels_[c]));
   });
   repair_where_due();
 }
@@ -425,11 +438,10 @@ void Propagator<Real>::step(const Update& update) {
 template <class Real>
 void Propagator<Real>::correct(std::size_t c, std::size_t b) {
   const Channel& channel = channels_[c];
-  const View& matrix = view(channel);
   const double per_term =
       channel.spec.gamma / channel.spec.gamma0 * channel.residual_unit / channel.estimate_unit;
-  kernels<Real>().correct(state(c, b).block, versions_.columns(matrix), channel.moved.data(),
-                          channel.moved.size(), matrix.terms().data(), per_term);
+  kernels<Real>().correct(state(c, b).block, matrix(channel), channel.moved.data(),
+                          channel.moved.size(), view(channel).terms().data(), per_term);
 }
 
 // Limits and pivots of the nodes from `first` on and of all that moved, and the coefficients of the
@@ -454,7 +466,6 @@ void Propagator<Real>::prepare(std::size_t c, std::size_t first) {
     moved.shrink = degree.before > 0 && degree.after > kSteep * degree.before
                        ? power(degree.before / degree.after, 1 - beta)
                        : 1;
-    moved.pivot = degree.after - gamma * versions_.self_weight(matrix, degree.node);
     moved.vanished = degree.after <= 0 || versions_.removed(degree.node);
     channel.moved.push_back(moved);
   }
@@ -566,48 +577,25 @@ void Propagator<Real>::threshold(std::span<const std::int64_t> nodes, std::span<
 }
 
 template <class Real>
-typename Propagator<Real>::Measured Propagator<Real>::measure(bool rewrite) {
-  std::size_t padded = 0;
-  for (const Columns& block : blocks_) padded += block.width;
-  Measured result;
-  result.ratio.resize(channels_.size() * padded);
-  result.drift.resize(states_.size());
-  result.excess.resize(states_.size());
-  std::vector<std::vector<double>> self(channels_.size()), powers(channels_.size());
-  for (std::size_t c = 0; c < channels_.size(); ++c) {
-    self[c].resize(nodes());
-    powers[c].resize(nodes());
-    for (std::size_t node = 0; node < nodes(); ++node) {
-      self[c][node] = versions_.self_weight(view(channels_[c]), Node(node));
-      powers[c][node] = power(view(channels_[c]).degree(Node(node)), channels_[c].spec.beta);
-    }
-  }
+typename Propagator<Real>::Certificate Propagator<Real>::certify() {
+  const std::size_t padded = blocks_.back().first + blocks_.back().width;
+  Certificate certificate;
+  certificate.ratio.resize(channels_.size() * padded);
+  certificate.drift.resize(states_.size());
+  certificate.excess.resize(states_.size());
   for_items([&](std::size_t c, std::size_t b) {
-    const Channel& channel = channels_[c];
-    const View& matrix = view(channel);
-    const std::size_t item = c * blocks_.size() + b;
-    Measure m;
-    m.rows = versions_.rows(matrix);
-    m.degree = matrix.degrees().data();
-    m.self = self[c].data();
-    m.power = powers[c].data();
-    m.gamma0 = channel.spec.gamma0;
-    m.estimate_unit = channel.estimate_unit;
-    m.residual_unit = channel.residual_unit;
-    m.rewrite = rewrite;
-    m.ratio = result.ratio.data() + c * padded + blocks_[b].first;
-    m.drift = result.drift.data() + item;
-    m.excess = result.excess.data() + item;
-    kernels<Real>().measure(state(c, b).block, m);
-    if (rewrite) kernels<Real>().settle(state(c, b).block, versions_.columns(matrix));
+    Measured measured{certificate.ratio.data() + c * padded + blocks_[b].first, 0, 0};
+    kernels<Real>().measure(state(c, b).block, matrix(channels_[c]), measured);
+    certificate.drift[c * blocks_.size() + b] = measured.drift;
+    certificate.excess[c * blocks_.size() + b] = measured.excess;
   });
-  return result;
+  return certificate;
 }
 
 template <class Real>
 void Propagator<Real>::error_bound(std::span<const std::int64_t> nodes, std::span<double> out) {
-  const Measured measured = measure(false);
-  const std::size_t padded = measured.ratio.size() / channels_.size();
+  const Certificate certificate = certify();
+  const std::size_t padded = certificate.ratio.size() / channels_.size();
   std::vector<Real> estimates(nodes.size() * channels_.size() * columns());
   embedding(nodes, estimates);
   const double rounding = sizeof(Real) == 4 ? 0x1p-23 : 0x1p-51;
@@ -620,29 +608,32 @@ void Propagator<Real>::error_bound(std::span<const std::int64_t> nodes, std::spa
         power(degree, 1 - spec.beta) * std::abs(spec.gamma0) / (1 - std::abs(spec.gamma));
     const std::size_t at = (k * channels_.size() + c) * columns();
     for (std::size_t i = 0; i < columns(); ++i)
-      out[at + i] = scale * measured.ratio[c * padded + i] * thresholds_[i] +
+      out[at + i] = scale * certificate.ratio[c * padded + i] * thresholds_[i] +
                     rounding * std::abs(double(estimates[at + i]));
   });
 }
 
 template <class Real>
 typename Propagator<Real>::Audit Propagator<Real>::audit() {
-  const Measured measured = measure(false);
+  const Certificate certificate = certify();
   Audit audit;
   for (std::size_t c = 0; c < channels_.size(); ++c) {
     const auto worst = [&](const std::vector<double>& values) {
       const auto first = values.begin() + std::ptrdiff_t(c * blocks_.size());
       return *std::max_element(first, first + std::ptrdiff_t(blocks_.size()));
     };
-    audit.drift.push_back(worst(measured.drift));
-    audit.residual.push_back(worst(measured.excess));
+    audit.drift.push_back(worst(certificate.drift));
+    audit.residual.push_back(worst(certificate.excess));
   }
   return audit;
 }
 
 template <class Real>
 void Propagator<Real>::rewrite_residuals() {
-  measure(true);
+  for_items([&](std::size_t c, std::size_t b) {
+    kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]));
+    kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
+  });
   for (State& s : states_) s.edges_at_repair = s.block.edge_pushes;
   ++repairs_;
 }
@@ -668,7 +659,7 @@ void Propagator<Real>::refine(double factor) {
   for (Channel& channel : channels_) set_limits(channel);
   for_items([&](std::size_t c, std::size_t b) {
     kernels<Real>().scan(state(c, b).block, 0, nodes());
-    kernels<Real>().settle(state(c, b).block, versions_.columns(view(channels_[c])));
+    kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
   });
   gather_touched({});
 }
@@ -728,7 +719,7 @@ typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
   }
   for (const auto& features : features_) statistics.state_bytes += features.bytes();
   for (const Channel& channel : channels_)
-    statistics.state_bytes += (channel.limit.size() + channel.pivot.size()) * sizeof(Real);
+    statistics.state_bytes += channel.limit.size() * (sizeof(Real) + 2 * sizeof(double));
   return statistics;
 }
 

@@ -130,7 +130,8 @@ class Propagator {
     double omega = 1;
     double estimate_unit = 1,
            residual_unit = 1;  // stored = unit * natural; other than 1 only under decay
-    std::vector<Real> limit, pivot;
+    std::vector<Real> limit;
+    std::vector<double> pivot, power;
     std::vector<Moved> moved;  // of this step
   };
   struct State {
@@ -166,11 +167,12 @@ class Propagator {
   void for_items(Work work);
   template <class Visit>
   void for_nodes(std::span<const std::int64_t> nodes, Visit visit) const;
-  struct Measured {
-    std::vector<double> ratio;  // [channels, padded columns]
-    std::vector<double> drift, excess;
+  Matrix matrix(const Channel& channel) const;
+  struct Certificate {
+    std::vector<double> ratio;          // [channels, padded columns]
+    std::vector<double> drift, excess;  // [channels, blocks]
   };
-  Measured measure(bool rewrite);
+  Certificate certify();
   void rewrite_residuals();
   void repair_where_due();
 

@@ -12,8 +12,9 @@ namespace {
 constexpr double kWhole = 1e-6;
 // A decayed version moves its units when the present outgrows them by this many half-lives …
 constexpr double kUnitSpan = 16;
-// … and starts afresh after a silence of this many: whatever it held is negligible.
+// … and starts afresh after a silence of this many, if whatever it held has become negligible.
 constexpr double kSilence = 32;
+constexpr double kMaxHalfLives = 0x1p52;  // beyond it, boundaries cannot be told apart
 
 std::string describe(std::size_t row, std::int64_t src, std::int64_t dst) {
   return "row " + std::to_string(row) + " (" + std::to_string(src) + ", " + std::to_string(dst) +
@@ -306,9 +307,14 @@ void Versions::check(const Rows& rows, std::size_t new_nodes,
   if (end) {
     for (Version& version : version_) {
       if (version.spec.kind != VersionSpec::Kind::decay) continue;
+      const double half_lives_on = half_lives(version, *end);
+      if (half_lives_on > kMaxHalfLives)
+        throw EventError("time " + std::to_string(*end) + " lies " + number(half_lives_on) +
+                         " half-lives after the first event; at most 2**52 are possible: use a "
+                         "longer half_life");
       // Only together with a boundary, where everything is looked at anyway. Even, so that units
       // move by whole powers of two also under the square root of beta = 1/2.
-      const double boundary = std::floor(half_lives(version, *end));
+      const double boundary = std::floor(half_lives_on);
       version.planned_unit = boundary - double(version.decay.unit) > kUnitSpan
                                  ? std::int64_t(std::floor(boundary / 2)) * 2
                                  : version.decay.unit;
@@ -525,15 +531,19 @@ void Versions::change(const Rows& rows, std::size_t new_nodes,
 void Versions::advance(std::size_t v) {
   Version& version = version_[v];
   Decay& decay = version.decay;
-  const double then = half_lives(version, now_);
-  const std::int64_t boundary = std::int64_t(std::floor(then));
+  const std::int64_t boundary = std::int64_t(std::floor(half_lives(version, now_)));
   if (boundary > decay.boundary) {
     version.swept = true;
+    const auto forgotten = [&](float weight) {
+      return negligible(version, double(weight), double(boundary), decay.unit);
+    };
+    // After a long silence nothing may be left; then it is simpler, and safer, to start afresh.
     version.restarted = double(boundary - decay.boundary) > kSilence;
+    if (version.restarted)
+      user_.for_each_edge(
+          decay.layer, [&](Node, Node, float weight) { version.restarted &= forgotten(weight); });
     user_.for_each_edge(decay.layer, [&](Node src, Node dst, float weight) {
-      if (weight == 0) return;
-      if (!version.restarted && !negligible(version, double(weight), double(boundary), decay.unit))
-        return;
+      if (weight == 0 || !forgotten(weight)) return;
       user_.set_layer(src, dst, decay.layer, 0.0f);
       for_views(v, [&](View& view) { view.change_edge(src, dst, -double(weight)); });
     });

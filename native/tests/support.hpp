@@ -1,4 +1,5 @@
-// What several test files share: how far to go under a sanitizer, random numbers, bytes, a process of one's own.
+// What several test files share: how far to go under a sanitizer, random numbers, bytes, a process
+// of one's own.
 #pragma once
 
 #include <sys/wait.h>
@@ -6,6 +7,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -42,111 +44,117 @@ inline constexpr bool kForks = false;
 inline constexpr bool kForks = true;
 #endif
 // How often to repeat something.
-constexpr std::size_t repeats(std::size_t plain, std::size_t sanitized) { return kSanitized ? sanitized : plain; }
+constexpr std::size_t repeats(std::size_t plain, std::size_t sanitized) {
+  return kSanitized ? sanitized : plain;
+}
 
 // Numbers that are the same with every standard library.
 class Random {
-public:
-    explicit Random(std::uint64_t seed) : bits_(seed) {}
-    std::uint64_t next() { return bits_(); }
-    std::uint64_t below(std::uint64_t bound) { return bits_() % bound; }
-    double uniform() { return double(bits_() >> 11) * 0x1p-53; }
-    double between(double low, double high) { return low + (high - low) * uniform(); }
-    bool chance(double probability) { return uniform() < probability; }
+ public:
+  explicit Random(std::uint64_t seed) : bits_(seed) {}
+  std::uint64_t next() { return bits_(); }
+  std::uint64_t below(std::uint64_t bound) { return bits_() % bound; }
+  double uniform() { return double(bits_() >> 11) * 0x1p-53; }
+  double between(double low, double high) { return low + (high - low) * uniform(); }
+  bool chance(double probability) { return uniform() < probability; }
 
-private:
-    std::mt19937_64 bits_;
+ private:
+  std::mt19937_64 bits_;
 };
 
 // Whatever was put in, as one number (FNV-1a).
 class Digest {
-public:
-    template <class T>
-    void put(std::span<const T> values) {
-        for (const std::byte byte : std::as_bytes(values)) value_ = (value_ ^ std::uint64_t(byte)) * 0x100000001b3;
-    }
-    std::uint64_t value() const { return value_; }
+ public:
+  template <class T>
+  void put(std::span<const T> values) {
+    for (const std::byte byte : std::as_bytes(values))
+      value_ = (value_ ^ std::uint64_t(byte)) * 0x100000001b3;
+  }
+  std::uint64_t value() const { return value_; }
 
-private:
-    std::uint64_t value_ = 0xcbf29ce484222325;
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325;
 };
 
 // An archive in memory: write into it, then begin_reading().
 class MemoryArchive final : public tidegraph::Archive {
-public:
-    struct Array {
-        Kind kind;
-        std::size_t size;
-        std::vector<unsigned char> bytes;
-        bool operator==(const Array&) const = default;
-    };
-    void begin_reading() { reading_ = true; }
-    bool reading() const override { return reading_; }
-    std::map<std::string, Array> arrays;
+ public:
+  struct Array {
+    Kind kind;
+    std::size_t size;
+    std::vector<unsigned char> bytes;
+    bool operator==(const Array&) const = default;
+  };
+  void begin_reading() { reading_ = true; }
+  bool reading() const override { return reading_; }
+  std::map<std::string, Array> arrays;
 
-protected:
-    std::size_t count(const std::string& name) const override { return find(name).size; }
-    void move(const std::string& name, Kind kind, void* data, std::size_t size, bool) override {
-        const std::size_t bytes = size * bytes_each(kind);
-        if (reading_) {
-            const Array& array = find(name);
-            if (array.kind != kind || array.size != size) throw tidegraph::ArchiveError(name + " does not fit");
-            if (bytes) std::memcpy(data, array.bytes.data(), bytes);
-        } else {
-            const auto* const first = static_cast<const unsigned char*>(data);
-            arrays[name] = {kind, size, size ? std::vector(first, first + bytes) : std::vector<unsigned char>()};
-        }
+ protected:
+  std::size_t count(const std::string& name) const override { return find(name).size; }
+  void move(const std::string& name, Kind kind, void* data, std::size_t size, bool) override {
+    const std::size_t bytes = size * bytes_each(kind);
+    if (reading_) {
+      const Array& array = find(name);
+      if (array.kind != kind || array.size != size)
+        throw tidegraph::ArchiveError(name + " does not fit");
+      if (bytes) std::memcpy(data, array.bytes.data(), bytes);
+    } else {
+      const auto* const first = static_cast<const unsigned char*>(data);
+      arrays[name] = {kind, size,
+                      size ? std::vector(first, first + bytes) : std::vector<unsigned char>()};
     }
+  }
 
-private:
-    static std::size_t bytes_each(Kind kind) {
-        return kind == Kind::u8 ? 1 : kind == Kind::u32 || kind == Kind::f32 ? 4 : 8;
-    }
-    const Array& find(const std::string& name) const {
-        const auto found = arrays.find(name);
-        if (found == arrays.end()) throw tidegraph::ArchiveError(name + " is missing");
-        return found->second;
-    }
-    bool reading_ = false;
+ private:
+  static std::size_t bytes_each(Kind kind) {
+    return kind == Kind::u8 ? 1 : kind == Kind::u32 || kind == Kind::f32 ? 4 : 8;
+  }
+  const Array& find(const std::string& name) const {
+    const auto found = arrays.find(name);
+    if (found == arrays.end()) throw tidegraph::ArchiveError(name + " is missing");
+    return found->second;
+  }
+  bool reading_ = false;
 };
 
 template <class State>
 std::map<std::string, MemoryArchive::Array> contents(State& state) {
-    MemoryArchive archive;
-    state.archive(archive);
-    return std::move(archive.arrays);
+  MemoryArchive archive;
+  state.archive(archive);
+  return std::move(archive.arrays);
 }
 
-// A child of fork() that computes one number. A child that hangs is ended by its alarm and counts as failed.
+// A child of fork() that computes one number. A child that hangs is ended by its alarm and counts
+// as failed.
 class Child {
-public:
-    template <class Work>
-    explicit Child(Work work, unsigned patience_s = 120) {
-        if (pipe(ends_) != 0) std::abort();
-        process_ = fork();
-        if (process_ != 0) return;
-        alarm(patience_s);
-        int status = 1;
-        try {
-            const std::uint64_t value = work();
-            status = write(ends_[1], &value, sizeof value) == ssize_t(sizeof value) ? 0 : 1;
-        } catch (...) {
-        }
-        _exit(status);  // none of the parent's clean-up
-    }
-    // Whether it ended well, with the number.
-    bool finish(std::uint64_t& value) {
-        close(ends_[1]);
-        const bool complete = read(ends_[0], &value, sizeof value) == ssize_t(sizeof value);
-        close(ends_[0]);
-        int status = 0;
-        const bool ended = waitpid(process_, &status, 0) == process_;
-        return complete && ended && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    }
+ public:
+  template <class Work>
+  explicit Child(Work work, unsigned patience_s = 120) {
+    if (pipe(ends_) != 0) std::abort();
+    process_ = fork();
+    if (process_ < 0) std::perror("fork");
+    if (process_ != 0) return;
+    alarm(patience_s);
+    int status = 1;
+    try {
+      const std::uint64_t value = work();
+      status = write(ends_[1], &value, sizeof value) == ssize_t(sizeof value) ? 0 : 1;
+    } catch (...) {}
+    _exit(status);  // none of the parent's clean-up
+  }
+  // Whether it ended well, with the number.
+  bool finish(std::uint64_t& value) {
+    close(ends_[1]);
+    const bool complete = read(ends_[0], &value, sizeof value) == ssize_t(sizeof value);
+    close(ends_[0]);
+    int status = 0;
+    const bool ended = waitpid(process_, &status, 0) == process_;
+    return complete && ended && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
 
-private:
-    int ends_[2];
-    pid_t process_;
+ private:
+  int ends_[2];
+  pid_t process_;
 };
 
 }  // namespace support

@@ -18,409 +18,465 @@ namespace {
 using Weights = std::vector<float>;
 using ListModel = std::map<Node, Weights>;
 
-// ---- one list -------------------------------------------------------------------------------------------------------
+// ---- one list
+// -------------------------------------------------------------------------------------------------------
 
 bool agrees(const Adjacency& lists, Node node, const ListModel& model, int layers) {
-    if (lists.size(node) != model.size()) return false;
-    const std::span<const Node> neighbours = lists.neighbours(node);
-    for (std::uint32_t position = 0; position < neighbours.size(); ++position) {
-        const auto found = model.find(neighbours[position]);
-        if (found == model.end() || lists.find(node, neighbours[position]) != position) return false;
-        for (int layer = 0; layer < layers; ++layer)
-            if (lists.weights(node, layer)[position] != found->second[std::size_t(layer)]) return false;
-    }
-    return true;
+  if (lists.size(node) != model.size()) return false;
+  const std::span<const Node> neighbours = lists.neighbours(node);
+  for (std::uint32_t position = 0; position < neighbours.size(); ++position) {
+    const auto found = model.find(neighbours[position]);
+    if (found == model.end() || lists.find(node, neighbours[position]) != position) return false;
+    for (int layer = 0; layer < layers; ++layer)
+      if (lists.weights(node, layer)[position] != found->second[std::size_t(layer)]) return false;
+  }
+  return true;
 }
 
-// Ids that hash indices like, and some that they do not: dense, far apart, equal in the low bits, at the upper end.
+// Ids that hash indices like, and some that they do not: dense, far apart, equal in the low bits,
+// at the upper end.
 Node some_id(Random& random, std::size_t style, std::size_t spread) {
-    const std::uint32_t id = std::uint32_t(random.below(spread));
-    switch (style) {
-        case 0: return id;
-        case 1: return id * 37813u;
-        case 2: return id << 12 | id >> 20;
-        default: return 0xfffffffeu - id;
-    }
+  const std::uint32_t id = std::uint32_t(random.below(spread));
+  switch (style) {
+    case 0:
+      return id;
+    case 1:
+      return id * 37813u;
+    case 2:
+      return id << 12 | id >> 20;
+    default:
+      return 0xfffffffeu - id;
+  }
 }
 
-// Random operations that lead a list to a size. Returns how many of them went otherwise than in the model.
-std::size_t wander(Adjacency& lists, Node node, ListModel& model, std::size_t target, int layers, std::size_t style,
-                   Random& random) {
-    std::size_t wrong = 0;
-    const std::size_t spread = 2 * std::max(target, model.size()) + 64;
-    while (model.size() != target) {
-        const bool towards = random.chance(0.8), grow = (model.size() < target) == towards;
-        const Node id = some_id(random, style, spread);
-        const std::uint32_t position = lists.find(node, id);
-        const auto known = model.find(id);
-        if ((position == Adjacency::kAbsent) != (known == model.end())) return wrong + 1;
-        if (known == model.end() && grow) {
-            const std::uint32_t at = lists.insert(node, id);
-            Weights& weights = model[id];
-            wrong += lists.neighbours(node)[at] != id || lists.find(node, id) != at;
-            for (int layer = 0; layer < layers; ++layer) {
-                wrong += lists.weights(node, layer)[at] != 0;
-                weights.push_back(float(random.uniform()));
-                lists.weights(node, layer)[at] = weights.back();
-            }
-        } else if (known != model.end() && !grow) {
-            lists.erase(node, position);
-            model.erase(known);
-            wrong += lists.find(node, id) != Adjacency::kAbsent;
-        } else if (known != model.end()) {
-            const std::size_t layer = random.below(std::uint64_t(layers));
-            wrong += lists.weights(node, int(layer))[position] != known->second[layer];
-            lists.weights(node, int(layer))[position] = known->second[layer] = float(random.uniform());
-        } else if (!model.empty() && random.chance(0.7)) {
-            // Shrinking needs ids that are there.
-            const Node present = lists.neighbours(node)[random.below(lists.size(node))];
-            lists.erase(node, lists.find(node, present));
-            wrong += model.erase(present) != 1;
-        }
+// Random operations that lead a list to a size. Returns how many of them went otherwise than in the
+// model.
+std::size_t wander(Adjacency& lists, Node node, ListModel& model, std::size_t target, int layers,
+                   std::size_t style, Random& random) {
+  std::size_t wrong = 0;
+  const std::size_t spread = 2 * std::max(target, model.size()) + 64;
+  while (model.size() != target) {
+    const bool towards = random.chance(0.8), grow = (model.size() < target) == towards;
+    const Node id = some_id(random, style, spread);
+    const std::uint32_t position = lists.find(node, id);
+    const auto known = model.find(id);
+    if ((position == Adjacency::kAbsent) != (known == model.end())) return wrong + 1;
+    if (known == model.end() && grow) {
+      const std::uint32_t at = lists.insert(node, id);
+      Weights& weights = model[id];
+      wrong += lists.neighbours(node)[at] != id || lists.find(node, id) != at;
+      for (int layer = 0; layer < layers; ++layer) {
+        wrong += lists.weights(node, layer)[at] != 0;
+        weights.push_back(float(random.uniform()));
+        lists.weights(node, layer)[at] = weights.back();
+      }
+    } else if (known != model.end() && !grow) {
+      lists.erase(node, position);
+      model.erase(known);
+      wrong += lists.find(node, id) != Adjacency::kAbsent;
+    } else if (known != model.end()) {
+      const std::size_t layer = random.below(std::uint64_t(layers));
+      wrong += lists.weights(node, int(layer))[position] != known->second[layer];
+      lists.weights(node, int(layer))[position] = known->second[layer] = float(random.uniform());
+    } else if (!model.empty() && random.chance(0.7)) {
+      // Shrinking needs ids that are there.
+      const Node present = lists.neighbours(node)[random.below(lists.size(node))];
+      const std::uint32_t at = lists.find(node, present);
+      if (at == Adjacency::kAbsent || model.erase(present) != 1) return wrong + 1;
+      lists.erase(node, at);
     }
-    return wrong;
+  }
+  return wrong;
 }
 
-// ---- graphs ---------------------------------------------------------------------------------------------------------
+// ---- graphs
+// ---------------------------------------------------------------------------------------------------------
 
 class GraphModel {
-public:
-    GraphModel(bool directed, int layers) : directed_(directed), layers_(layers) {}
-    std::pair<Node, Node> key(Node src, Node dst) const {
-        return directed_ || src < dst ? std::pair(src, dst) : std::pair(dst, src);
-    }
-    std::map<std::pair<Node, Node>, Weights> edges;
+ public:
+  GraphModel(bool directed, int layers) : directed_(directed), layers_(layers) {}
+  std::pair<Node, Node> key(Node src, Node dst) const {
+    return directed_ || src < dst ? std::pair(src, dst) : std::pair(dst, src);
+  }
+  std::map<std::pair<Node, Node>, Weights> edges;
 
-    bool agrees(const Graph& graph) const {
-        if (graph.edges() != edges.size()) return false;
-        for (int layer = 0; layer < layers_; ++layer) {
-            std::size_t visited = 0, wrong = 0;
-            graph.for_each_edge(layer, [&](Node src, Node dst, float weight) {
-                ++visited;
-                const auto found = edges.find({src, dst});
-                wrong += found == edges.end() || found->second[std::size_t(layer)] != weight || (!directed_ && src > dst);
-            });
-            if (visited != edges.size() || wrong) return false;
-        }
-        std::vector<std::size_t> in(graph.nodes()), out(graph.nodes());
-        Weights read(std::size_t(layers_), -1.0f);
-        for (const auto& [pair, weights] : edges) {
-            const auto [src, dst] = pair;
-            if (!graph.read(src, dst, read) || read != weights) return false;
-            if (!directed_ && (!graph.read(dst, src, read) || read != weights)) return false;
-            for (int layer = 0; src == dst && layer < layers_; ++layer)
-                if (graph.self_edge(src, layer) != weights[std::size_t(layer)]) return false;
-            if (src == dst) continue;
-            const std::uint32_t from = graph.targets().find(src, dst), to = graph.sources().find(dst, src);
-            if (from == Adjacency::kAbsent || to == Adjacency::kAbsent) return false;
-            for (int layer = 0; layer < layers_; ++layer)
-                if (graph.targets().weights(src, layer)[from] != weights[std::size_t(layer)]) return false;
-            ++out[src], ++in[dst];
-            if (!directed_) ++out[dst], ++in[src];
-        }
-        for (Node node = 0; node < graph.nodes(); ++node)
-            if (graph.sources().size(node) != in[node] || graph.targets().size(node) != out[node]) return false;
-        return true;
+  bool agrees(const Graph& graph) const {
+    if (graph.edges() != edges.size()) return false;
+    for (int layer = 0; layer < layers_; ++layer) {
+      std::size_t visited = 0, wrong = 0;
+      graph.for_each_edge(layer, [&](Node src, Node dst, float weight) {
+        ++visited;
+        const auto found = edges.find({src, dst});
+        wrong += found == edges.end() || found->second[std::size_t(layer)] != weight ||
+                 (!directed_ && src > dst);
+      });
+      if (visited != edges.size() || wrong) return false;
     }
+    std::vector<std::size_t> in(graph.nodes()), out(graph.nodes());
+    Weights read(std::size_t(layers_), -1.0f);
+    for (const auto& [pair, weights] : edges) {
+      const auto [src, dst] = pair;
+      if (!graph.read(src, dst, read) || read != weights) return false;
+      if (!directed_ && (!graph.read(dst, src, read) || read != weights)) return false;
+      for (int layer = 0; src == dst && layer < layers_; ++layer)
+        if (graph.self_edge(src, layer) != weights[std::size_t(layer)]) return false;
+      if (src == dst) continue;
+      const std::uint32_t from = graph.targets().find(src, dst),
+                          to = graph.sources().find(dst, src);
+      if (from == Adjacency::kAbsent || to == Adjacency::kAbsent) return false;
+      for (int layer = 0; layer < layers_; ++layer)
+        if (graph.targets().weights(src, layer)[from] != weights[std::size_t(layer)]) return false;
+      ++out[src], ++in[dst];
+      if (!directed_) ++out[dst], ++in[src];
+    }
+    for (Node node = 0; node < graph.nodes(); ++node)
+      if (graph.sources().size(node) != in[node] || graph.targets().size(node) != out[node])
+        return false;
+    return true;
+  }
 
-private:
-    bool directed_;
-    int layers_;
+ private:
+  bool directed_;
+  int layers_;
 };
 
 using Listing = std::vector<std::vector<std::vector<float>>>;
 
 // Every list in its order: ids (exact as floats: the graphs are small), then weights.
 Listing listing(const Graph& graph) {
-    Listing all;
-    for (const Adjacency* lists : {&graph.sources(), &graph.targets()})
-        for (Node node = 0; node < graph.nodes(); ++node) {
-            std::vector<std::vector<float>> parts;
-            const std::span<const Node> ids = lists->neighbours(node);
-            parts.emplace_back(ids.begin(), ids.end());
-            for (int layer = 0; layer < graph.layers(); ++layer) {
-                const std::span<const float> weights = lists->weights(node, layer);
-                parts.emplace_back(weights.begin(), weights.end());
-            }
-            all.push_back(std::move(parts));
-        }
-    return all;
+  Listing all;
+  for (const Adjacency* lists : {&graph.sources(), &graph.targets()})
+    for (Node node = 0; node < graph.nodes(); ++node) {
+      std::vector<std::vector<float>> parts;
+      const std::span<const Node> ids = lists->neighbours(node);
+      parts.emplace_back(ids.begin(), ids.end());
+      for (int layer = 0; layer < graph.layers(); ++layer) {
+        const std::span<const float> weights = lists->weights(node, layer);
+        parts.emplace_back(weights.begin(), weights.end());
+      }
+      all.push_back(std::move(parts));
+    }
+  return all;
 }
 
-// One random operation on a graph and its model. Few nodes are named often, so that degrees differ by much.
+// One random operation on a graph and its model. Few nodes are named often, so that degrees differ
+// by much.
 std::size_t operate(Graph& graph, GraphModel& model, Random& random, double growth) {
-    const auto pick = [&] {
-        const double u = random.uniform();
-        return Node(u * u * u * double(graph.nodes()));
-    };
-    const Node src = pick(), dst = random.chance(0.02) ? src : pick();
-    const auto key = model.key(src, dst);
-    Weights weights(std::size_t(graph.layers()));
-    const bool existed = graph.read(src, dst, weights);
-    if (existed != (model.edges.count(key) == 1)) return 1;
-    if (!existed) {
-        for (const float weight : weights)
-            if (weight != 0) return 1;
-    }
-    for (float& weight : weights) weight = float(1 + random.below(1000));
-    if (existed && !random.chance(growth)) {
-        graph.erase(src, dst);
-        model.edges.erase(key);
-    } else if (existed && random.chance(0.5)) {
-        const int layer = int(random.below(std::uint64_t(graph.layers())));
-        graph.set_layer(src, dst, layer, weights[0]);
-        model.edges[key][std::size_t(layer)] = weights[0];
-    } else {
-        graph.write(src, dst, weights);
-        model.edges[key] = weights;
-    }
-    return 0;
+  const auto pick = [&] {
+    const double u = random.uniform();
+    return Node(u * u * u * double(graph.nodes()));
+  };
+  const Node src = pick(), dst = random.chance(0.02) ? src : pick();
+  const auto key = model.key(src, dst);
+  Weights weights(std::size_t(graph.layers()));
+  const bool existed = graph.read(src, dst, weights);
+  if (existed != (model.edges.count(key) == 1)) return 1;
+  if (!existed) {
+    for (const float weight : weights)
+      if (weight != 0) return 1;
+  }
+  for (float& weight : weights) weight = float(1 + random.below(1000));
+  if (existed && !random.chance(growth)) {
+    graph.erase(src, dst);
+    model.edges.erase(key);
+  } else if (existed && random.chance(0.5)) {
+    const int layer = int(random.below(std::uint64_t(graph.layers())));
+    graph.set_layer(src, dst, layer, weights[0]);
+    model.edges[key][std::size_t(layer)] = weights[0];
+  } else {
+    graph.write(src, dst, weights);
+    model.edges[key] = weights;
+  }
+  return 0;
 }
 
 double bytes_per_edge(const Graph& graph) {
-    const Graph empty(graph.nodes(), graph.directed(), graph.layers());
-    return double(graph.bytes() - empty.bytes()) / double(graph.edges());
+  const Graph empty(graph.nodes(), graph.directed(), graph.layers());
+  return double(graph.bytes() - empty.bytes()) / double(graph.edges());
 }
 
 }  // namespace
 
 TEST(a_list_agrees_with_a_map_at_every_size_of_its_index) {
-    // The limit of scanning is 32, positions take 16 bits up to a capacity of 65,534.
-    const std::size_t targets[] = {0,      1,      31,     32,     33,     34, 30, 100, 7,  0, 300,  20, 1000, 65'530,
-                                   65'540, 65'533, 66'000, 80'000, 40'000, 90, 33, 32,  31, 5, 2000, 1,  0,    50};
-    for (const int layers : {1, 3}) {
-        for (std::size_t style = 0; style < repeats(4, 1); ++style) {
-            Adjacency lists(layers);
-            lists.resize(3);
-            ListModel model;
-            Random random(style + 10 * std::size_t(layers));
-            std::size_t wrong = 0, disagreements = 0;
-            const std::size_t sanitized_style = support::kSanitized ? std::size_t(layers) % 4 : style;
-            for (const std::size_t target : targets) {
-                wrong += wander(lists, 1, model, target, layers, sanitized_style, random);
-                disagreements += !agrees(lists, 1, model, layers);
-                lists.tidy();
-                disagreements += !agrees(lists, 1, model, layers);
-            }
-            CHECK_EQUAL(wrong, 0);
-            CHECK_EQUAL(disagreements, 0);
-            CHECK_EQUAL(lists.size(0) + lists.size(2), 0);
-        }
+  // The limit of scanning is 32, positions take 16 bits up to a capacity of 65,534.
+  const std::size_t targets[] = {0,   1,  31,   32,     33,     34,     30,     100,    7,      0,
+                                 300, 20, 1000, 65'530, 65'540, 65'533, 66'000, 80'000, 40'000, 90,
+                                 33,  32, 31,   5,      2000,   1,      0,      50};
+  for (const int layers : {1, 3}) {
+    for (std::size_t style = 0; style < repeats(4, 1); ++style) {
+      Adjacency lists(layers);
+      lists.resize(3);
+      ListModel model;
+      Random random(style + 10 * std::size_t(layers));
+      std::size_t wrong = 0, disagreements = 0;
+      const std::size_t sanitized_style = support::kSanitized ? std::size_t(layers) % 4 : style;
+      for (const std::size_t target : targets) {
+        wrong += wander(lists, 1, model, target, layers, sanitized_style, random);
+        disagreements += !agrees(lists, 1, model, layers);
+        lists.tidy();
+        disagreements += !agrees(lists, 1, model, layers);
+      }
+      CHECK_EQUAL(wrong, 0);
+      CHECK_EQUAL(disagreements, 0);
+      CHECK_EQUAL(lists.size(0) + lists.size(2), 0);
     }
+  }
 }
 
 TEST(lists_that_share_memory_do_not_disturb_each_other) {
-    const int layers = 2;
-    const std::size_t nodes = 400;
-    Adjacency lists(layers);
-    lists.resize(nodes);
-    std::vector<ListModel> models(nodes);
-    Random random(5);
-    std::size_t wrong = 0;
-    for (std::size_t round = 0; round < repeats(6000, 1500); ++round) {
-        const Node node = Node(random.below(nodes));
-        // Sizes over three orders of magnitude; often nothing, so that blocks are handed on.
-        const std::size_t target = random.chance(0.3) ? 0 : std::size_t(random.below(1 + (1ull << random.below(10))));
-        wrong += wander(lists, node, models[node], target, layers, node % 4, random);
-        if (round % 50 == 0) lists.tidy();
-    }
-    CHECK_EQUAL(wrong, 0);
-    std::size_t disagreements = 0;
-    for (Node node = 0; node < nodes; ++node) disagreements += !agrees(lists, node, models[node], layers);
-    CHECK_EQUAL(disagreements, 0);
+  const int layers = 2;
+  const std::size_t nodes = 400;
+  Adjacency lists(layers);
+  lists.resize(nodes);
+  std::vector<ListModel> models(nodes);
+  Random random(5);
+  std::size_t wrong = 0;
+  for (std::size_t round = 0; round < repeats(6000, 1500); ++round) {
+    const Node node = Node(random.below(nodes));
+    // Sizes over three orders of magnitude; often nothing, so that blocks are handed on.
+    const std::size_t target =
+        random.chance(0.3) ? 0 : std::size_t(random.below(1 + (1ull << random.below(10))));
+    wrong += wander(lists, node, models[node], target, layers, node % 4, random);
+    if (round % 50 == 0) lists.tidy();
+  }
+  CHECK_EQUAL(wrong, 0);
+  std::size_t disagreements = 0;
+  for (Node node = 0; node < nodes; ++node)
+    disagreements += !agrees(lists, node, models[node], layers);
+  CHECK_EQUAL(disagreements, 0);
 }
 
 TEST(a_graph_agrees_with_a_map_of_its_edges) {
-    for (const bool directed : {false, true}) {
-        for (const int layers : {1, 3}) {
-            Graph graph(150, directed, layers);
-            GraphModel model(directed, layers);
-            Random random(std::uint64_t(10 * layers) + directed);
-            std::size_t wrong = 0, disagreements = 0;
-            const std::size_t operations = repeats(150'000, 30'000);
-            for (std::size_t i = 0; i < operations; ++i) {
-                // Grows for a while, shrinks for a while.
-                wrong += operate(graph, model, random, i / 10'000 % 3 == 2 ? 0.05 : 0.8);
-                if (i % 5000 == 0) {
-                    const int layer = int(random.below(std::uint64_t(layers)));
-                    const float factor = random.chance(0.5) ? 2.0f : 0.5f;
-                    graph.scale_layer(layer, factor);
-                    for (auto& [pair, weights] : model.edges) weights[std::size_t(layer)] *= factor;
-                    graph.tidy();
-                    disagreements += !model.agrees(graph);
-                }
-                if (i % 20'000 == 0) graph.resize(graph.nodes() + 25);
-            }
-            CHECK_EQUAL(wrong, 0);
-            CHECK_EQUAL(disagreements, 0);
-            CHECK(model.agrees(graph));
-            while (!model.edges.empty()) {
-                const auto [src, dst] = model.edges.begin()->first;
-                graph.erase(src, dst);
-                model.edges.erase(model.edges.begin());
-            }
-            CHECK(model.agrees(graph));
-            CHECK_EQUAL(graph.edges(), 0);
+  for (const bool directed : {false, true}) {
+    for (const int layers : {1, 3}) {
+      Graph graph(150, directed, layers);
+      GraphModel model(directed, layers);
+      Random random(std::uint64_t(10 * layers) + directed);
+      std::size_t wrong = 0, disagreements = 0;
+      const std::size_t operations = repeats(150'000, 30'000);
+      for (std::size_t i = 0; i < operations; ++i) {
+        // Grows for a while, shrinks for a while.
+        wrong += operate(graph, model, random, i / 10'000 % 3 == 2 ? 0.05 : 0.8);
+        if (i % 5000 == 0) {
+          const int layer = int(random.below(std::uint64_t(layers)));
+          const float factor = random.chance(0.5) ? 2.0f : 0.5f;
+          graph.scale_layer(layer, factor);
+          for (auto& [pair, weights] : model.edges) weights[std::size_t(layer)] *= factor;
+          graph.tidy();
+          disagreements += !model.agrees(graph);
         }
+        if (i % 20'000 == 0) graph.resize(graph.nodes() + 25);
+      }
+      CHECK_EQUAL(wrong, 0);
+      CHECK_EQUAL(disagreements, 0);
+      CHECK(model.agrees(graph));
+      while (!model.edges.empty()) {
+        const auto [src, dst] = model.edges.begin()->first;
+        graph.erase(src, dst);
+        model.edges.erase(model.edges.begin());
+      }
+      CHECK(model.agrees(graph));
+      CHECK_EQUAL(graph.edges(), 0);
     }
+  }
+}
+
+TEST(a_graph_built_at_once_is_the_graph_built_edge_by_edge) {
+  for (const bool directed : {false, true}) {
+    for (const bool weighted : {false, true}) {
+      const std::size_t nodes = 3000;
+      Graph graph(nodes, directed, 1);
+      GraphModel model(directed, 1);
+      Random random(14);
+      std::vector<std::int64_t> src, dst;
+      std::vector<double> weight;
+      for (std::size_t row = 0; row < 100'000; ++row) {
+        const double u = random.uniform();
+        src.push_back(std::int64_t(u * u * u * u * double(nodes)));
+        dst.push_back(
+            std::int64_t(random.chance(0.01) ? std::uint64_t(src.back()) : random.below(nodes)));
+        weight.push_back(random.between(0.1, 10));
+        Weights& sum = model.edges[model.key(Node(src.back()), Node(dst.back()))];
+        sum.resize(1, 0.0f);
+        sum[0] = float(double(sum[0]) + (weighted ? weight.back() : 1.0));
+      }
+      CHECK(!graph.build(src, dst,
+                         weighted ? std::span<const double>(weight) : std::span<const double>()));
+      CHECK(model.agrees(graph));
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < 50'000; ++i) wrong += operate(graph, model, random, 0.5);
+      CHECK_EQUAL(wrong, 0);
+      CHECK(model.agrees(graph));
+    }
+    for (const Node last : {Node(1), Node(2)}) {  // an edge, a self-edge
+      Graph graph(3, directed, 1);
+      const std::vector<std::int64_t> src{0, 2, 2}, dst{1, std::int64_t(last), std::int64_t(last)};
+      const std::vector<double> weight{1, 1e9, 1};
+      const auto lost = graph.build(src, dst, weight);
+      CHECK(lost && *lost == 2);
+    }
+  }
 }
 
 TEST(tidying_gives_memory_back_and_keeps_content_and_order) {
-    for (const bool directed : {false, true}) {
-        const std::size_t nodes = 30'000;
-        Graph graph(nodes, directed, 2);
-        GraphModel model(directed, 2);
-        Random random(3);
-        const auto connect = [&](Node src, Node dst) {
-            const Weights weights{float(random.uniform()), float(random.uniform())};
-            graph.write(src, dst, weights);
-            model.edges[model.key(src, dst)] = weights;
-        };
-        for (Node node = 1; node < nodes; ++node) {
-            connect(0, node);  // a list in memory of its own, which tidying leaves where it is
-            for (int i = 0; i < 8; ++i) connect(node, Node(random.below(nodes)));
-        }
-        for (auto edge = model.edges.begin(); edge != model.edges.end();) {
-            const auto [src, dst] = edge->first;
-            if (src == 0 || dst == 0 || random.chance(0.15)) {
-                ++edge;
-                continue;
-            }
-            graph.erase(src, dst);
-            edge = model.edges.erase(edge);
-        }
-        const Listing before = listing(graph);
-        const std::size_t bytes = graph.bytes();
-        graph.tidy();
-        CHECK_AT_MOST(graph.bytes(), bytes * 3 / 4);
-        CHECK(listing(graph) == before);
-        CHECK(model.agrees(graph));
-        const std::size_t tidied = graph.bytes();
-        graph.tidy();
-        CHECK_EQUAL(graph.bytes(), tidied);
-        // And goes on working.
-        std::size_t wrong = 0;
-        for (std::size_t i = 0; i < 50'000; ++i) wrong += operate(graph, model, random, 0.5);
-        CHECK_EQUAL(wrong, 0);
-        CHECK(model.agrees(graph));
+  for (const bool directed : {false, true}) {
+    const std::size_t nodes = 30'000;
+    Graph graph(nodes, directed, 2);
+    GraphModel model(directed, 2);
+    Random random(3);
+    const auto connect = [&](Node src, Node dst) {
+      const Weights weights{float(random.uniform()), float(random.uniform())};
+      graph.write(src, dst, weights);
+      model.edges[model.key(src, dst)] = weights;
+    };
+    for (Node node = 1; node < nodes; ++node) {
+      connect(0, node);  // a list in memory of its own, which tidying leaves where it is
+      for (int i = 0; i < 8; ++i) connect(node, Node(random.below(nodes)));
     }
+    for (auto edge = model.edges.begin(); edge != model.edges.end();) {
+      const auto [src, dst] = edge->first;
+      if (src == 0 || dst == 0 || random.chance(0.15)) {
+        ++edge;
+        continue;
+      }
+      graph.erase(src, dst);
+      edge = model.edges.erase(edge);
+    }
+    const Listing before = listing(graph);
+    const std::size_t bytes = graph.bytes();
+    graph.tidy();
+    CHECK_AT_MOST(graph.bytes(), bytes * 3 / 4);
+    CHECK(listing(graph) == before);
+    CHECK(model.agrees(graph));
+    const std::size_t tidied = graph.bytes();
+    graph.tidy();
+    CHECK_EQUAL(graph.bytes(), tidied);
+    // And goes on working.
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < 50'000; ++i) wrong += operate(graph, model, random, 0.5);
+    CHECK_EQUAL(wrong, 0);
+    CHECK(model.agrees(graph));
+  }
 }
 
 TEST(a_graph_read_back_has_its_lists_in_order_and_goes_on_the_same) {
-    for (const bool directed : {false, true}) {
-        Graph graph(200, directed, 2);
-        GraphModel model(directed, 2);
-        Random random(8);
-        for (std::size_t i = 0; i < 30'000; ++i) operate(graph, model, random, i < 20'000 ? 0.8 : 0.2);
-        support::MemoryArchive archive;
-        graph.archive(archive, "graph");
-        archive.begin_reading();
-        Graph copy(graph.nodes(), directed, 2);
-        copy.archive(archive, "graph");
-        CHECK(model.agrees(copy));
-        CHECK(listing(copy) == listing(graph));
-        GraphModel same = model;
-        Random one(9), two(9);
-        for (std::size_t i = 0; i < 20'000; ++i) {
-            operate(graph, model, one, 0.5);
-            operate(copy, same, two, 0.5);
-        }
-        CHECK(model.agrees(graph));
-        CHECK(same.agrees(copy));
-        CHECK(listing(copy) == listing(graph));
-    }
-}
-
-TEST(an_archive_that_does_not_fit_is_refused) {
-    Graph graph(4, false, 1);
-    const Weights weights{1.0f};
-    graph.write(0, 1, weights);
-    graph.write(1, 2, weights);
+  for (const bool directed : {false, true}) {
+    Graph graph(200, directed, 2);
+    GraphModel model(directed, 2);
+    Random random(8);
+    for (std::size_t i = 0; i < 30'000; ++i) operate(graph, model, random, i < 20'000 ? 0.8 : 0.2);
     support::MemoryArchive archive;
     graph.archive(archive, "graph");
     archive.begin_reading();
-    const auto refused = [&](std::size_t nodes) {
-        Graph copy(nodes, false, 1);
-        try {
-            copy.archive(archive, "graph");
-        } catch (const tidegraph::ArchiveError&) {
-            return true;
-        }
-        return false;
-    };
-    CHECK(!refused(4));
-    CHECK(refused(3));
-    CHECK(refused(5));
-    const auto whole = archive.arrays;
-    for (const auto& [name, array] : whole) {
-        archive.arrays = whole;
-        archive.arrays.erase(name);
-        CHECK(refused(4));
+    Graph copy(graph.nodes(), directed, 2);
+    copy.archive(archive, "graph");
+    CHECK(model.agrees(copy));
+    CHECK(listing(copy) == listing(graph));
+    GraphModel same = model;
+    Random one(9), two(9);
+    for (std::size_t i = 0; i < 20'000; ++i) {
+      operate(graph, model, one, 0.5);
+      operate(copy, same, two, 0.5);
     }
-    archive.arrays = whole;
-    const std::uint32_t far = 4;
-    std::memcpy(archive.arrays["graph.sources.neighbours"].bytes.data(), &far, sizeof far);
-    CHECK(refused(4));
+    CHECK(model.agrees(graph));
+    CHECK(same.agrees(copy));
+    CHECK(listing(copy) == listing(graph));
+  }
 }
 
-// No clock: did an operation scan the hub's list of four megabytes, this test would move terabytes and not end.
+TEST(an_archive_that_does_not_fit_is_refused) {
+  Graph graph(4, false, 1);
+  const Weights weights{1.0f};
+  graph.write(0, 1, weights);
+  graph.write(1, 2, weights);
+  support::MemoryArchive archive;
+  graph.archive(archive, "graph");
+  archive.begin_reading();
+  const auto refused = [&](std::size_t nodes) {
+    Graph copy(nodes, false, 1);
+    try {
+      copy.archive(archive, "graph");
+    } catch (const tidegraph::ArchiveError&) { return true; }
+    return false;
+  };
+  CHECK(!refused(4));
+  CHECK(refused(3));
+  CHECK(refused(5));
+  const auto whole = archive.arrays;
+  for (const auto& [name, array] : whole) {
+    archive.arrays = whole;
+    archive.arrays.erase(name);
+    CHECK(refused(4));
+  }
+  archive.arrays = whole;
+  const std::uint32_t far = 4;
+  std::memcpy(archive.arrays["graph.sources.neighbours"].bytes.data(), &far, sizeof far);
+  CHECK(refused(4));
+}
+
+// No clock: did an operation scan the hub's list of four megabytes, this test would move terabytes
+// and not end.
 TEST(a_hub_with_a_million_neighbours_takes_changes_without_scans) {
-    const std::size_t degree = 1'000'000, nodes = degree + 200'001;
-    Graph graph(nodes, false, 1);
-    std::vector<Node> inside, outside;  // neighbours of node 0 and the rest
-    for (Node node = 1; node < nodes; ++node) (node <= degree ? inside : outside).push_back(node);
-    Weights weight{1.0f};
-    for (const Node node : inside) graph.write(0, node, weight);
-    CHECK_EQUAL(graph.sources().size(0), degree);
-    graph.tidy();
-    const double star = bytes_per_edge(graph);
-    std::printf("bytes per undirected edge of a star: %.1f\n", star);
-    CHECK_AT_MOST(star, 24.0);
-    Random random(4);
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < repeats(2'000'000, 300'000); ++i) {
-        Node &leaving = inside[random.below(inside.size())], &entering = outside[random.below(outside.size())];
-        wrong += !graph.read(leaving, 0, weight) || graph.read(0, entering, weight);
-        graph.erase(leaving, 0);
-        weight[0] = float(entering);
-        graph.write(0, entering, weight);
-        std::swap(leaving, entering);
-    }
-    CHECK_EQUAL(wrong, 0);
-    CHECK_EQUAL(graph.edges(), degree);
-    CHECK_EQUAL(graph.sources().size(0), degree);
-    for (const Node node : inside) wrong += !graph.read(0, node, weight) || graph.sources().size(node) != 1;
-    for (const Node node : outside) wrong += graph.read(0, node, weight) || graph.sources().size(node) != 0;
-    CHECK_EQUAL(wrong, 0);
-    graph.tidy();
-    CHECK_AT_MOST(bytes_per_edge(graph), 24.0);
-    for (const Node node : inside) graph.erase(node, 0);
-    CHECK_EQUAL(graph.edges(), 0);
-    CHECK_EQUAL(graph.sources().size(0), 0);
+  const std::size_t degree = 1'000'000, nodes = degree + 200'001;
+  Graph graph(nodes, false, 1);
+  std::vector<Node> inside, outside;  // neighbours of node 0 and the rest
+  for (Node node = 1; node < nodes; ++node) (node <= degree ? inside : outside).push_back(node);
+  Weights weight{1.0f};
+  for (const Node node : inside) graph.write(0, node, weight);
+  CHECK_EQUAL(graph.sources().size(0), degree);
+  graph.tidy();
+  const double star = bytes_per_edge(graph);
+  std::printf("bytes per undirected edge of a star: %.1f\n", star);
+  CHECK_AT_MOST(star, 24.0);
+  Random random(4);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < repeats(2'000'000, 300'000); ++i) {
+    Node &leaving = inside[random.below(inside.size())],
+         &entering = outside[random.below(outside.size())];
+    wrong += !graph.read(leaving, 0, weight) || graph.read(0, entering, weight);
+    graph.erase(leaving, 0);
+    weight[0] = float(entering);
+    graph.write(0, entering, weight);
+    std::swap(leaving, entering);
+  }
+  CHECK_EQUAL(wrong, 0);
+  CHECK_EQUAL(graph.edges(), degree);
+  CHECK_EQUAL(graph.sources().size(0), degree);
+  for (const Node node : inside)
+    wrong += !graph.read(0, node, weight) || graph.sources().size(node) != 1;
+  for (const Node node : outside)
+    wrong += graph.read(0, node, weight) || graph.sources().size(node) != 0;
+  CHECK_EQUAL(wrong, 0);
+  graph.tidy();
+  CHECK_AT_MOST(bytes_per_edge(graph), 24.0);
+  for (const Node node : inside) graph.erase(node, 0);
+  CHECK_EQUAL(graph.edges(), 0);
+  CHECK_EQUAL(graph.sources().size(0), 0);
 }
 
 TEST(a_grown_power_law_graph_at_rest_takes_at_most_24_bytes_per_edge) {
-    // Preferential attachment: ends of edges are drawn among the ends of earlier ones.
-    for (const std::size_t each : {2, 8}) {
-        const std::size_t nodes = repeats(400'000, 100'000) / each;
-        Graph graph(nodes, false, 1);
-        Random random(6);
-        std::vector<Node> ends{0};
-        const Weights weight{1.0f};
-        Weights read(1);
-        for (Node node = 1; node < nodes; ++node) {
-            for (std::size_t i = 0; i < each; ++i) {
-                const Node other = random.chance(0.1) ? Node(random.below(node)) : ends[random.below(ends.size())];
-                if (other == node || graph.read(node, other, read)) continue;
-                graph.write(node, other, weight);
-                ends.push_back(other);
-                ends.push_back(node);
-            }
-            if (node % 64 == 0) graph.tidy();  // as after the steps of a stream
-        }
-        graph.tidy();
-        std::printf("bytes per undirected edge of a power-law graph with %zu edges: %.1f\n", graph.edges(),
-                    bytes_per_edge(graph));
-        CHECK_AT_MOST(bytes_per_edge(graph), 24.0);
+  // Preferential attachment: ends of edges are drawn among the ends of earlier ones.
+  for (const std::size_t each : {2, 8}) {
+    const std::size_t nodes = repeats(400'000, 100'000) / each;
+    Graph graph(nodes, false, 1);
+    Random random(6);
+    std::vector<Node> ends{0};
+    const Weights weight{1.0f};
+    Weights read(1);
+    for (Node node = 1; node < nodes; ++node) {
+      for (std::size_t i = 0; i < each; ++i) {
+        const Node other =
+            random.chance(0.1) ? Node(random.below(node)) : ends[random.below(ends.size())];
+        if (other == node || graph.read(node, other, read)) continue;
+        graph.write(node, other, weight);
+        ends.push_back(other);
+        ends.push_back(node);
+      }
+      if (node % 64 == 0) graph.tidy();  // as after the steps of a stream
     }
+    graph.tidy();
+    std::printf("bytes per undirected edge of a power-law graph with %zu edges: %.1f\n",
+                graph.edges(), bytes_per_edge(graph));
+    CHECK_AT_MOST(bytes_per_edge(graph), 24.0);
+  }
 }

@@ -130,10 +130,10 @@ inline void spread(Block<Real>& block, const Lists& graph, Node node,
 static_assert(kQueued == 1, "spread() writes a truth value as the mark");
 
 // One push. The estimate gains what the addition achieved in the precision at hand and the residual
-// loses exactly that; a step too small for the estimate to feel stays in the residual. Columns
-// whose step is below four half-ulps wait: rounding could otherwise turn relaxation into
-// over-shooting, and the loop would not end.
-template <class Real>
+// loses exactly that; a step too small for the estimate to feel stays in the residual. Where steps
+// come down to single ulps, rounding can turn relaxation into over-shooting that never ends:
+// the careful form lets columns wait whose step is below four half-ulps.
+template <class Real, bool kCareful>
 inline void push(Block<Real>& block, const Lists& graph, Node node) {
   using V = typename Vector<Real>::type;
   constexpr Real kFeel = sizeof(Real) == 4 ? Real(0x1p-22) : Real(0x1p-51);
@@ -141,36 +141,34 @@ inline void push(Block<Real>& block, const Lists& graph, Node node) {
   V* const p = row(block.estimate, block, node);
   V* const r = row(block.residual, block, node);
   V q[kMaxWidth / kLanes<Real>];
-  const Real pivot = Real(block.pivot[node]), per_gain = Real(1 / block.gain);
-  const Real relaxed = Real(block.omega * block.gain) / pivot, gamma = Real(block.gamma);
-  Extremes<Real> before, after;
+  const Real pivot = Real(block.pivot[node]), relaxed = block.relaxed_gain / pivot;
+  const Real per_gain = block.per_gain, gamma = Real(block.gamma);
+  Extremes<Real> after;
+  bool moved = !kCareful;
   for (std::size_t c = 0; c < vectors; ++c) {
     const V old = p[c], rest = r[c];
-    const V step = rest * relaxed;
-    const V floor = old * kFeel;
-    const auto felt = ((step > floor) & (step > -floor)) | ((step < floor) & (step < -floor));
-    const V sum = felt ? old + step : old;
+    V step = rest * relaxed;
+    if constexpr (kCareful) {
+      const V floor = old * kFeel;
+      const auto felt = ((step > floor) & (step > -floor)) | ((step < floor) & (step < -floor));
+      step = felt ? step : V{};
+      moved |= any(felt);
+    }
+    const V sum = old + step;
     const V pushed = (sum - old) * per_gain;
     const V left = rest - pivot * pushed;
     p[c] = sum;
     r[c] = left;
     q[c] = gamma * pushed;
-    before.see(rest);
     after.see(left);
   }
   ++block.pushes;
   touch(block, node);
   spread(block, graph, node, q);
-  // Over-relaxation, or a pivot that rounding did not match, may leave this node above its limit.
-  const Real limit = block.limit[node];
-  if (after.exceed(limit)) {
-    V worst_before = before.high > -before.low ? before.high : -before.low;
-    V worst_after = after.high > -after.low ? after.high : -after.low;
-    if (any((worst_after > limit) & (worst_after < Real(0.9) * worst_before)))
-      offer(block, node, true);
-    else
-      ++block.stalled;
-  }
+  // Over-relaxation and rounding may leave this node above its limit.
+  const bool again = after.exceed(block.limit[node]);
+  offer(block, node, again && moved);
+  block.stalled += again && !moved;
 }
 
 template <class Real>
@@ -248,7 +246,7 @@ void settle_large(Block<Real>& block, const Matrix& matrix) {
     for (std::size_t round = block.queued; round; --round) {
       const Node node = pop(block);
       if (extremes_of(block, node).exceed(level * block.limit[node]))
-        push(block, matrix.columns, node);
+        push<Real, false>(block, matrix.columns, node);
       else
         offer(block, node, true);
     }
@@ -257,11 +255,16 @@ void settle_large(Block<Real>& block, const Matrix& matrix) {
 
 template <class Real>
 void settle(Block<Real>& block, const Matrix& matrix) {
+  // Far more pushes per node than convergence can need: the precision is exhausted.
+  constexpr std::uint64_t kPatience = 1000;
   constexpr std::size_t kMany = 64;
+  const std::uint64_t before = block.pushes;
   if (block.queued > kMany) settle_large(block, matrix);
+  while (block.queued && block.pushes - before < kPatience * (block.touches + kMany))
+    push<Real, false>(block, matrix.columns, pop(block));
   while (block.queued) {
     const Node node = pop(block);
-    if (above(block, node)) push(block, matrix.columns, node);
+    if (above(block, node)) push<Real, true>(block, matrix.columns, node);
   }
 }
 

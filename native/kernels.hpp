@@ -56,9 +56,10 @@ struct Block {
   const Real* limit;    // per node
   const double* pivot;  // per node: degree less gamma times the self-weight
   double gamma;
-  double gain;   // estimate gained per unit pushed: gamma0, in the units of the stored arrays
-  double omega;  // over-relaxation; 1 is a plain push
-  Node* queue;   // ring of nodes + 1 entries
+  double gain;        // estimate gained per unit pushed: gamma0, in the units of the stored arrays
+  Real per_gain;      // 1 / gain
+  Real relaxed_gain;  // gain times the over-relaxation, which is 1 for a plain push
+  Node* queue;        // ring of nodes + 1 entries
   std::size_t head, queued;
   std::uint8_t* marks;  // kQueued | kTouched per node
   Node* touched;        // nodes pushed since it was last emptied

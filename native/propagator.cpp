@@ -176,7 +176,6 @@ void Propagator<Real>::resize(std::size_t nodes) {
       block.marks = s.marks.data();
       block.touched = s.touched.data();
       block.gamma = channels_[c].spec.gamma;
-      block.omega = channels_[c].omega;
     }
   }
 }
@@ -197,9 +196,13 @@ void Propagator<Real>::set_units(Channel& channel) {
   const double unit = double(versions_.unit(view(channel).version())), beta = channel.spec.beta;
   channel.estimate_unit = std::exp2(std::round(unit * (1 - beta)) - unit * (1 - beta));
   channel.residual_unit = std::exp2(unit * beta - std::round(unit * beta));
-  for (std::size_t b = 0; b < blocks_.size(); ++b)
-    state(std::size_t(&channel - channels_.data()), b).block.gain =
-        channel.spec.gamma0 * channel.estimate_unit / channel.residual_unit;
+  const double gain = channel.spec.gamma0 * channel.estimate_unit / channel.residual_unit;
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    Block<Real>& block = state(std::size_t(&channel - channels_.data()), b).block;
+    block.gain = gain;
+    block.per_gain = Real(1 / gain);
+    block.relaxed_gain = Real(channel.omega * gain);
+  }
 }
 
 template <class Real>

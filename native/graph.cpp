@@ -8,15 +8,16 @@ namespace tidegraph {
 namespace {
 
 constexpr std::size_t kPageWords = 1 << 18;  // 1 MiB
-constexpr std::size_t kOwnPageWords =
-    1 << 16;  // blocks from this size on live in an allocation of their own
+constexpr std::size_t kOwnPageWords = 1 << 12;  // from here on a block is an allocation of its own
 
-// Capacities a list may have: growing by a quarter keeps the average slack near a tenth.
+// Capacities a list may have: growing by a quarter, and long lists by an eighth, keeps the average
+// slack near a tenth.
 const std::vector<std::uint32_t>& capacities() {
   static const std::vector<std::uint32_t> table = [] {
+    constexpr std::uint64_t kLong = 1024;
     std::vector<std::uint32_t> sizes;
     for (std::uint64_t size = 1; size < 0xffffffffu;
-         size = size < 8 ? size + 1 : (size + size / 4 + 3) / 4 * 4)
+         size = size < 8 ? size + 1 : (size + size / (size < kLong ? 4 : 8) + 3) / 4 * 4)
       sizes.push_back(std::uint32_t(size));
     return sizes;
   }();

@@ -142,6 +142,7 @@ inline void push(Block<Real>& block, const Lists& graph, Node node) {
   V* const r = row(block.residual, block, node);
   V q[kMaxWidth / kLanes<Real>];
   const Real pivot = Real(block.pivot[node]), relaxed = block.relaxed_gain / pivot;
+  if (pivot <= 0) return;  // lost its last edge while it waited: settled exactly
   const Real per_gain = block.per_gain, gamma = Real(block.gamma);
   Extremes<Real> after;
   bool moved = !kCareful;
@@ -321,9 +322,11 @@ void correct(Block<Real>& block, const Matrix& matrix, const Moved* moved, std::
 }
 
 template <class Real>
-void scan(Block<Real>& block, std::size_t first, std::size_t last) {
-  for (std::size_t node = first; node < last; ++node)
+void scan(Block<Real>& block, std::size_t first, std::size_t last, bool moved) {
+  for (std::size_t node = first; node < last; ++node) {
     offer(block, Node(node), above(block, Node(node)));
+    if (moved) touch(block, Node(node));
+  }
 }
 
 template <class Real>

@@ -93,8 +93,9 @@ struct Kernels {
   // Corrects the residuals of the nodes that moved and queues those above their limit.
   void (*correct)(Block<Real>&, const Matrix&, const Moved*, std::size_t, const Term*,
                   double per_term);
-  // Queues the nodes [first, last) that are above their limit.
-  void (*scan)(Block<Real>&, std::size_t first, std::size_t last);
+  // Queues the nodes [first, last) that are above their limit; says of all that they moved, on
+  // request.
+  void (*scan)(Block<Real>&, std::size_t first, std::size_t last, bool moved);
   // Evaluates the residuals in float64, and puts them in the place of the stored ones on request.
   void (*measure)(Block<Real>&, const Matrix&, Measured&);
   void (*rewrite)(Block<Real>&, const Matrix&);

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -123,14 +124,19 @@ Pool& shared_pool() {
 }  // namespace
 
 void parallel_for(std::size_t items, int threads, const std::function<void(std::size_t)>& work) {
-  if (items > 1 && threads > 1 && !in_use.test_and_set(std::memory_order_acquire)) {
-    struct Release {
-      ~Release() { in_use.clear(std::memory_order_release); }
-    } release;
-    shared_pool().run(items, threads, work);
+  if (items < 2 || threads < 2 || in_use.test_and_set(std::memory_order_acquire)) {
+    for (std::size_t item = 0; item < items; ++item) work(item);
     return;
   }
-  for (std::size_t item = 0; item < items; ++item) work(item);
+  struct Release {
+    ~Release() { in_use.clear(std::memory_order_release); }
+  } release;
+  // A ticket counts so far and no further.
+  for (std::size_t first = 0; first < items; first += Ticket::kMask) {
+    const std::function<void(std::size_t)> part = [&](std::size_t item) { work(first + item); };
+    shared_pool().run(std::min<std::size_t>(items - first, Ticket::kMask), threads,
+                      first ? part : work);
+  }
 }
 
 }  // namespace tidegraph

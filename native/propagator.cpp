@@ -283,7 +283,7 @@ template <class Real>
 void Propagator<Real>::initialise(std::size_t c, std::size_t b) {
   for (std::size_t node = 0; node < nodes(); ++node)
     initialise_row(c, b, node, view(channels_[c]).degree(Node(node)));
-  kernels<Real>().scan(state(c, b).block, 0, nodes());
+  kernels<Real>().scan(state(c, b).block, 0, nodes(), true);
 }
 
 template <class Real>
@@ -291,13 +291,17 @@ void Propagator<Real>::load(const Rows& rows, std::optional<std::int64_t> end) {
   constexpr std::size_t kPiece = 1 << 16;  // staging takes memory per row
   events_ += rows.size();
   if (versions_.load(rows, end)) return;
-  for (std::size_t first = 0; first < rows.size(); first += kPiece) {
+  std::size_t first = 0;
+  do {
     const Rows piece = rows.slice(first, std::min(rows.size(), first + kPiece));
     const std::optional<std::int64_t> then = piece.t.empty() ? end : std::optional(piece.t.back());
+    versions_.count_rows_from(first);
     versions_.check(piece, 0, {}, then);
     versions_.pass_time(then);
     versions_.change(piece, 0, {});
-  }
+    first += kPiece;
+  } while (first < rows.size());
+  versions_.count_rows_from(0);
 }
 
 template <class Real>
@@ -379,7 +383,7 @@ void Propagator<Real>::change_features(const Update& update) {
       Real* const r = block.residual + std::size_t(node) * block.width;
       for (std::size_t i = 0; i < blocks_[b].count; ++i)
         r[i] = Real(double(r[i]) + scale * change[i]);
-      kernels<Real>().scan(block, node, std::size_t(node) + 1);
+      kernels<Real>().scan(block, node, std::size_t(node) + 1, false);
     }
   });
 }
@@ -405,7 +409,7 @@ void Propagator<Real>::pass_time(std::optional<std::int64_t> end) {
     const std::size_t version = view(channels_[c]).version();
     if (versions_.restarted(version)) return initialise(c, b);
     correct(c, b);
-    if (versions_.swept(version)) kernels<Real>().scan(state(c, b).block, 0, nodes());
+    if (versions_.swept(version)) kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
   });
 }
 
@@ -432,7 +436,7 @@ void Propagator<Real>::step(const Update& update) {
     for (std::size_t node = before; node < nodes(); ++node)
       initialise_row(c, b, node, versions_.stored_loop(view(channels_[c]), Node(node)));
     correct(c, b);
-    kernels<Real>().scan(block, before, nodes());
+    kernels<Real>().scan(block, before, nodes(), false);
     kernels<Real>().settle(block, matrix(channels_[c]));
   });
   repair_where_due();
@@ -661,7 +665,7 @@ void Propagator<Real>::refine(double factor) {
   tolerance_ = factor;
   for (Channel& channel : channels_) set_limits(channel);
   for_items([&](std::size_t c, std::size_t b) {
-    kernels<Real>().scan(state(c, b).block, 0, nodes());
+    kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
     kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
   });
   gather_touched({});

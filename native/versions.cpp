@@ -371,17 +371,17 @@ void Versions::check_nodes(const Rows& rows, std::size_t row, std::size_t nodes)
   const std::int64_t src = rows.src[row], dst = rows.dst[row];
   for (const std::int64_t node : {src, dst}) {
     if (node < 0 || std::uint64_t(node) >= nodes)
-      throw EventError(describe(row, src, dst) + "node " + std::to_string(node) +
+      throw EventError(describe(first_row_ + row, src, dst) + "node " + std::to_string(node) +
                        " is not among the " + std::to_string(nodes) +
                        " nodes; ids run from 0, and new_nodes adds more");
     if (std::size_t(node) < removed_.size() && removed_[std::size_t(node)])
-      throw EventError(describe(row, src, dst) + "node " + std::to_string(node) +
+      throw EventError(describe(first_row_ + row, src, dst) + "node " + std::to_string(node) +
                        " was removed; its id is not used again: add a new node");
   }
 }
 
 void Versions::refuse_lost(const Rows& rows, std::size_t row, double before) const {
-  throw EventError(describe(row, rows.src[row], rows.dst[row]) + "adding " +
+  throw EventError(describe(first_row_ + row, rows.src[row], rows.dst[row]) + "adding " +
                    number(rows.weight.empty() ? 1.0 : rows.weight[row]) + " to a weight of " +
                    number(before) + " is lost in float32; rescale the weights, or let edges decay");
 }
@@ -405,21 +405,21 @@ void Versions::check_row(const Rows& rows, std::size_t row, std::size_t nodes) {
       break;
     case Op::remove:
       if (before == 0)
-        throw EventError(describe(row, src, dst) + "there is no such edge to remove");
+        throw EventError(describe(first_row_ + row, src, dst) + "there is no such edge to remove");
       if (weight <= before * (1 + kWhole) || std::isinf(weight))
         after = weight >= before * (1 - kWhole) ? 0.0 : double(float(before - weight));
       else
-        throw EventError(describe(row, src, dst) + "cannot remove " + number(weight) +
+        throw EventError(describe(first_row_ + row, src, dst) + "cannot remove " + number(weight) +
                          " from an edge of weight " + number(before) +
                          "; leave weight out, or give inf, to remove the whole edge");
       if (after == before)
-        throw EventError(describe(row, src, dst) + "removing " + number(weight) +
+        throw EventError(describe(first_row_ + row, src, dst) + "removing " + number(weight) +
                          " from a weight of " + number(before) + " is lost in float32");
       break;
     case Op::set:
       after = double(float(weight));
       if (after == 0 || std::isinf(after))
-        throw EventError(describe(row, src, dst) + "the weight " + number(weight) +
+        throw EventError(describe(first_row_ + row, src, dst) + "the weight " + number(weight) +
                          " is outside the range of float32");
       break;
   }
@@ -763,7 +763,7 @@ Versions::Difference Versions::difference(const Rows& snapshot) const {
     const std::int64_t src = snapshot.src[row], dst = snapshot.dst[row];
     for (const std::int64_t node : {src, dst})
       if (node < 0 || std::uint64_t(node) >= nodes())
-        throw EventError(describe(row, src, dst) + "node " + std::to_string(node) +
+        throw EventError(describe(first_row_ + row, src, dst) + "node " + std::to_string(node) +
                          " is not among the " + std::to_string(nodes()) + " nodes");
     const std::uint64_t pair = key(Node(src), Node(dst));
     std::uint32_t slot = wanted.find(pair);

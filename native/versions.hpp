@@ -157,6 +157,8 @@ class Versions {
   // The first rows of all, without staging them; false where these rows or versions need the long
   // way.
   bool load(const Rows& rows, std::optional<std::int64_t> end);
+  // Errors count rows from here.
+  void count_rows_from(std::size_t row) { first_row_ = row; }
   // What passing time did to a decayed version: limits are stale; everything was forgotten.
   bool swept(std::size_t version) const { return version_[version].swept; }
   bool restarted(std::size_t version) const { return version_[version].restarted; }
@@ -259,6 +261,7 @@ class Versions {
   std::vector<std::uint8_t> removed_;
   bool timed_ = false;
   std::int64_t start_ = 0, now_ = 0;
+  std::size_t first_row_ = 0;
 
   // Scratch of a step.
   std::vector<Staged> staged_;

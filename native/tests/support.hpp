@@ -129,7 +129,7 @@ std::map<std::string, MemoryArchive::Array> contents(State& state) {
 class Child {
  public:
   template <class Work>
-  explicit Child(Work work, unsigned patience_s = 120) {
+  explicit Child(Work work, unsigned patience_s = 30) {
     if (pipe(ends_) != 0) std::abort();
     process_ = fork();
     if (process_ < 0) std::perror("fork");

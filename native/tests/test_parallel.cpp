@@ -135,8 +135,10 @@ TEST(a_forked_child_starts_threads_of_its_own) {
     for (int round = 0; round < 100; ++round) wrong += missed(16, 4);
     CHECK_EQUAL(wrong, 0);
     std::uint64_t value = 1;
-    CHECK(child.finish(value));
+    const bool good = child.finish(value);
+    CHECK(good);
     CHECK_EQUAL(value, 0);
+    if (!good) break;  // a child that hangs takes its time
   }
 }
 
@@ -160,8 +162,10 @@ TEST(a_child_forked_while_another_thread_uses_the_pool_finds_it_free) {
       return std::uint64_t(missed(100, 3));
     });
     std::uint64_t value = 1;
-    CHECK(child.finish(value));
+    const bool good = child.finish(value);
+    CHECK(good);
     CHECK_EQUAL(value, 0);
+    if (!good) break;  // a child that hangs takes its time
   }
   stop = true;
   other.join();

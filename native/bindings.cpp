@@ -302,6 +302,8 @@ void bind_propagator(nb::module_& module, const char* name) {
       .def(
           "loops",
           [](const P& p, std::size_t channel, const Out<double, 1>& out) {
+            if (out.shape(0) != p.nodes())
+              throw EventError("out has another length than there are nodes");
             const std::size_t version =
                 p.versions().views()[p.settings().channels.at(channel).view].version();
             for (std::size_t node = 0; node < p.nodes(); ++node)

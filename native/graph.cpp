@@ -7,7 +7,7 @@
 namespace tidegraph {
 namespace {
 
-constexpr std::size_t kPageWords = 1 << 18;  // 1 MiB
+constexpr std::size_t kPageWords = 1 << 18;     // 1 MiB
 constexpr std::size_t kOwnPageWords = 1 << 12;  // from here on a block is an allocation of its own
 
 // Capacities a list may have: growing by a quarter, and long lists by an eighth, keeps the average
@@ -300,7 +300,7 @@ void Graph::write(Node src, Node dst, std::span<const float> weights) {
   put(directed_ ? targets_ : sources_, src, dst, weights);
 }
 
-std::optional<std::size_t> Graph::build(std::span<const std::int64_t> src,
+std::optional<Graph::Lost> Graph::build(std::span<const std::int64_t> src,
                                         std::span<const std::int64_t> dst,
                                         std::span<const double> weight) {
   const auto weight_of = [&](std::size_t row) { return weight.empty() ? 1.0 : weight[row]; };
@@ -312,7 +312,7 @@ std::optional<std::size_t> Graph::build(std::span<const std::int64_t> src,
     std::uint32_t row;
   };
   // Counting sort of the rows by the node whose list they stand in, then by neighbour, then by row.
-  const auto fill = [&](Adjacency& lists, bool at_dst, bool at_src) -> std::optional<std::size_t> {
+  const auto fill = [&](Adjacency& lists, bool at_dst, bool at_src) -> std::optional<Lost> {
     std::vector<std::size_t> ends(nodes_ + 1, 0);
     for (std::size_t row = 0; row < src.size(); ++row) {
       if (src[row] == dst[row]) continue;
@@ -341,7 +341,7 @@ std::optional<std::size_t> Graph::build(std::span<const std::int64_t> src,
         const bool again = !neighbours.empty() && neighbours.back() == entry.neighbour;
         const float before = again ? weights.back() : 0.0f,
                     after = add(before, weight_of(entry.row));
-        if (lost(before, after)) return entry.row;
+        if (lost(before, after)) return Lost{entry.row, before};
         if (again) {
           weights.back() = after;
         } else {
@@ -354,7 +354,7 @@ std::optional<std::size_t> Graph::build(std::span<const std::int64_t> src,
     }
     return std::nullopt;
   };
-  std::optional<std::size_t> refused = fill(sources_, true, !directed_);
+  std::optional<Lost> refused = fill(sources_, true, !directed_);
   edges_ = directed_ ? edges_ : edges_ / 2;
   if (directed_ && !refused) {
     const std::size_t edges = edges_;
@@ -366,7 +366,7 @@ std::optional<std::size_t> Graph::build(std::span<const std::int64_t> src,
     const std::size_t node = std::size_t(src[row]);
     const float before = self_[node];
     self_[node] = add(before, weight_of(row));
-    if (lost(before, self_[node])) refused = row;
+    if (lost(before, self_[node])) refused = Lost{row, before};
     edges_ += !present_self_[node];
     present_self_[node] = 1;
   }

@@ -111,9 +111,12 @@ class Graph {
   void erase(Node src, Node dst);
   // Fills an empty graph of one layer, adding up repeated edges in their order. Says which row was
   // lost in float32, if any was; the graph is then of no further use.
-  std::optional<std::size_t> build(std::span<const std::int64_t> src,
-                                   std::span<const std::int64_t> dst,
-                                   std::span<const double> weight);
+  struct Lost {
+    std::size_t row;
+    float before;
+  };
+  std::optional<Lost> build(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
+                            std::span<const double> weight);
   // Sets one layer of an edge that exists.
   void set_layer(Node src, Node dst, int layer, float weight);
   void scale_layer(int layer, float factor);

@@ -329,6 +329,9 @@ void scan(Block<Real>& block, std::size_t first, std::size_t last, bool moved) {
   }
 }
 
+// The larger of the two; a value that is not a number wins, so that a certificate cannot miss it.
+inline double larger(double a, double b) { return a != a || b <= a ? a : b; }
+
 template <class Real>
 void measure(Block<Real>& block, const Matrix& matrix, Measured& measured) {
   const std::size_t width = block.width;
@@ -340,7 +343,7 @@ void measure(Block<Real>& block, const Matrix& matrix, Measured& measured) {
   for (std::size_t node = 0; node < block.nodes; ++node)
     for (std::size_t c = 0; c < width; ++c) {
       const double p = double(block.estimate[node * width + c]), size = p < 0 ? -p : p;
-      largest[c] = size > largest[c] ? size : largest[c];
+      largest[c] = larger(largest[c], size);
     }
   measured.drift = measured.excess = 0;
   for (std::size_t node = 0; node < block.nodes; ++node) {
@@ -362,11 +365,11 @@ void measure(Block<Real>& block, const Matrix& matrix, Measured& measured) {
       const double feature = x[c] < 0 ? -double(x[c]) : double(x[c]);
       const double ratio =
           (size + of_sum * largest[c] + of_features * feature) * to_natural / degree;
-      measured.ratio[c] = ratio > measured.ratio[c] ? ratio : measured.ratio[c];
+      measured.ratio[c] = larger(measured.ratio[c], ratio);
       double off = (double(r[c]) - sum[c]) / limit;
       off = off < 0 ? -off : off;
-      measured.drift = off > measured.drift ? off : measured.drift;
-      measured.excess = size / limit > measured.excess ? size / limit : measured.excess;
+      measured.drift = larger(measured.drift, off);
+      measured.excess = larger(measured.excess, size / limit);
     }
   }
 }

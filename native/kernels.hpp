@@ -32,9 +32,9 @@ struct Moved {
   Node node;
   std::uint32_t first, last;
   double on_features, on_estimate;
-  // Where a degree grew manyfold, keeping p would make the estimate grow with it and drown the
-  // residual in rounding. Then p shrinks by this factor instead, and the neighbours' residuals take
-  // the difference; 1 elsewhere.
+  // Where a degree grew manyfold while time passed, keeping p would make the estimate grow with it
+  // and drown the residual in rounding. Then p shrinks by this factor instead, and the neighbours'
+  // residuals take the difference; 1 elsewhere.
   double shrink;
   bool vanished;  // removed, or without a degree: estimate and residual become zero
 };

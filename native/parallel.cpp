@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -46,8 +47,11 @@ struct Ticket {
 class Pool {
  public:
   void run(std::size_t items, int threads, const std::function<void(std::size_t)>& work) {
-    while (int(workers_.size()) < threads - 1)
-      workers_.emplace_back([this, number = int(workers_.size()) + 1] { serve(number); });
+    try {
+      while (int(workers_.size()) < threads - 1)
+        workers_.emplace_back([this, number = int(workers_.size()) + 1] { serve(number); });
+    } catch (const std::system_error&) {  // no more threads to be had: those there are will do
+    }
     work_ = &work;
     failure_ = nullptr;
     threads_.store(threads, std::memory_order_relaxed);

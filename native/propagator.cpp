@@ -60,7 +60,8 @@ void use_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t
 // An edge is pushed a thousand times for every time it is re-read to take out drift: a tenth of a
 // percent of the work.
 constexpr std::uint64_t kEdgePushesPerRepair = 1000;
-// A degree that grows by more than this makes its node's estimate shrink in `correct`.
+// A degree that grows by more than this when its self-loop is renewed makes its node's estimate
+// shrink in `correct`.
 constexpr double kSteep = 4;
 
 double power(double degree, double exponent) {
@@ -188,14 +189,26 @@ void Propagator<Real>::write_features(std::size_t node, const double* row) {
           Real(row[blocks_[b].first + c] / thresholds_[blocks_[b].first + c]);
 }
 
+namespace {
+// unit * share as a whole number and the rest, without losing digits of the rest to a large unit.
+struct Exponent {
+  double whole, rest;
+  Exponent(std::int64_t unit, double share) {
+    const double product = double(unit) * share, lost = std::fma(double(unit), share, -product);
+    whole = std::round(product);
+    rest = (product - whole) + lost;
+  }
+};
+}  // namespace
+
 // Under decay all degrees carry a common factor 2^-unit that P does not see but p and R do. Its
 // whole powers of two are multiplied into the arrays (see rescale_state), what is left is kept
 // here.
 template <class Real>
 void Propagator<Real>::set_units(Channel& channel) {
-  const double unit = double(versions_.unit(view(channel).version())), beta = channel.spec.beta;
-  channel.estimate_unit = std::exp2(std::round(unit * (1 - beta)) - unit * (1 - beta));
-  channel.residual_unit = std::exp2(unit * beta - std::round(unit * beta));
+  const std::int64_t unit = versions_.unit(view(channel).version());
+  channel.estimate_unit = std::exp2(-Exponent(unit, 1 - channel.spec.beta).rest);
+  channel.residual_unit = std::exp2(Exponent(unit, channel.spec.beta).rest);
   const double gain = channel.spec.gamma0 * channel.estimate_unit / channel.residual_unit;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     Block<Real>& block = state(std::size_t(&channel - channels_.data()), b).block;
@@ -210,7 +223,7 @@ void Propagator<Real>::rescale_state(std::size_t c, std::int64_t from) {
   const std::int64_t to = versions_.unit(view(channels_[c]).version());
   const double beta = channels_[c].spec.beta;
   const auto whole = [&](double share) {
-    return int(std::round(double(to) * share) - std::round(double(from) * share));
+    return int(Exponent(to, share).whole - Exponent(from, share).whole);
   };
   const Real estimate = Real(std::ldexp(1.0, whole(1 - beta))),
              residual = Real(std::ldexp(1.0, -whole(beta)));
@@ -403,7 +416,7 @@ void Propagator<Real>::pass_time(std::optional<std::int64_t> end) {
       set_units(channels_[c]);  // all rows are about to be written anew
     else if (versions_.unit(version) != units[c])
       rescale_state(c, units[c]);
-    prepare(c, versions_.swept(version) ? 0 : nodes());
+    prepare(c, versions_.swept(version) ? 0 : nodes(), true);
   }
   for_items([&](std::size_t c, std::size_t b) {
     const std::size_t version = view(channels_[c]).version();
@@ -430,7 +443,7 @@ void Propagator<Real>::step(const Update& update) {
     for (std::size_t b = 0; b < blocks_.size(); ++b)
       std::fill_n(features_[b].data() + std::size_t(node) * blocks_[b].width, blocks_[b].width,
                   Real(0));
-  for (std::size_t c = 0; c < channels_.size(); ++c) prepare(c, before);
+  for (std::size_t c = 0; c < channels_.size(); ++c) prepare(c, before, false);
   for_items([&](std::size_t c, std::size_t b) {
     Block<Real>& block = state(c, b).block;
     for (std::size_t node = before; node < nodes(); ++node)
@@ -454,7 +467,7 @@ void Propagator<Real>::correct(std::size_t c, std::size_t b) {
 // Limits and pivots of the nodes from `first` on and of all that moved, and the coefficients of the
 // corrections.
 template <class Real>
-void Propagator<Real>::prepare(std::size_t c, std::size_t first) {
+void Propagator<Real>::prepare(std::size_t c, std::size_t first, bool renewed) {
   Channel& channel = channels_[c];
   const View& matrix = view(channel);
   const auto& [_, gamma0, gamma, beta] = channel.spec;
@@ -470,7 +483,7 @@ void Propagator<Real>::prepare(std::size_t c, std::size_t first) {
         channel.residual_unit * (power(degree.after, beta) - power(degree.before, beta));
     moved.on_estimate =
         -(degree.after - degree.before) / gamma0 * channel.residual_unit / channel.estimate_unit;
-    moved.shrink = degree.before > 0 && degree.after > kSteep * degree.before
+    moved.shrink = renewed && degree.before > 0 && degree.after > kSteep * degree.before
                        ? power(degree.before / degree.after, 1 - beta)
                        : 1;
     moved.vanished = degree.after <= 0 || versions_.removed(degree.node);

@@ -161,7 +161,7 @@ class Propagator {
   void pass_time(std::optional<std::int64_t> end);
   void correct(std::size_t channel, std::size_t block);
   void step(const Update& update);
-  void prepare(std::size_t channel, std::size_t first);
+  void prepare(std::size_t channel, std::size_t first, bool renewed);
   void gather_touched(const Update& update);
   template <class Work>
   void for_items(Work work);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -22,11 +23,8 @@ std::string describe(std::size_t row, std::int64_t src, std::int64_t dst) {
 }
 
 std::string number(double value) {
-  std::string text = std::to_string(value);
-  if (text.find('.') != std::string::npos) {
-    text.erase(text.find_last_not_of('0') + 1);
-    if (text.back() == '.') text.pop_back();
-  }
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
   return text;
 }
 
@@ -175,6 +173,8 @@ Versions::Versions(std::size_t nodes, bool directed, double self_loop,
                    std::vector<VersionSpec> specs,
                    std::vector<std::pair<std::size_t, Direction>> views)
     : self_loop_(self_loop), user_(0, directed, 1 + count_decays(specs)) {
+  if (user_.layers() > kMaxLayers) throw std::invalid_argument("too many half-lives");
+  if (nodes > kMaxNodes) throw std::invalid_argument("too many nodes");
   int layer = 0;
   for (const VersionSpec& spec : specs) {
     Version version;
@@ -230,7 +230,7 @@ std::uint64_t Versions::key(Node src, Node dst) const {
 }
 
 double Versions::half_lives(const Version& version, std::int64_t t) const {
-  return double(t - start_) / version.spec.half_life;
+  return double(t - planned_start_) / version.spec.half_life;
 }
 
 double Versions::stored_loop(const Version& version, Node node) const {
@@ -293,6 +293,10 @@ void Versions::check(const Rows& rows, std::size_t new_nodes,
   staged_weights_.clear();
   user_after_.clear();
   const std::size_t nodes = user_.nodes() + new_nodes;
+  if (new_nodes > kMaxNodes || nodes > kMaxNodes)
+    throw EventError("there are " + std::to_string(user_.nodes()) + " nodes and " +
+                     std::to_string(new_nodes) + " new ones; at most " + std::to_string(kMaxNodes) +
+                     " are possible");
   if (!end && rows.size() && reads_time())
     throw EventError(
         "the rows carry no times, but a channel has a half-life or a window of time: give t");
@@ -303,7 +307,7 @@ void Versions::check(const Rows& rows, std::size_t new_nodes,
           "time " + std::to_string(begin) + " lies before " + std::to_string(now_) +
           ", which was applied already: times must not run backwards; sort the events by time");
   }
-  if (end && !timed_) start_ = rows.t.empty() ? *end : rows.t.front();
+  planned_start_ = timed_ || !end ? start_ : rows.t.empty() ? *end : rows.t.front();
   if (end) {
     for (Version& version : version_) {
       if (version.spec.kind != VersionSpec::Kind::decay) continue;
@@ -437,6 +441,7 @@ void Versions::check_row(const Rows& rows, std::size_t row, std::size_t nodes) {
     if (op == Op::add) decayed = float(double(decayed) + fresh);
     if (op == Op::set) decayed = float(fresh);
     if (op == Op::remove) decayed = float(double(decayed) * (after / before));
+    if (std::isinf(decayed)) refuse_lost(rows, row, before);
   }
   weights[0] = float(after);
   staged.t = t;
@@ -454,13 +459,10 @@ bool Versions::load(const Rows& rows, std::optional<std::int64_t> end) {
       rows.size() > std::numeric_limits<std::uint32_t>::max())
     return false;
   for (std::size_t row = 0; row < rows.size(); ++row) check_nodes(rows, row, nodes());
-  if (const auto row = user_.build(rows.src, rows.dst, rows.weight)) {
-    float weight = 0;
-    user_.read(Node(rows.src[*row]), Node(rows.dst[*row]), {&weight, 1});
-    refuse_lost(rows, *row, double(weight));
-  }
+  if (const auto lost = user_.build(rows.src, rows.dst, rows.weight))
+    refuse_lost(rows, lost->row, double(lost->before));
   if (end) {
-    start_ = rows.t.empty() ? *end : rows.t.front();
+    planned_start_ = rows.t.empty() ? *end : rows.t.front();
     pass_time(end);
   }
   for (View& view : views_)
@@ -473,6 +475,7 @@ void Versions::pass_time(std::optional<std::int64_t> end) {
   for (View& view : views_) view.begin();
   for (Version& version : version_) version.swept = version.restarted = false;
   if (!end) return;
+  start_ = planned_start_;
   now_ = *end;
   timed_ = true;
   for (std::size_t v = 0; v < version_.size(); ++v) {
@@ -799,6 +802,7 @@ void Versions::archive(Archive& archive) {
   archive.scalar("timed", timed);
   timed_ = timed != 0;
   archive.scalar("start", start_);
+  planned_start_ = start_;
   archive.scalar("now", now_);
   archive.block("removed", removed_.data(), removed_.size());
   user_.archive(archive, "graph");

@@ -41,6 +41,7 @@ struct VersionSpec {
   bool operator==(const VersionSpec&) const = default;
 };
 
+inline constexpr std::size_t kMaxNodes = 0xfffffffe;  // ids take 32 bits, and one is left out
 inline constexpr int kMaxLayers = 64;  // the user's weights and one layer per half-life
 
 enum class Direction : std::uint8_t { out = 0, in = 1, both = 2 };
@@ -261,6 +262,7 @@ class Versions {
   std::vector<std::uint8_t> removed_;
   bool timed_ = false;
   std::int64_t start_ = 0, now_ = 0;
+  std::int64_t planned_start_ = 0;  // start_, or what a first timed step will make it
   std::size_t first_row_ = 0;
 
   // Scratch of a step.

@@ -166,6 +166,71 @@ def test_an_r_max_beyond_float32_is_refused_with_advice_that_works() -> None:
     assert propagator.r_max == 1e-8
 
 
+def test_the_advice_after_refining_is_in_the_unit_of_the_user() -> None:
+    propagator = Propagator(Sketch(8), nodes=100, r_max=1e-2)
+    propagator.refine(1e-4)
+    with pytest.raises(tg.PrecisionError, match=r"r_max=1e-09 .* r_max >= ") as caught:
+        propagator.refine(1e-9)
+    propagator.refine(float(str(caught.value).split("r_max >= ")[1].split()[0]))
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_features_of_any_size_are_propagated(size: float) -> None:
+    features = np.random.default_rng(0).normal(size=(6, 3)) * size
+    edges = Batch(src=[0, 1, 2], dst=[1, 2, 3])
+    propagator = Propagator(features, initial=edges, dtype="float64", r_max=1e-6)
+    error = np.abs(propagator.embedding() - exact_of(propagator))
+    assert (error <= propagator.error_bound()).all()
+    assert (propagator.embedding() != 0).all()
+
+
+def test_features_far_beyond_the_first_are_refused() -> None:
+    propagator = Propagator(np.eye(6), initial=Batch(src=[0, 1], dst=[1, 2]))
+    before = state_bytes(propagator)
+    for batch in (
+        Batch(feature_nodes=[0], feature_values=np.full((1, 6), 1e38)),
+        Batch(new_nodes=1, new_features=np.full((1, 6), 1e38)),
+    ):
+        with pytest.raises(tg.EventError, match="thresholds large"):
+            propagator.apply(batch)
+    assert state_bytes(propagator) == before
+
+
+def test_a_refused_first_time_leaves_no_trace() -> None:
+    propagator = Propagator(np.eye(3), channels=(Channel.low_pass(half_life=2.0),))
+    before = state_bytes(propagator)
+    with pytest.raises(tg.EventError):
+        propagator.apply(Batch(src=[0], dst=[99], t=5))
+    assert state_bytes(propagator) == before
+
+
+def test_more_half_lives_than_an_edge_has_weights_are_refused() -> None:
+    channels = [Channel.low_pass(half_life=float(h)) for h in range(1, 65)]
+    with pytest.raises(tg.ParameterError, match="64 different half-lives"):
+        Propagator(np.eye(3), channels=channels)
+    Propagator(np.eye(3), channels=channels[:63]).apply(Batch(src=[0], dst=[1], t=1))
+
+
+def test_units_far_from_the_start_lose_no_digits() -> None:
+    channels = (Channel.low_pass(half_life=1.0, beta=0.3),)
+    propagator = Propagator(Sketch(8), nodes=10, channels=channels)
+    rng = np.random.default_rng(0)
+    propagator.apply(Batch(src=[0], dst=[1], t=0))
+    for step in range(60):
+        src, dst = rng.integers(0, 10, (2, 2))
+        propagator.apply(Batch(src=src, dst=dst, t=2**44 + 3 * step))
+    assert propagator.audit().drift.max() < 0.05
+
+
+def test_channels_that_do_not_exist_are_refused() -> None:
+    propagator = Propagator(np.eye(3))
+    for channel in (1, -1, "low"):
+        with pytest.raises(tg.ParameterError, match="channels 0 to 0"):
+            propagator.loops(channel)  # type: ignore[arg-type]
+        with pytest.raises(tg.ParameterError, match="channels 0 to 0"):
+            propagator.edges(channel)  # type: ignore[arg-type]
+
+
 def test_refining_tightens_the_promise_and_keeps_it() -> None:
     propagator = busy_propagator(r_max=5e-2)
     loose = propagator.threshold()

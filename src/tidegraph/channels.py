@@ -28,6 +28,7 @@ Direction: TypeAlias = Literal["out", "in", "both"]
 Distribution: TypeAlias = Literal["gaussian", "uniform", "sign"]
 RMaxUnit: TypeAlias = Literal["rms", "absolute", "l1"]
 
+_MAX_HALF_LIVES = 63  # each is a further weight per edge
 _WINDOW_LIMIT = 2**62  # as for times: no sum or difference leaves int64
 
 
@@ -274,6 +275,7 @@ class Settings:
         for name in ("directed", "scale_by_degree"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ParameterError(f"{name} is {getattr(self, name)!r}; give True or False")
+            put(self, name, bool(getattr(self, name)))
         if not 0 <= self.beta <= 1:
             raise ParameterError(f"beta is {self.beta}; give a number from 0 to 1")
         if self.r_max <= 0:
@@ -289,6 +291,12 @@ class Settings:
         if self.directed and self.self_loop == 0:
             raise ParameterError(
                 "directed=True needs self_loop > 0: nodes without out-edges may still be pointed at"
+            )
+        half_lives = {c.half_life for c in self.channels if c.half_life is not None}
+        if len(half_lives) > _MAX_HALF_LIVES:
+            raise ParameterError(
+                f"the channels have {len(half_lives)} different half-lives; one propagator takes"
+                f" at most {_MAX_HALF_LIVES}: share the channels out over several"
             )
         for number, channel in enumerate(self.channels):
             if channel.direction != "out" and not self.directed:

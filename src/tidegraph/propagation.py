@@ -47,7 +47,8 @@ class Propagator:
         blocks occupy more cores, wider ones do less work in total. Part of the result's bits.
     initial: rows of a graph to start from.
 
-    Calls from several threads queue; the interpreter lock is released while one computes.
+    Calls from several threads queue; the interpreter lock is released while one computes. A child
+    made by fork() can go on with it, unless another thread was computing at that moment.
 
     >>> propagator = Propagator(np.eye(3), initial=Batch(src=[0], dst=[1]))
     >>> propagator.apply(Batch(src=[1], dst=[2]))
@@ -84,6 +85,11 @@ class Propagator:
         )
         source = _Features(features, nodes)
         thresholds = settings.r_max * source.norms(settings.r_max_unit)
+        if not (np.isfinite(thresholds) & (thresholds > 1e-290)).all():
+            raise ParameterError(
+                f"r_max={settings.r_max:g} times the norm of a column leaves the range of float64;"
+                " scale the features"
+            )
         self._build(settings, source.nodes, thresholds, dtype, threads, block_columns)
         self._sketch = features if isinstance(features, Sketch) else None
         for first, rows in source.pieces():
@@ -151,7 +157,7 @@ class Propagator:
     def _check_precision(self, tolerance: float) -> None:
         finest = self._native.finest_tolerance()
         if tolerance < finest:
-            r_max = self._settings.r_max
+            r_max = self._settings.r_max / self._native.tolerance  # the one at the start
             advice = f"use r_max >= {_round_up(finest * r_max):g}" + (
                 " or dtype='float64'" if self._dtype == np.float32 else ""
             )
@@ -165,26 +171,40 @@ class Propagator:
 
         All or nothing: a batch that does not fit raises `EventError` and changes nothing.
         """
-        new_features = batch.new_features
         with self._lock:
-            if batch.new_nodes and new_features is None:
-                new_features = self._rows_of_new_nodes(batch.new_nodes)
-            try:
-                return self._native.apply(
-                    batch.src,
-                    batch.dst,
-                    batch.weight,
-                    batch.op,
-                    batch.t,
-                    batch.time,
-                    batch.new_nodes,
-                    new_features,
-                    batch.feature_nodes,
-                    batch.feature_values,
-                    batch.removed_nodes,
-                )
-            except _native.EventError as error:
-                raise EventError(str(error)) from None
+            return self._apply(batch)
+
+    def _apply(self, batch: Batch) -> NDArray[np.int64]:
+        new_features = batch.new_features
+        if batch.new_nodes and new_features is None:
+            new_features = self._rows_of_new_nodes(batch.new_nodes)
+        for rows in (new_features, batch.feature_values):
+            if rows is not None and rows.size:
+                self._check_range(rows)
+        try:
+            return self._native.apply(
+                batch.src,
+                batch.dst,
+                batch.weight,
+                batch.op,
+                batch.t,
+                batch.time,
+                batch.new_nodes,
+                new_features,
+                batch.feature_nodes,
+                batch.feature_values,
+                batch.removed_nodes,
+            )
+        except _native.EventError as error:
+            raise EventError(str(error)) from None
+
+    def _check_range(self, rows: NDArray[np.float64]) -> None:
+        """Features are kept in units of the threshold, with room for the degrees' powers."""
+        if rows.shape[1] == self.columns and (np.abs(rows) > 2.0**60 * self._thresholds).any():
+            raise EventError(
+                "features are more than 2**60 thresholds large, which the engine cannot hold;"
+                " scale them to the size of the features given at the start"
+            )
 
     def _rows_of_new_nodes(self, count: int) -> NDArray[np.float64]:
         rows = np.zeros((count, self.columns))
@@ -240,13 +260,13 @@ class Propagator:
                 rows = self._native.difference(snapshot.src, snapshot.dst, snapshot.weight)
             except _native.EventError as error:
                 raise EventError(str(error)) from None
-        return self.apply(Batch(src=rows[0], dst=rows[1], weight=rows[2], op=rows[3], t=t))
+            return self._apply(Batch(src=rows[0], dst=rows[1], weight=rows[2], op=rows[3], t=t))
 
     def refine(self, r_max: float) -> None:
         """Moves the promised error to a new `r_max`, in the unit chosen at the start."""
         settings = dataclasses.replace(self._settings, r_max=r_max)
-        factor = settings.r_max / self._settings.r_max * self._native.tolerance
         with self._lock:
+            factor = settings.r_max / self._settings.r_max * self._native.tolerance
             self._check_precision(factor)
             self._native.refine(factor)
             self._settings = settings
@@ -306,15 +326,24 @@ class Propagator:
         self, channel: int | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """`src, dst, weight` of the graph, or of what a channel sees; undirected edges once."""
+        number = None if channel is None else self._channel(channel)
         with self._lock:
-            return self._native.edges(channel)
+            return self._native.edges(number)
 
     def loops(self, channel: int) -> NDArray[np.float64]:
         """The self-loop each node carries in a channel now."""
-        out = np.empty(self.nodes)
+        number = self._channel(channel)
         with self._lock:
-            self._native.loops(channel, out)
+            out = np.empty(self._native.nodes)
+            self._native.loops(number, out)
         return out
+
+    def _channel(self, channel: Any) -> int:
+        if isinstance(channel, (int, np.integer)) and 0 <= channel < len(self.channels):
+            return int(channel)
+        raise ParameterError(
+            f"channel is {channel!r}; there are channels 0 to {len(self.channels) - 1}"
+        )
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start (events, pushes, edge_pushes, …) and sizes in bytes."""
@@ -322,7 +351,7 @@ class Propagator:
             return dict(self._native.statistics())
 
     def _ids(self, nodes: ArrayLike | None) -> NDArray[np.int64]:
-        count = self._native.nodes
+        count = self.nodes
         if nodes is None:
             return np.arange(count)
         ids = np.atleast_1d(np.asarray(nodes))
@@ -351,7 +380,8 @@ class Propagator:
     @property
     def nodes(self) -> int:
         """Number of nodes, removed ones included: ids are never used again."""
-        return int(self._native.nodes)
+        with self._lock:
+            return int(self._native.nodes)
 
     @property
     def columns(self) -> int:
@@ -388,7 +418,8 @@ class Propagator:
     @property
     def time(self) -> int | None:
         """The time of the last batch that had one."""
-        return self._native.time
+        with self._lock:
+            return self._native.time
 
     def _description(self) -> dict[str, Any]:
         return {
@@ -538,12 +569,16 @@ class _Features:
         """What `r_max` counts in, per column; 1 where a column is zero."""
         if isinstance(self._features, Sketch):
             return column_norms(self._features, unit, self.nodes)
-        total = np.zeros(self.columns)
         if unit == "absolute" or self.nodes == 0:
-            return total + 1
+            return np.ones(self.columns)
+        peak, total = np.zeros(self.columns), np.zeros(self.columns)
         for _, rows in self.pieces():
-            total += np.square(rows).sum(axis=0) if unit == "rms" else np.abs(rows).sum(axis=0)
-        norms = np.sqrt(total / self.nodes) if unit == "rms" else total
+            peak = np.maximum(peak, np.abs(rows).max(axis=0))
+        peak[peak == 0] = 1.0  # relative to it no square can overflow or vanish
+        for _, rows in self.pieces():
+            sizes = np.abs(rows) / peak
+            total += np.square(sizes).sum(axis=0) if unit == "rms" else sizes.sum(axis=0)
+        norms = peak * np.sqrt(total / self.nodes) if unit == "rms" else peak * total
         return np.where(norms > 0, norms, 1.0)
 
 

@@ -12,7 +12,7 @@ import io
 import json
 import os
 import struct
-import tempfile
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -106,13 +106,12 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
 def write(path: str | Path, description: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Writes the file whole or not at all: another file of that name stays until this is safe."""
     path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    name = str(path.with_name(f".{path.name}.{uuid.uuid4().hex}"))
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(name, "xb") as file:
             _write_to(file, description, arrays)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -122,12 +121,6 @@ def write(path: str | Path, description: Mapping[str, Any], arrays: Mapping[str,
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

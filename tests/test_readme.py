@@ -1,0 +1,40 @@
+"""What README.md shows is what runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_code_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+
+
+def test_the_results_are_those_of_the_last_benchmark() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks/readme_results.py"), "--check"]
+    assert subprocess.run(command, check=False).returncode == 0, (
+        "run: python benchmarks/readme_results.py"
+    )
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([a-z-]+)", README))))
+def test_make_targets_exist(target: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    if target in {"are"}:  # "make are all it needs" is prose
+        return
+    assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.parametrize("path", re.findall(r"!?\[[^\]]*\]\(([^)]+)\)", README))
+def test_linked_files_exist(path: str) -> None:
+    assert (ROOT / path).exists()

@@ -1,0 +1,36 @@
+"""The promise and the certificate on real streams, in float32, against exact solutions."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegraph import datasets
+from tidegraph.verify import verify
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "snapshots", "half_life"),
+    [
+        ("wikipedia", None, None),
+        ("wikipedia", None, 86_400.0),
+        ("uci", 190_080, None),
+        ("bitcoin-otc", 1_200_000_000_000, None),  # its times are kept in microseconds
+        ("bitcoin-alpha", 1_200_000, None),
+        ("nyc-flights", None, 7 * 86_400.0),
+    ],
+)
+def test_the_bound_holds_on_a_real_stream(
+    name: str, snapshots: int | None, half_life: float | None
+) -> None:
+    directory = datasets.data_directory()
+    if name != "nyc-flights" and not (directory / f"{name}.csv.gz").exists():
+        pytest.skip(f"{name} is not in {directory}")
+    result = verify(
+        datasets.load(name), columns=32, snapshots=snapshots, half_life=half_life, samples=5
+    )
+    assert result.steps > 50
+    for sample in result.samples:
+        assert sample.error_over_bound <= 1
+        assert sample.error_over_threshold <= 1 + sample.drift
+        assert sample.drift < 0.05

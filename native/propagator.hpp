@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <vector>
@@ -40,11 +41,8 @@ struct Update {
   std::span<const std::int64_t> removed_nodes;
 };
 
-// The size of a large page, to which rows are aligned.
-inline constexpr std::size_t kAlignment = std::size_t(1) << 21;
-
-// Zeroed memory for rows. Growing copies this store alone, so that no more than one block of
-// columns exists twice.
+// Zeroed memory for rows, in large pages where it is large. Growing copies this store alone, so
+// that no more than one block of columns exists twice.
 template <class Real>
 class RowStore {
  public:
@@ -55,9 +53,8 @@ class RowStore {
 
  private:
   struct Free {
-    void operator()(Real* memory) const {
-      ::operator delete[](memory, std::align_val_t(kAlignment));
-    }
+    std::align_val_t alignment{64};
+    void operator()(Real* memory) const { ::operator delete[](memory, alignment); }
   };
   std::unique_ptr<Real[], Free> data_;
   std::size_t size_ = 0, capacity_ = 0;

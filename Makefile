@@ -25,7 +25,7 @@ $(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
 	@echo "== set-up in $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) 'scikit-build-core>=1,<2' 'nanobind>=3,<4' cmake ninja
-	@$(PIP) --no-build-isolation -e '.[dev,report]'
+	@$(PIP) --no-build-isolation -e '.[dev,report,train]'
 	@cp "$$(ls -t build/*/_native.pyi | head -1)" src/tidegraph/_native.pyi
 	@touch $@
 

@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 LAYERS = [
     {"errors"},
     {"events", "channels", "statefile"},
+    {"stream"},
     {"datasets"},
     {"_native"},
     {"reference", "propagation"},

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from tidegraph.events import Batch, Op
     from tidegraph.propagation import Propagator, propagate
+    from tidegraph.stream import EventStream, Steps
 
 __all__ = [
     "Audit",
@@ -25,12 +26,14 @@ __all__ = [
     "Channel",
     "DataError",
     "EventError",
+    "EventStream",
     "Op",
     "ParameterError",
     "PrecisionError",
     "Propagator",
     "Sketch",
     "StateFileError",
+    "Steps",
     "TidegraphError",
     "propagate",
     "reference",
@@ -42,6 +45,7 @@ _HOMES = {
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "events": ("Batch", "Op"),
     "propagation": ("Propagator", "propagate"),
+    "stream": ("EventStream", "Steps"),
 }
 
 

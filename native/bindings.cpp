@@ -13,6 +13,7 @@
 #include <cstring>
 #include <thread>
 
+#include "history.hpp"
 #include "parallel.hpp"
 #include "propagator.hpp"
 #include "sketch.hpp"
@@ -357,6 +358,39 @@ void bind_propagator(nb::module_& module, const char* name) {
           "arrays"_a);
 }
 
+void bind_history(nb::module_& module) {
+  const auto threads = [] { return int(std::thread::hardware_concurrency()); };
+  nb::class_<History>(module, "History")
+      .def(nb::init<std::size_t, std::vector<double>>(), "nodes"_a, "half_lives"_a)
+      .def(
+          "append",
+          [](History& history, const In<std::int64_t>& src, const In<std::int64_t>& dst,
+             const In<std::int64_t>& t) { history.append(view(src), view(dst), view(t)); },
+          "src"_a.noconvert(), "dst"_a.noconvert(), "t"_a.noconvert(),
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "node_rows",
+          [threads](const History& history, const In<std::int64_t>& nodes,
+                    const In<std::int64_t>& t, const Out<float, 2>& out) {
+            history.node_rows(view(nodes), view(t), threads(), {out.data(), out.size()});
+          },
+          "nodes"_a.noconvert(), "t"_a.noconvert(), "out"_a.noconvert(),
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "link_rows",
+          [threads](const History& history, const In<std::int64_t>& src,
+                    const In<std::int64_t>& dst, const In<std::int64_t>& t,
+                    const Out<float, 2>& out) {
+            history.link_rows(view(src), view(dst), view(t), threads(), {out.data(), out.size()});
+          },
+          "src"_a.noconvert(), "dst"_a.noconvert(), "t"_a.noconvert(), "out"_a.noconvert(),
+          nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("nodes", &History::nodes)
+      .def_prop_ro("events", &History::events)
+      .def_prop_ro("node_columns", &History::node_columns)
+      .def_prop_ro("pair_columns", &History::pair_columns);
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -365,6 +399,7 @@ NB_MODULE(_native, module) {
   nb::exception<ArchiveError>(module, "ArchiveError", PyExc_ValueError);
   bind_propagator<float>(module, "PropagatorF32");
   bind_propagator<double>(module, "PropagatorF64");
+  bind_history(module);
   module.def(
       "sketch",
       [](std::uint64_t seed, int distribution, std::int64_t first, const Out<double, 2>& out) {

@@ -19,7 +19,7 @@ LAYERS = [
     {"stream"},
     {"datasets"},
     {"_native"},
-    {"reference", "propagation"},
+    {"reference", "propagation", "history"},
     {"verify"},
     {"bench", "demo"},
     {"cli"},

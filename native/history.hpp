@@ -1,0 +1,67 @@
+// What happened to nodes and to pairs of nodes, told in numbers as of any moment: how often, how
+// long ago, how much of it lately. A question about a time sees what happened strictly before it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "versions.hpp"
+
+namespace tidegraph {
+
+class History {
+ public:
+  // How much happened lately is told once per half-life.
+  History(std::size_t nodes, std::vector<double> half_lives);
+
+  // Later events, in the order in which they happened.
+  void append(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
+              std::span<const std::int64_t> t);
+
+  // Per node: log of the number of events; log of the time since the last, the one before it, and
+  // the fifth last; log of the number per half-life; share of events it was the source of.
+  std::size_t node_columns() const { return 5 + half_lives_.size(); }
+  // Per ordered pair: whether it ever happened; log of the number; log of the time since; log of
+  // the number per half-life; log of how many events of either node came since.
+  std::size_t pair_columns() const { return 5 + half_lives_.size(); }
+
+  // [nodes.size(), node_columns()].
+  void node_rows(std::span<const std::int64_t> nodes, std::span<const std::int64_t> t, int threads,
+                 std::span<float> out) const;
+  // [src.size(), 2 * node_columns() + 2 * pair_columns()]: source, destination, the pair, and the
+  // pair in the other direction.
+  void link_rows(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
+                 std::span<const std::int64_t> t, int threads, std::span<float> out) const;
+
+  std::size_t nodes() const { return nodes_.size(); }
+  std::size_t events() const { return events_; }
+
+ private:
+  struct Series {
+    std::vector<std::int64_t> t;
+    std::vector<float> lately;  // [events, half-lives]: decayed number, the event itself included
+    void append(std::int64_t when, std::span<const double> half_lives);
+    std::size_t before(std::int64_t when) const;  // events strictly before
+  };
+  struct NodeSeries : Series {
+    std::vector<std::uint32_t> sources;  // how many events up to this one it was the source of
+  };
+  struct PairSeries : Series {
+    std::vector<std::uint32_t> of_src, of_dst;  // events of either node up to this one
+  };
+  double unseen(std::int64_t t) const;
+  float* write_series(const Series& series, std::size_t count, std::int64_t t, float* out) const;
+  std::size_t write_node(std::int64_t node, std::int64_t t, float* out) const;
+  void write_pair(std::int64_t src, std::int64_t dst, std::int64_t t, std::size_t src_events,
+                  std::size_t dst_events, float* out) const;
+
+  std::vector<double> half_lives_;
+  std::vector<NodeSeries> nodes_;
+  PairMap index_;
+  std::vector<PairSeries> pairs_;
+  std::int64_t start_ = 0;
+  std::size_t events_ = 0;
+};
+
+}  // namespace tidegraph

@@ -1,0 +1,111 @@
+"""What happened to nodes and pairs before a given time, in numbers a model can read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tidegraph import _native
+from tidegraph.errors import DataError, EventError, ParameterError
+from tidegraph.stream import EventStream
+
+__all__ = ["History"]
+
+_GAPS = ("last", "second_last", "fifth_last")
+
+
+class History:
+    """Counts, gaps and recent activity of nodes and pairs, as of any time.
+
+    Answers see what happened strictly before the time asked about. Every number is a logarithm
+    (of 1 + count, of 1 + time) except shares and truth values.
+
+    nodes: how many there are.
+    half_lives: recent activity is told once for each, in the stream's unit of time.
+    """
+
+    def __init__(self, nodes: int, half_lives: Sequence[float] = ()) -> None:
+        if any(not 0 < half_life < np.inf for half_life in half_lives):
+            raise ParameterError(f"half_lives is {tuple(half_lives)}; give positive numbers")
+        self.half_lives = tuple(float(half_life) for half_life in half_lives)
+        self._native = _native.History(nodes, list(self.half_lives))
+        self._last: int | None = None
+
+    def __len__(self) -> int:
+        return self._native.events
+
+    @property
+    def nodes(self) -> int:
+        return self._native.nodes
+
+    def append(self, stream: EventStream) -> None:
+        """Takes note of later events."""
+        if not len(stream):
+            return
+        if self._last is not None and int(stream.t[0]) < self._last:
+            raise EventError(
+                f"events start at {int(stream.t[0])}, but the history reaches {self._last};"
+                " append events in the order in which they happened"
+            )
+        self._native.append(
+            self._numbers(stream.src), self._numbers(stream.dst), np.ascontiguousarray(stream.t)
+        )
+        self._last = int(stream.t[-1])
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """What the columns of `of_nodes` mean."""
+        recent = tuple(f"events_within_{half_life:g}" for half_life in self.half_lives)
+        return ("events", *(f"time_since_{gap}" for gap in _GAPS), *recent, "share_as_source")
+
+    @property
+    def link_names(self) -> tuple[str, ...]:
+        """What the columns of `of_links` mean."""
+        recent = tuple(f"events_within_{half_life:g}" for half_life in self.half_lives)
+        pair = ("known", "events", "time_since_last", *recent, "src_events_since")
+        parts = {
+            "src": self.node_names,
+            "dst": self.node_names,
+            "pair": (*pair, "dst_events_since"),
+            "reverse": (*pair, "dst_events_since"),
+        }
+        return tuple(f"{part}.{name}" for part, names in parts.items() for name in names)
+
+    def of_nodes(self, nodes: ArrayLike, t: ArrayLike) -> NDArray[np.float32]:
+        """`[len(nodes), len(node_names)]`."""
+        numbers, times = self._numbers(nodes), _times(t)
+        out = np.empty((len(numbers), self._native.node_columns), dtype=np.float32)
+        _same_length(numbers, times)
+        self._native.node_rows(numbers, times, out)
+        return out
+
+    def of_links(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> NDArray[np.float32]:
+        """`[len(src), len(link_names)]`."""
+        sources, targets, times = self._numbers(src), self._numbers(dst), _times(t)
+        _same_length(sources, targets, times)
+        columns = 2 * (self._native.node_columns + self._native.pair_columns)
+        out = np.empty((len(sources), columns), dtype=np.float32)
+        self._native.link_rows(sources, targets, times, out)
+        return out
+
+    def _numbers(self, nodes: ArrayLike) -> NDArray[np.int64]:
+        numbers = np.ascontiguousarray(nodes, dtype=np.int64)
+        if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < self.nodes:
+            bad = numbers[(numbers < 0) | (numbers >= self.nodes)][0]
+            raise DataError(f"node {bad} is unknown; nodes are numbered 0 to {self.nodes - 1}")
+        return numbers
+
+
+def _times(t: ArrayLike) -> NDArray[np.int64]:
+    times = np.asarray(t)
+    if times.dtype.kind not in "iu":
+        raise DataError(f"times have dtype {times.dtype}; integers in the stream's unit are needed")
+    return np.ascontiguousarray(times, dtype=np.int64)
+
+
+def _same_length(*columns: NDArray[np.int64]) -> None:
+    if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
+        shapes = ", ".join(str(column.shape) for column in columns)
+        raise DataError(f"columns have shapes {shapes}; give vectors of one length")

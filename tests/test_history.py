@@ -1,0 +1,114 @@
+"""History tells what happened strictly before a time, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegraph.errors import DataError, EventError, ParameterError
+from tidegraph.history import History
+from tidegraph.stream import EventStream
+
+NODES = 5
+HALF_LIVES = (3.0, 40.0)
+events = st.lists(
+    st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1), st.integers(0, 60)),
+    max_size=25,
+).map(lambda rows: sorted(rows, key=lambda row: row[2]))
+
+
+def stream_of(rows: list[tuple[int, int, int]]) -> EventStream:
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    return EventStream(columns[:, 0], columns[:, 1], columns[:, 2], NODES)
+
+
+def history_of(rows: list[tuple[int, int, int]]) -> History:
+    history = History(NODES, HALF_LIVES)
+    history.append(stream_of(rows))
+    return history
+
+
+def told_of_node(rows: list[tuple[int, int, int]], node: int, t: int) -> list[float]:
+    past = [row for row in rows if row[2] < t and node in row[:2]]
+    unseen = np.log1p(max(t - rows[0][2], 0)) + 1
+    gaps = [np.log1p(t - past[-k][2]) if len(past) >= k else unseen for k in (1, 2, 5)]
+    recent = [np.log1p(10 * sum(2 ** (-(t - w) / h) for *_, w in past)) for h in HALF_LIVES]
+    share = sum(row[0] == node for row in past) / len(past) if past else 0.0
+    return [np.log1p(len(past)), *gaps, *recent, share]
+
+
+def told_of_pair(rows: list[tuple[int, int, int]], src: int, dst: int, t: int) -> list[float]:
+    before = [row for row in rows if row[2] < t]
+    at = [i for i, row in enumerate(before) if row[:2] == (src, dst)]
+    unseen = np.log1p(max(t - rows[0][2], 0)) + 1
+    gap = np.log1p(t - before[at[-1]][2]) if at else unseen
+    recent = [np.log1p(10 * sum(2 ** (-(t - before[i][2]) / h) for i in at)) for h in HALF_LIVES]
+    later = before[at[-1] + 1 :] if at else before
+    since = [np.log1p(sum(node in row[:2] for row in later)) for node in (src, dst)]
+    return [float(bool(at)), np.log1p(len(at)), gap, *recent, *since]
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=events.filter(bool), t=st.integers(-5, 70))
+def test_numbers_agree_with_counting_by_hand(rows: list[tuple[int, int, int]], t: int) -> None:
+    history = history_of(rows)
+    pairs = [(src, dst) for src in range(NODES) for dst in range(NODES)]
+    src, dst = np.array(pairs).T
+    told = history.of_links(src, dst, np.full(len(pairs), t))
+    expected = [
+        told_of_node(rows, u, t)
+        + told_of_node(rows, v, t)
+        + told_of_pair(rows, u, v, t)
+        + told_of_pair(rows, v, u, t)
+        for u, v in pairs
+    ]
+    np.testing.assert_allclose(told, expected, rtol=2e-5, atol=1e-5)
+    assert told.shape[1] == len(history.link_names)
+    nodes = np.arange(NODES)
+    np.testing.assert_array_equal(
+        history.of_nodes(nodes, np.full(NODES, t)),
+        told[src == dst][:, : len(history.node_names)],
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=events.filter(bool), later=events, t=st.integers(0, 70))
+def test_what_happens_at_or_after_a_time_is_not_told(
+    rows: list[tuple[int, int, int]], later: list[tuple[int, int, int]], t: int
+) -> None:
+    past = [row for row in rows if row[2] < t]
+    if not past:
+        return
+    future = [(u, v, max(w, t)) for u, v, w in later]
+    src, dst = np.meshgrid(np.arange(NODES), np.arange(NODES))
+    ask = (src.ravel(), dst.ravel(), np.full(src.size, t))
+    other = history_of(past + sorted(future, key=lambda row: row[2]))
+    np.testing.assert_array_equal(history_of(past).of_links(*ask), other.of_links(*ask))
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=events.filter(bool), cut=st.integers(0, 25))
+def test_appending_in_parts_is_appending_at_once(
+    rows: list[tuple[int, int, int]], cut: int
+) -> None:
+    parts = History(NODES, HALF_LIVES)
+    parts.append(stream_of(rows[:cut]))
+    parts.append(stream_of(rows[cut:]))
+    nodes, t = np.arange(NODES), np.full(NODES, 61)
+    np.testing.assert_array_equal(parts.of_nodes(nodes, t), history_of(rows).of_nodes(nodes, t))
+
+
+def test_bad_input_is_named() -> None:
+    history = history_of([(0, 1, 5)])
+    with pytest.raises(EventError, match="start at 4, but the history reaches 5"):
+        history.append(stream_of([(0, 1, 4)]))
+    with pytest.raises(DataError, match="node 5 is unknown"):
+        history.of_nodes([5], [9])
+    with pytest.raises(DataError, match="dtype float64"):
+        history.of_nodes([1], [9.5])
+    with pytest.raises(DataError, match="one length"):
+        history.of_links([1], [2, 3], [9])
+    with pytest.raises(ParameterError, match="half_lives"):
+        History(3, (0.0,))

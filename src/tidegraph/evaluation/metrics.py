@@ -55,9 +55,6 @@ def link_metrics(
     (`ap`, `auc`) is what is published for temporal graphs; `ap_global` and `auc_global` also
     compare scores across time.
     """
-    import sklearn
-    from sklearn.metrics import average_precision_score, roc_auc_score
-
     true, false = _scores(positive, "positive scores"), _scores(negative, "negative scores")
     if true.shape != false.shape or true.ndim != 1:
         raise EvaluationError(
@@ -66,23 +63,32 @@ def link_metrics(
         )
     if batch_size < 1:
         raise ParameterError(f"batch_size is {batch_size}; it is at least 1")
-    precisions, areas = [], []
-    # All was checked above; scikit-learn's own checks would take longer than the metrics.
-    with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
-        for first in range(0, len(true), batch_size):
-            rows = slice(first, first + batch_size)
-            scores = np.concatenate([true[rows], false[rows]])
-            labels = np.repeat([1, 0], len(scores) // 2)
-            precisions.append(average_precision_score(labels, scores))
-            areas.append(roc_auc_score(labels, scores))
+    values = [
+        _precision_and_area(true[first : first + batch_size], false[first : first + batch_size])
+        for first in range(0, len(true), batch_size)
+    ]
+    ap, auc = np.mean(values, axis=0)
     everything = np.concatenate([true, false])
     labels = np.repeat([1, 0], len(true))
     return {
-        "ap": float(np.mean(precisions)),
-        "auc": float(np.mean(areas)),
+        "ap": float(ap),
+        "auc": float(auc),
         "ap_global": average_precision(labels, everything),
         "auc_global": roc_auc(labels, everything),
     }
+
+
+def _precision_and_area(true: FloatArray, false: FloatArray) -> tuple[float, float]:
+    """AP and AUC from one curve: a quarter of the time of asking for each, batch after batch."""
+    from sklearn.metrics import auc, roc_curve
+
+    labels = np.repeat([1, 0], [len(true), len(false)])
+    false_rate, recall, _ = roc_curve(
+        labels, np.concatenate([true, false]), drop_intermediate=False
+    )
+    hits, misses = recall[1:] * len(true), false_rate[1:] * len(false)
+    precision = hits / (hits + misses)
+    return float(np.sum(np.diff(recall) * precision)), float(auc(false_rate, recall))
 
 
 def ranks(

@@ -23,6 +23,7 @@ from tidegraph.evaluation import baselines, metrics
 from tidegraph.evaluation.baselines import Heuristic
 from tidegraph.evaluation.negatives import GivenNegatives, NegativeSampler, negative_sampler
 from tidegraph.evaluation.splits import SnapshotSplit, Split
+from tidegraph.events import Op
 from tidegraph.stream import EventStream, NodeLabels
 
 __all__ = [
@@ -100,7 +101,9 @@ class Result:
         widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
         lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in table]
         head = f"{self.task} on {self.data['title'] or self.data['digest']}, "
-        head += f"{self.split['name']} split, trained on {self.training_negatives or 'unsaid'}"
+        head += f"{self.split['name']} split"
+        if self.task != "nodes":
+            head += f", training negatives: {self.training_negatives or 'not stated'}"
         return "\n".join([head, *lines, *(f"note: {warning}" for warning in self.warnings)])
 
 
@@ -126,6 +129,10 @@ def evaluate_link(
     validation and test that precede the batch. `heuristics` makes fresh ones and may give none.
     """
     clock = _Clock()
+    _only_additions(stream)
+    unseeded = [part for part in parts if part not in seeds]
+    if unseeded:
+        raise ParameterError(f"{unseeded[0]} has no seed; seeds are given for {', '.join(seeds)}")
     make = heuristics or _heuristics_for(stream, split)
     rows: list[Row] = []
     for part in parts:
@@ -217,6 +224,7 @@ def evaluate_ranking(
     so many events, drawn by `seed`, are ranked.
     """
     clock = _Clock()
+    _only_additions(stream)
     positions = split.part(part)
     given = None if negatives is None else np.asarray(negatives, dtype=np.int64)
     if given is not None and (given.ndim != 2 or len(given) != len(positions)):
@@ -230,35 +238,40 @@ def evaluate_ranking(
     if sample is not None and sample < len(positions):
         generator = np.random.default_rng(seed)
         chosen = np.sort(generator.choice(len(positions), size=sample, replace=False))
-    batches = _batches(chosen, batch_size)
     destinations = np.unique(stream.dst)
-    answers = _answers(stream)
+    answers = _answers(stream) if given is None else None
     kind = "all-dst" if given is None else GivenNegatives.name
+    width = 1 + (len(destinations) if given is None else given.shape[1])
+    at_once = max(1, _PAIRS_AT_ONCE // width)
 
     def ranked(ask: PairScore, batch: IntArray) -> FloatArray:
+        return np.concatenate([ranked_at_once(ask, rows) for rows in _batches(batch, at_once)])
+
+    def ranked_at_once(ask: PairScore, batch: IntArray) -> FloatArray:
         src, dst, t = _columns(stream, positions[batch])
-        if given is None:
-            others = np.tile(destinations, (len(batch), 1))
-            own = answers(src, t, others)
-        else:
-            others = given[batch]
-            own = np.zeros(others.shape, dtype=bool)
-        candidates = np.concatenate([dst[:, None], others], axis=1)  # [B, 1 + K]
-        width = candidates.shape[1]
+        others = np.tile(destinations, (len(batch), 1)) if given is None else given[batch]
+        candidates = np.concatenate([dst[:, None], others], axis=1)  # [B, width]
         flat = _ask(ask, np.repeat(src, width), candidates.ravel(), np.repeat(t, width))
         table = flat.reshape(candidates.shape)
+        own = None if answers is None else answers(src, t, others)
         return metrics.ranks(table[:, 0], table[:, 1:], without=own)
 
     rows = []
     if score is not None:
         begun = time.perf_counter()
-        rank = np.concatenate([ranked(score, batch) for batch in batches])
+        rank = ranked(score, chosen)
         values = _ranking_metrics(rank)
         rows.append(Row(part, kind, model, values, len(rank), None, time.perf_counter() - begun))
+    # The batches are those of the whole part, so that a sample finds the same memory as all would.
+    batches = _batches(np.arange(len(positions)), batch_size)
     for rule in (heuristics or _heuristics_for(stream, split))():
         begun = time.perf_counter()
         shown = _shown(rule, stream, split, [positions[batch] for batch in batches])
-        found = [ranked(rule.score, batch) for batch, _ in zip(batches, shown, strict=True)]
+        found = []
+        for batch, _ in zip(batches, shown, strict=True):
+            asked = batch[np.isin(batch, chosen)]
+            if len(asked):
+                found.append(ranked(rule.score, asked))
         rank = np.concatenate(found)
         values = _ranking_metrics(rank)
         spent = time.perf_counter() - begun
@@ -296,6 +309,7 @@ def evaluate_snapshots(
     over sources, then over snapshots.
     """
     clock = _Clock()
+    _only_additions(stream)
     tasks = split.part(part)
     if len(tasks) == 0:
         raise EvaluationError(f"the split has no {part} tasks; there is nothing to evaluate")
@@ -391,11 +405,12 @@ def evaluate_nodes(
     classes = int(examples.label.max()) + 1 if len(examples.label) else 0
     if classes < 2 or examples.label.min() < 0:
         raise EvaluationError("labels are classes from 0, and at least two; see NodeLabels")
-    known = NodeLabels(
-        examples.node,
-        examples.t if known_at is None else np.asarray(known_at, dtype=np.int64),
-        examples.label,
-    )
+    known_t = examples.t if known_at is None else np.asarray(known_at, dtype=np.int64)
+    if known_t.shape != examples.t.shape:
+        raise EvaluationError(
+            f"known_at has shape {known_t.shape}; {examples.t.shape} is needed, a time per example"
+        )
+    known = NodeLabels(examples.node, known_t, examples.label)
     train = _chosen(examples, examples.part == numbers["train"])
     if len(train.label) == 0:
         raise EvaluationError("no example is for training (part 0); the heuristics need some")
@@ -423,7 +438,7 @@ def evaluate_nodes(
         model if score is not None else None,
         stream,
         {"name": split_name, "sizes": sizes, "parameters": {}},
-        "none: labels are given",
+        None,
         {"classes": classes},
         rows,
         headline="auc" if classes == 2 else "micro-f1",
@@ -534,6 +549,14 @@ def _batches(positions: IntArray, size: int) -> list[IntArray]:
     if size < 1:
         raise ParameterError(f"batch_size is {size}; it is at least 1")
     return [positions[first : first + size] for first in range(0, len(positions), size)]
+
+
+def _only_additions(stream: EventStream) -> None:
+    if stream.op is not None and (stream.op != Op.ADD).any():
+        raise EvaluationError(
+            "the stream removes or sets edges; links that appear are predicted: "
+            "evaluate on stream.where(stream.op == Op.ADD)"
+        )
 
 
 def _columns(stream: EventStream, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:

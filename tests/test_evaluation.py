@@ -378,6 +378,11 @@ def test_each_edgebank_keeps_what_it_says() -> None:
     assert kept["window"].tolist() == [0, 1, 1, 0]  # since the 70 % quantile of time, t = 82
     assert kept["interval"].tolist() == [0, 0, 1, 0]  # mean gap (1 + 10 + 0) / 3
     assert kept["repeat"].tolist() == [1, 0, 0, 0]  # mean count 7 / 3
+    # A pair that occurred exactly at the beginning of the window is in it.
+    sharp = baselines.EdgeBank("window", proportion=0.25)
+    sharp.update(EventStream(np.zeros(5, dtype=np.int64), np.arange(5), np.arange(5), 5))
+    held = sharp.score(np.zeros(5, dtype=np.int64), np.arange(5), np.full(5, 9))
+    assert held.tolist() == [0, 0, 0, 1, 1]
 
 
 # Protocols ----------------------------------------------------------------------------------------

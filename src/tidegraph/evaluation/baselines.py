@@ -47,7 +47,7 @@ class Heuristic(ABC):
         """How likely each pair is at its time, from the memory alone; times do not precede it."""
 
     def score_all(self, src: IntArray, t: int, nodes: int) -> FloatArray:
-        """The scores [sources, nodes] of every destination for each source."""
+        """The scores [sources, nodes] of every node as destination; the sources are distinct."""
         flat = self.score(
             np.repeat(src, nodes), np.tile(np.arange(nodes), len(src)), np.full(len(src) * nodes, t)
         )

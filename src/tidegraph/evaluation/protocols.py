@@ -559,6 +559,11 @@ def _only_additions(stream: EventStream) -> None:
         )
 
 
+def _bare(stream: EventStream) -> EventStream:
+    """Who met whom and when: a part of this is cheap to take, features are not."""
+    return EventStream(stream.src, stream.dst, stream.t, stream.nodes)
+
+
 def _columns(stream: EventStream, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     return stream.src[rows], stream.dst[rows], stream.t[rows]
 
@@ -576,7 +581,7 @@ def _sampler(
     if part.startswith("new_"):
         inside = np.zeros(len(stream), dtype=bool)
         inside[split.part(part)] = True
-        pool = stream.where(inside)
+        pool = _bare(stream).where(inside)
     before = split.train if part.endswith("validation") else split.validation
     observed_until = int(stream.t[before[-1]])
     return negative_sampler(wanted, pool, seed=seeds[part], observed_until=observed_until)
@@ -589,10 +594,11 @@ def _shown(
     visible = np.zeros(len(stream), dtype=bool)
     for rows in (split.train, split.validation, split.test):
         visible[rows] = True
+    bare = _bare(stream)
     done = 0
     for batch in batches:
         first = int(batch[0])
-        rule.update(stream[done:first].where(visible[done:first]))
+        rule.update(bare[done:first].where(visible[done:first]))
         done = first
         yield batch
 

@@ -17,6 +17,7 @@ LAYERS = [
     {"errors"},
     {"events", "channels", "statefile"},
     {"stream"},
+    {"evaluation"},
     {"datasets"},
     {"_native"},
     {"reference", "propagation", "history"},
@@ -27,7 +28,7 @@ LAYERS = [
 ]
 RANK = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}
 # Each takes longer to import than all of tidegraph: imported inside the functions that need it.
-HEAVY = ["matplotlib", "pyarrow", "scipy", "torch"]
+HEAVY = ["matplotlib", "pyarrow", "scipy", "sklearn", "torch"]
 
 
 def module_of(path: Path) -> str:

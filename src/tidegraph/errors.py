@@ -25,3 +25,7 @@ class StateFileError(TidegraphError, ValueError):
 
 class DataError(TidegraphError, ValueError):
     """A data set or data file that is missing or not in the expected form."""
+
+
+class EvaluationError(TidegraphError, ValueError):
+    """Scores, labels or a split on which no honest number can be computed."""

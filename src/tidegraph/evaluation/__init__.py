@@ -1,0 +1,59 @@
+"""Honest evaluation of any model on temporal graphs: splits, negatives, metrics, protocols.
+
+Nothing here knows how a model works: a scorer is a function, see `protocols`.
+"""
+
+from __future__ import annotations
+
+from tidegraph.evaluation import baselines, metrics
+from tidegraph.evaluation.negatives import (
+    SAMPLERS,
+    GivenNegatives,
+    NegativeSampler,
+    negative_sampler,
+)
+from tidegraph.evaluation.protocols import (
+    SEEDS,
+    Result,
+    Row,
+    evaluate_link,
+    evaluate_nodes,
+    evaluate_ranking,
+    evaluate_snapshots,
+    tgb_evaluate,
+)
+from tidegraph.evaluation.splits import (
+    ROLAND_SETTINGS,
+    SnapshotSplit,
+    Split,
+    label_split,
+    roland_split,
+    tgb_split,
+    tgn_split,
+    time_split,
+)
+
+__all__ = [
+    "ROLAND_SETTINGS",
+    "SAMPLERS",
+    "SEEDS",
+    "GivenNegatives",
+    "NegativeSampler",
+    "Result",
+    "Row",
+    "SnapshotSplit",
+    "Split",
+    "baselines",
+    "evaluate_link",
+    "evaluate_nodes",
+    "evaluate_ranking",
+    "evaluate_snapshots",
+    "label_split",
+    "metrics",
+    "negative_sampler",
+    "roland_split",
+    "tgb_evaluate",
+    "tgb_split",
+    "tgn_split",
+    "time_split",
+]

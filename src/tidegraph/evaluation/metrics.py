@@ -1,0 +1,334 @@
+"""How good scores are. Ties never help unless asked to; what cannot be judged is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tidegraph.errors import EvaluationError, ParameterError
+
+__all__ = [
+    "Calibration",
+    "average_precision",
+    "calibration",
+    "expected_mrr_sampled",
+    "hits_at",
+    "link_metrics",
+    "micro_f1",
+    "mrr",
+    "mrr_full",
+    "mrr_sampled",
+    "ndcg_at",
+    "ranks",
+    "roc_auc",
+]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+TIES = ("half", "against", "for")
+
+
+def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
+    """The average precision of scores for labels 0 and 1; both must occur."""
+    from sklearn.metrics import average_precision_score
+
+    return float(average_precision_score(*_two_classes(labels, scores)))
+
+
+def roc_auc(labels: ArrayLike, scores: ArrayLike) -> float:
+    """The chance that a random 1 is scored above a random 0, ties half; both must occur."""
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(*_two_classes(labels, scores)))
+
+
+def link_metrics(
+    positive: ArrayLike, negative: ArrayLike, *, batch_size: int = 200
+) -> dict[str, float]:
+    """AP and AUC of true against false pairs: the mean over batches, and over all at once.
+
+    Batch k holds the k-th `batch_size` positives and as many negatives. The mean over batches
+    (`ap`, `auc`) is what is published for temporal graphs; `ap_global` and `auc_global` also
+    compare scores across time.
+    """
+    true, false = _scores(positive, "positive scores"), _scores(negative, "negative scores")
+    if true.shape != false.shape or true.ndim != 1:
+        raise EvaluationError(
+            f"scores have shapes {true.shape} and {false.shape}; "
+            "one negative per positive is needed"
+        )
+    if batch_size < 1:
+        raise ParameterError(f"batch_size is {batch_size}; it is at least 1")
+    values = [
+        _precision_and_area(true[first : first + batch_size], false[first : first + batch_size])
+        for first in range(0, len(true), batch_size)
+    ]
+    ap, auc = np.mean(values, axis=0)
+    everything = np.concatenate([true, false])
+    labels = np.repeat([1, 0], len(true))
+    return {
+        "ap": float(ap),
+        "auc": float(auc),
+        "ap_global": average_precision(labels, everything),
+        "auc_global": roc_auc(labels, everything),
+    }
+
+
+def _precision_and_area(true: FloatArray, false: FloatArray) -> tuple[float, float]:
+    """AP and AUC from one curve: a quarter of the time of asking for each, batch after batch."""
+    from sklearn.metrics import auc, roc_curve
+
+    labels = np.repeat([1, 0], [len(true), len(false)])
+    false_rate, recall, _ = roc_curve(
+        labels, np.concatenate([true, false]), drop_intermediate=False
+    )
+    hits, misses = recall[1:] * len(true), false_rate[1:] * len(false)
+    precision = hits / (hits + misses)
+    return float(np.sum(np.diff(recall) * precision)), float(auc(false_rate, recall))
+
+
+def ranks(
+    positive: ArrayLike,
+    negatives: ArrayLike,
+    *,
+    ties: str = "half",
+    without: NDArray[np.bool_] | None = None,
+) -> FloatArray:
+    """The rank, from 1, of each positive [B] among its negatives [B, K].
+
+    A negative of equal score counts `half` (TGB's mean of the optimistic and the pessimistic
+    rank), wholly `against` the positive, or `for` it, not at all. Those marked in `without`
+    [B, K] do not count.
+    """
+    true, false = _scores(positive, "positive scores"), _scores(negatives, "negative scores")
+    if true.ndim != 1 or false.ndim != 2 or len(true) != len(false):
+        raise EvaluationError(
+            f"positives have shape {true.shape} and negatives {false.shape}; "
+            "give [B] and [B, K], a row of negatives per positive"
+        )
+    counted = np.True_ if without is None else ~without
+    above = ((false > true[:, None]) & counted).sum(axis=1)
+    equal = ((false == true[:, None]) & counted).sum(axis=1)
+    return _rank(above, equal, ties)
+
+
+def _rank(above: NDArray[Any], equal: NDArray[Any], ties: str) -> FloatArray:
+    if ties not in TIES:
+        raise ParameterError(f"ties={ties!r} is unknown; give one of {', '.join(TIES)}")
+    share = {"half": 0.5, "against": 1.0, "for": 0.0}[ties]
+    return np.asarray(1.0 + above + share * equal, dtype=np.float64)
+
+
+def mrr(rank: ArrayLike) -> float:
+    """The mean of 1 / rank."""
+    return float(np.mean(1.0 / _ranks(rank)))
+
+
+def hits_at(rank: ArrayLike, k: int) -> float:
+    """The share of ranks that are at most `k`."""
+    return float(np.mean(_ranks(rank) <= k))
+
+
+def mrr_full(scores: ArrayLike, row: ArrayLike, column: ArrayLike, *, ties: str = "half") -> float:
+    """ROLAND's table: 1 / rank among ALL candidates, mean per source, then over the sources.
+
+    `scores` is [sources, candidates]; true pairs are at (`row[k]`, `column[k]`). The other true
+    destinations of a source compete like any candidate.
+    """
+    table, rows, columns = _table(scores, row, column)
+    total, count = np.zeros(len(table)), np.zeros(len(table))
+    for source in range(len(table)):
+        true = table[source, columns[rows == source]]
+        ordered = np.sort(table[source])
+        not_above = np.searchsorted(ordered, true, side="right")
+        equal = not_above - np.searchsorted(ordered, true, side="left") - 1  # not itself
+        total[source] = (1.0 / _rank(len(ordered) - not_above, equal, ties)).sum()
+        count[source] = len(true)
+    return float(np.mean(total / count))
+
+
+def mrr_sampled(
+    scores: ArrayLike,
+    row: ArrayLike,
+    column: ArrayLike,
+    *,
+    negatives: int = 1000,
+    seed: int = 0,
+    ties: str = "against",
+) -> float:
+    """The best true destination of each source against sampled ones: mean of 1 / rank.
+
+    `negatives` are drawn per source, uniformly and with replacement, from the candidates that are
+    not true. Two models that are given the same true pairs and seed meet the same negatives.
+    """
+    table, rows, columns = _table(scores, row, column)
+    generator = np.random.default_rng(seed)
+    best, drawn = np.empty(len(table)), np.empty((len(table), negatives))
+    for source in range(len(table)):
+        true, free = _free(table, source, columns[rows == source])
+        best[source] = table[source, true].max()
+        # The k-th candidate that is not true is candidate k + (true ones before it).
+        picked = generator.integers(0, free, negatives)
+        picked += np.searchsorted(true - np.arange(len(true)), picked, side="right")
+        drawn[source] = table[source, picked]
+    return mrr(ranks(best, drawn, ties=ties))
+
+
+def expected_mrr_sampled(
+    scores: ArrayLike, row: ArrayLike, column: ArrayLike, *, negatives: int = 1000
+) -> float:
+    """The mean of `mrr_sampled` (ties against) over all its seeds, computed and not sampled.
+
+    If a share p of the candidates is at least as good as the best true one, the number drawn of
+    them is binomial and the mean of 1 / (1 + number) is (1 - (1-p)^(N+1)) / ((N+1)·p).
+    """
+    table, rows, columns = _table(scores, row, column)
+    means = np.empty(len(table))
+    for source in range(len(table)):
+        true, free = _free(table, source, columns[rows == source])
+        best = table[source, true].max()
+        rivals = (table[source] >= best).sum() - (table[source, true] >= best).sum()
+        p, draws = rivals / free, negatives + 1
+        means[source] = (1 - (1 - p) ** draws) / (draws * p) if rivals else 1.0
+    return float(means.mean())
+
+
+def _free(table: FloatArray, source: int, columns: IntArray) -> tuple[IntArray, int]:
+    true = np.unique(columns)
+    free = table.shape[1] - len(true)
+    if free == 0:
+        raise EvaluationError(
+            f"every candidate is a true destination of the source in row {source}; "
+            "there is no negative to draw"
+        )
+    return true, free
+
+
+def micro_f1(labels: ArrayLike, predicted: ArrayLike) -> float:
+    """Micro-averaged F1 of predicted classes, one per example."""
+    from sklearn.metrics import f1_score
+
+    truth, guess = np.asarray(labels), np.asarray(predicted)
+    if truth.shape != guess.shape or truth.ndim != 1 or len(truth) == 0:
+        raise EvaluationError(
+            f"labels have shape {truth.shape} and predictions {guess.shape}; "
+            "both are [N], N at least 1"
+        )
+    for what, classes in (("labels", truth), ("predictions", guess)):
+        if classes.dtype.kind not in "iub":
+            raise EvaluationError(f"{what} have dtype {classes.dtype}; give classes as integers")
+    return float(f1_score(truth, guess, average="micro"))
+
+
+def ndcg_at(relevance: ArrayLike, scores: ArrayLike, k: int = 10) -> float:
+    """NDCG of the best `k` by score, mean over rows; tied scores share their gains evenly."""
+    from sklearn.metrics import ndcg_score
+
+    wanted, given = _scores(relevance, "relevance"), _scores(scores, "scores")
+    if wanted.shape != given.shape or wanted.ndim != 2 or wanted.shape[1] < 2:
+        raise EvaluationError(
+            f"relevance has shape {wanted.shape} and scores {given.shape}; "
+            "both are [rows, candidates], with at least 2 candidates"
+        )
+    return float(ndcg_score(wanted, given, k=k))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Calibration:
+    """Predicted against observed frequencies, by bins of equal width that hold examples."""
+
+    predicted: FloatArray
+    observed: FloatArray
+    count: IntArray
+
+    @property
+    def error(self) -> float:
+        """The mean distance of the two over all examples (expected calibration error)."""
+        return float(np.average(np.abs(self.predicted - self.observed), weights=self.count))
+
+
+def calibration(labels: ArrayLike, probabilities: ArrayLike, *, bins: int = 10) -> Calibration:
+    """How often the examples given a probability turned out to be of class 1."""
+    truth, given = _labelled(labels, probabilities)
+    if given.min() < 0 or given.max() > 1:
+        raise EvaluationError(
+            f"probabilities reach from {given.min():g} to {given.max():g}; they are in [0, 1]: "
+            "apply the sigmoid first"
+        )
+    place = np.minimum((given * bins).astype(np.int64), bins - 1)
+    count = np.bincount(place, minlength=bins)
+    held = count > 0
+    predicted = np.bincount(place, weights=given, minlength=bins)[held] / count[held]
+    observed = np.bincount(place, weights=truth, minlength=bins)[held] / count[held]
+    return Calibration(predicted, observed, count[held])
+
+
+def _scores(values: ArrayLike, what: str) -> FloatArray:
+    scores = np.asarray(values, dtype=np.float64)
+    if scores.size == 0:
+        raise EvaluationError(f"{what} are empty; at least one is needed")
+    bad = ~np.isfinite(scores)
+    if bad.any():
+        place = np.unravel_index(int(np.argmax(bad)), scores.shape)
+        where = ", ".join(str(int(index)) for index in place)
+        raise EvaluationError(
+            f"{what} hold {scores[place]} at [{where}] and {int(bad.sum()) - 1} more such; "
+            "a score is a finite number: find where the model produced them"
+        )
+    return scores
+
+
+def _ranks(rank: ArrayLike) -> FloatArray:
+    values = _scores(rank, "ranks")
+    if values.min() < 1:
+        raise EvaluationError(f"a rank is {values.min():g}; ranks count from 1")
+    return values
+
+
+def _labelled(labels: ArrayLike, scores: ArrayLike) -> tuple[IntArray, FloatArray]:
+    truth, given = np.asarray(labels), _scores(scores, "scores")
+    if truth.shape != given.shape or truth.ndim != 1:
+        raise EvaluationError(
+            f"labels have shape {truth.shape} and scores {given.shape}; both are [N]"
+        )
+    if not np.isin(truth, (0, 1)).all():
+        raise EvaluationError(f"labels hold {np.unique(truth)[:5]}; they are 0 or 1")
+    return truth.astype(np.int64), given
+
+
+def _two_classes(labels: ArrayLike, scores: ArrayLike) -> tuple[IntArray, FloatArray]:
+    truth, given = _labelled(labels, scores)
+    if truth.min() == truth.max():
+        raise EvaluationError(
+            f"all {len(truth)} labels are {truth[0]}; AP and AUC compare two classes: "
+            "evaluate a part in which both occur"
+        )
+    return truth, given
+
+
+def _table(
+    scores: ArrayLike, row: ArrayLike, column: ArrayLike
+) -> tuple[FloatArray, IntArray, IntArray]:
+    table = _scores(scores, "scores")
+    rows, columns = np.asarray(row, dtype=np.int64), np.asarray(column, dtype=np.int64)
+    if table.ndim != 2 or rows.ndim != 1 or rows.shape != columns.shape or len(rows) == 0:
+        raise EvaluationError(
+            f"scores have shape {table.shape}, true pairs {rows.shape} and {columns.shape}; "
+            "give [sources, candidates] and one row and column per true pair"
+        )
+    fits = (rows >= 0) & (rows < table.shape[0]) & (columns >= 0) & (columns < table.shape[1])
+    if not fits.all():
+        pair = int(np.argmin(fits))
+        raise EvaluationError(
+            f"the true pair ({rows[pair]}, {columns[pair]}) is outside scores of {table.shape}"
+        )
+    without = np.bincount(rows, minlength=len(table)) == 0
+    if without.any():
+        raise EvaluationError(
+            f"the source in row {int(np.argmax(without))} has no true pair; leave its row out"
+        )
+    return table, rows, columns

@@ -1,0 +1,227 @@
+"""Pairs that did not happen, to be told from those that did.
+
+A sampler is named, seeded, and asked batch after batch in time order: the same seed and the same
+batches give the same negatives, whoever is evaluated. NumPy's old generator is used throughout,
+because the published negatives came from it. `random-dst` and the two that draw whole
+past edges follow the programs behind the published numbers (TGN's and DyGLib's).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tidegraph.errors import EvaluationError, ParameterError
+from tidegraph.stream import EventStream
+
+__all__ = [
+    "SAMPLERS",
+    "GivenNegatives",
+    "HistoricalEdges",
+    "InductiveEdges",
+    "NegativeSampler",
+    "RandomDestinations",
+    "RandomNodes",
+    "negative_sampler",
+]
+
+IntArray = NDArray[np.int64]
+
+
+class NegativeSampler(ABC):
+    """One negative pair for every positive one."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def sample(self, src: IntArray, dst: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
+        """Sources and destinations of the negatives for a batch of positives in time order.
+
+        The batch's window is from its first time to its last, both included.
+        """
+
+
+class RandomDestinations(NegativeSampler):
+    """The source is kept, the destination is any that occurs among the events given.
+
+    A negative may happen to be a positive of the batch, as in the original.
+    """
+
+    name = "random-dst"
+
+    def __init__(self, events: EventStream, *, seed: int) -> None:
+        _not_empty(events)
+        self._sources = len(np.unique(events.src))
+        self._destinations = np.unique(events.dst)
+        self._random = np.random.RandomState(seed)
+
+    def sample(self, src: IntArray, dst: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
+        # TGN's sampler draws a source too and drops it; without this draw all others would differ.
+        self._random.randint(0, self._sources, len(src))
+        drawn = self._random.randint(0, len(self._destinations), len(src))
+        return src, self._destinations[drawn]
+
+
+class RandomNodes(NegativeSampler):
+    """The source is kept, the destination is any node at all: easy where the graph is bipartite."""
+
+    name = "random-all"
+
+    def __init__(self, events: EventStream, *, seed: int) -> None:
+        self._nodes = events.nodes
+        self._random = np.random.RandomState(seed)
+
+    def sample(self, src: IntArray, dst: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
+        return src, self._random.randint(0, self._nodes, len(src)).astype(np.int64)
+
+
+class HistoricalEdges(NegativeSampler):
+    """Whole edges seen strictly before the batch's window and not in it, without replacement.
+
+    Where there are fewer than asked for, random pairs of a source and a destination that occur
+    among the events are added in front; none of these is a positive of the batch.
+    """
+
+    name = "historical"
+
+    def __init__(self, events: EventStream, *, seed: int) -> None:
+        _not_empty(events)
+        self._random = np.random.RandomState(seed)
+        self._sources, self._destinations = np.unique(events.src), np.unique(events.dst)
+        self._t = events.t
+        keys = events.src * events.nodes + events.dst
+        _, first, number = np.unique(keys, return_index=True, return_inverse=True)
+        # Edges are numbered by their first event: those seen before some time are a prefix.
+        order = np.argsort(first)
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        self._edge = rank[number.reshape(-1)]  # of each event
+        self._first_t = events.t[first[order]]
+        self._src, self._dst = events.src[first[order]], events.dst[first[order]]
+        self._skip = 0  # edges that are never drawn, at the beginning
+
+    def sample(self, src: IntArray, dst: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
+        start, end = t[0], t[-1]
+        allowed = np.ones(int(np.searchsorted(self._first_t, start, side="left")), dtype=bool)
+        allowed[: self._skip] = False
+        rows = slice(
+            int(np.searchsorted(self._t, start, side="left")),
+            int(np.searchsorted(self._t, end, side="right")),
+        )
+        in_window = self._edge[rows]
+        allowed[in_window[in_window < len(allowed)]] = False
+        pool = np.flatnonzero(allowed)
+        missing = len(src) - len(pool)
+        if missing <= 0:
+            chosen = pool[self._random.choice(len(pool), size=len(src), replace=False)]
+            return self._src[chosen], self._dst[chosen]
+        more_src, more_dst = self._random_pairs(missing, src, dst)
+        return (
+            np.concatenate([more_src, self._src[pool]]),
+            np.concatenate([more_dst, self._dst[pool]]),
+        )
+
+    def _random_pairs(self, wanted: int, src: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
+        """Distinct pairs outside the batch, repeated only where there are not enough."""
+        columns = len(self._destinations)
+        pairs = len(self._sources) * columns
+        row, column = np.searchsorted(self._sources, src), np.searchsorted(self._destinations, dst)
+        row, column = np.minimum(row, len(self._sources) - 1), np.minimum(column, columns - 1)
+        inside = (self._sources[row] == src) & (self._destinations[column] == dst)
+        positive = np.unique((row * columns + column)[inside])
+        if pairs - len(positive) < wanted:
+            free = np.setdiff1d(np.arange(pairs), positive)
+            if len(free) == 0:
+                raise EvaluationError(
+                    f"all {pairs} pairs of a source and a destination are positives of this batch; "
+                    "use smaller batches or another sampler"
+                )
+            drawn = self._random.choice(free, size=wanted, replace=True)
+        else:
+            # Position k among the pairs that are not positive is pair k + (positives before it).
+            gaps = positive - np.arange(len(positive))
+            free_positions = _distinct(self._random, pairs - len(positive), wanted)
+            drawn = free_positions + np.searchsorted(gaps, free_positions, side="right")
+        return self._sources[drawn // columns], self._destinations[drawn % columns]
+
+
+class InductiveEdges(HistoricalEdges):
+    """Historical edges that were not yet seen at `observed_until`, which the training knew."""
+
+    name = "inductive"
+
+    def __init__(self, events: EventStream, *, seed: int, observed_until: int) -> None:
+        super().__init__(events, seed=seed)
+        self._skip = int(np.searchsorted(self._first_t, observed_until, side="right"))
+
+
+class GivenNegatives(NegativeSampler):
+    """Fixed negatives, row by row in the order of the positives, as benchmark files list them.
+
+    Each row is handed out once: make a new one for every evaluation.
+    """
+
+    name = "given"
+
+    def __init__(self, src: ArrayLike, dst: ArrayLike) -> None:
+        self._src = np.asarray(src, dtype=np.int64)
+        self._dst = np.asarray(dst, dtype=np.int64)
+        if self._src.ndim != 1 or self._src.shape != self._dst.shape:
+            raise ParameterError(
+                f"given negatives have shapes {self._src.shape} and {self._dst.shape}; "
+                "one source and one destination per positive are needed"
+            )
+        self._next = 0
+
+    def sample(self, src: IntArray, dst: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
+        rows = slice(self._next, self._next + len(src))
+        if rows.stop > len(self._src):
+            raise EvaluationError(
+                f"{len(self._src)} negatives were given and {rows.stop} positives are evaluated; "
+                "give one negative for each"
+            )
+        self._next = rows.stop
+        return self._src[rows], self._dst[rows]
+
+
+SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
+
+
+def negative_sampler(
+    name: str, events: EventStream, *, seed: int, observed_until: int | None = None
+) -> NegativeSampler:
+    """The sampler of this name over the events given; `inductive` needs `observed_until`."""
+    if name == RandomDestinations.name:
+        return RandomDestinations(events, seed=seed)
+    if name == RandomNodes.name:
+        return RandomNodes(events, seed=seed)
+    if name == HistoricalEdges.name:
+        return HistoricalEdges(events, seed=seed)
+    if name == InductiveEdges.name:
+        if observed_until is None:
+            raise ParameterError(
+                "inductive negatives need observed_until, the end of what is known"
+            )
+        return InductiveEdges(events, seed=seed, observed_until=observed_until)
+    raise ParameterError(f"no sampler is called {name!r}; give one of {', '.join(SAMPLERS)}")
+
+
+def _not_empty(events: EventStream) -> None:
+    if len(events) == 0:
+        raise EvaluationError("negatives are drawn from events, and none were given")
+
+
+def _distinct(generator: np.random.RandomState, below: int, wanted: int) -> IntArray:
+    """Distinct numbers below `below`, uniform; cheap where few of many are wanted."""
+    if below < 4 * wanted:
+        return generator.choice(below, size=wanted, replace=False).astype(np.int64)
+    drawn = np.zeros(0, dtype=np.int64)
+    while len(drawn) < wanted:
+        more = generator.randint(0, below, wanted - len(drawn), dtype=np.int64)
+        together = np.concatenate([drawn, more])
+        _, first = np.unique(together, return_index=True)
+        drawn = together[np.sort(first)]
+    return drawn

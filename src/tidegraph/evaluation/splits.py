@@ -1,0 +1,270 @@
+"""Which events a model may learn from, and which it is judged on."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.errors import EvaluationError, ParameterError
+from tidegraph.stream import EventStream, NodeLabels
+
+__all__ = [
+    "ROLAND_SETTINGS",
+    "SnapshotSplit",
+    "Split",
+    "label_split",
+    "roland_split",
+    "tgb_split",
+    "tgn_split",
+    "time_split",
+]
+
+IntArray = NDArray[np.int64]
+
+PARTS = ("validation", "new_validation", "test", "new_test")
+
+# Snapshot width and first test task of the published fixed splits. The first tasks obey no rule in
+# the number of snapshots: both Bitcoin graphs have 138, and theirs differ by one.
+ROLAND_SETTINGS = {
+    "uci": {"width_s": 190_080, "first_test": 72},
+    "bitcoin-otc": {"width_s": 1_200_000, "first_test": 110},
+    "bitcoin-alpha": {"width_s": 1_200_000, "first_test": 109},
+}
+
+_PER_SECOND = {"ns": 10**9, "us": 10**6, "ms": 10**3, "s": 1}
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Split:
+    """Ascending positions in a stream, by purpose.
+
+    `new_validation` and `new_test` are the events of their part that touch a node which no
+    training event touches. `held_out` are the nodes whose events were kept out of training on
+    purpose. An event belongs to validation when `validation_time < t <= test_time`, to test later.
+    """
+
+    name: str
+    train: IntArray
+    validation: IntArray
+    test: IntArray
+    new_validation: IntArray
+    new_test: IntArray
+    validation_time: float
+    test_time: float
+    held_out: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    def part(self, name: str) -> IntArray:
+        """The positions of one of `validation`, `new_validation`, `test`, `new_test`."""
+        if name not in PARTS:
+            raise ParameterError(f"a split has no part {name!r}; give one of {', '.join(PARTS)}")
+        rows: IntArray = getattr(self, name)
+        return rows
+
+    def sizes(self) -> dict[str, int]:
+        """Events per part."""
+        return {name: len(getattr(self, name)) for name in ("train", *PARTS)}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SnapshotSplit:
+    """Snapshots of a stream, and the tasks on them: from snapshots <= k predict the edges of k+1.
+
+    `index[e]` is the snapshot of event `e`, counted over those that were kept, or -1.
+    """
+
+    name: str
+    index: IntArray
+    snapshots: int
+    train: range  # of tasks
+    validation: range
+    test: range
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    def part(self, name: str) -> range:
+        """The tasks of `train`, `validation` or `test`."""
+        if name not in ("train", "validation", "test"):
+            raise ParameterError(f"no tasks are called {name!r}; give train, validation or test")
+        tasks: range = getattr(self, name)
+        return tasks
+
+    def sizes(self) -> dict[str, int]:
+        """Snapshots, and tasks per part."""
+        return {
+            "snapshots": self.snapshots,
+            "train": len(self.train),
+            "validation": len(self.validation),
+            "test": len(self.test),
+        }
+
+
+def tgn_split(
+    stream: EventStream,
+    *,
+    seed: int = 2020,
+    validation: float = 0.15,
+    test: float = 0.15,
+    new_nodes: float = 0.1,
+) -> Split:
+    """The split of the TGN paper: by quantiles of time, some nodes hidden from training.
+
+    Of the nodes that occur after `validation_time`, `int(new_nodes · nodes)` are drawn and every
+    training event that touches one is dropped. Which ones are drawn depends on ids that start at 1
+    and on the order in which CPython lists a set of integers; both are kept here, so that sizes
+    and results compare with published ones event by event.
+    """
+    if not 0 <= new_nodes < 1:
+        raise ParameterError(f"new_nodes is {new_nodes}; give a share of the nodes in [0, 1)")
+    bounds = _quantiles(stream, validation, test)
+    later = stream.t > bounds[0]
+    seen_later = tuple(
+        set((stream.src[later] + 1).tolist()) | set((stream.dst[later] + 1).tolist())
+    )
+    present = len(np.union1d(stream.src, stream.dst))
+    wanted = int(new_nodes * present)
+    if wanted > len(seen_later):
+        raise EvaluationError(
+            f"{wanted} nodes are to be hidden, but only {len(seen_later)} occur after training; "
+            f"lower new_nodes={new_nodes}"
+        )
+    drawn = random.Random(seed).sample(seen_later, wanted)
+    held_out = np.sort(np.array(drawn, dtype=np.int64)) - 1
+    parameters = {"seed": seed, "validation": validation, "test": test, "new_nodes": new_nodes}
+    return _split("tgn", stream, bounds, held_out, parameters)
+
+
+def tgb_split(stream: EventStream, *, validation: float = 0.15, test: float = 0.15) -> Split:
+    """The split of the Temporal Graph Benchmark: by quantiles of time, no node hidden."""
+    bounds = _quantiles(stream, validation, test)
+    parameters = {"validation": validation, "test": test}
+    return _split("tgb", stream, bounds, np.zeros(0, dtype=np.int64), parameters)
+
+
+def time_split(stream: EventStream, *, validation_time: float, test_time: float) -> Split:
+    """Training up to and including `validation_time`, validation up to `test_time`, then test."""
+    if not validation_time < test_time:
+        raise ParameterError(
+            f"validation_time {validation_time} is not before test_time {test_time}; exchange them"
+        )
+    return _split("time", stream, (validation_time, test_time), np.zeros(0, dtype=np.int64), {})
+
+
+def _quantiles(stream: EventStream, validation: float, test: float) -> tuple[float, float]:
+    if not (validation > 0 and test > 0 and validation + test < 1):
+        raise ParameterError(
+            f"validation={validation} and test={test} are shares of the events; "
+            "both are above 0 and leave something for training"
+        )
+    if len(stream) == 0:
+        raise EvaluationError("the stream holds no events; there is nothing to split")
+    first, second = np.quantile(stream.t, [1 - validation - test, 1 - test])
+    return float(first), float(second)
+
+
+def _split(
+    name: str,
+    stream: EventStream,
+    bounds: tuple[float, float],
+    held_out: IntArray,
+    parameters: dict[str, Any],
+) -> Split:
+    first, second = bounds
+    hidden = np.zeros(stream.nodes, dtype=bool)
+    hidden[held_out] = True
+    is_train = (stream.t <= first) & ~hidden[stream.src] & ~hidden[stream.dst]
+    is_test = stream.t > second
+    is_validation = (stream.t > first) & ~is_test
+    for part, mask in (("train", is_train), ("validation", is_validation), ("test", is_test)):
+        if not mask.any():
+            raise EvaluationError(
+                f"the {part} part of the split is empty: {len(stream)} events, "
+                f"validation after t={first:g}, test after t={second:g}; choose other bounds"
+            )
+    known = np.zeros(stream.nodes, dtype=bool)
+    known[stream.src[is_train]] = True
+    known[stream.dst[is_train]] = True
+    touches_new = ~known[stream.src] | ~known[stream.dst]
+    return Split(
+        name=name,
+        train=np.flatnonzero(is_train),
+        validation=np.flatnonzero(is_validation),
+        test=np.flatnonzero(is_test),
+        new_validation=np.flatnonzero(is_validation & touches_new),
+        new_test=np.flatnonzero(is_test & touches_new),
+        validation_time=first,
+        test_time=second,
+        held_out=held_out,
+        parameters=parameters,
+    )
+
+
+def roland_split(
+    stream: EventStream,
+    *,
+    width_s: int,
+    first_test: int,
+    validation: float = 0.1,
+    least_edges: int = 2,
+) -> SnapshotSplit:
+    """Snapshots of `width_s` seconds and ROLAND's fixed split of the tasks on them.
+
+    A snapshot is `floor(t / width)` of the absolute time; those with fewer than `least_edges`
+    events are dropped and the rest counted from 0. Test tasks run from `first_test` to the last
+    one that has a successor, the tenth (`validation`) of all tasks before them validates. See
+    `ROLAND_SETTINGS` for the published values.
+    """
+    width = _in_units(width_s, stream.unit)
+    occupied, position, events = np.unique(
+        stream.t // width, return_inverse=True, return_counts=True
+    )
+    kept = events >= least_edges
+    number = np.where(kept, np.cumsum(kept) - 1, -1)
+    snapshots = int(kept.sum())
+    tasks = snapshots - 1
+    checked = round(validation * tasks)
+    if first_test <= checked or first_test >= tasks:
+        raise EvaluationError(
+            f"first_test={first_test} with {checked} validation tasks before it does not fit "
+            f"{snapshots} snapshots of {width_s} s ({len(occupied)} occupied), which make tasks "
+            f"0..{tasks - 1}; choose another width_s or first_test"
+        )
+    return SnapshotSplit(
+        name="roland",
+        index=number[position.reshape(-1)].astype(np.int64),
+        snapshots=snapshots,
+        train=range(first_test - checked),
+        validation=range(first_test - checked, first_test),
+        test=range(first_test, tasks),
+        parameters={"width_s": width_s, "first_test": first_test, "least_edges": least_edges},
+    )
+
+
+def _in_units(width_s: int, unit: str) -> int:
+    if width_s < 1:
+        raise ParameterError(f"width_s is {width_s}; a snapshot lasts at least a second")
+    if unit in _PER_SECOND:
+        return width_s * _PER_SECOND[unit]
+    if unit in _SECONDS and width_s % _SECONDS[unit] == 0:
+        return width_s // _SECONDS[unit]
+    raise ParameterError(
+        f"snapshots of {width_s} s cannot be cut from times in {unit!r}; "
+        f"give a multiple of the unit ({', '.join(_PER_SECOND | _SECONDS)} are understood)"
+    )
+
+
+def label_split(stream: EventStream, split: Split) -> NodeLabels:
+    """The state labels of the events' sources as examples, divided at the split's times.
+
+    Nodes hidden from link training are not hidden here: every event up to `validation_time`
+    trains, as is usual for this task.
+    """
+    if stream.labels is None:
+        raise EvaluationError("the stream carries no labels; node_labels or labels are needed")
+    part = (stream.t > split.validation_time).astype(np.uint8)
+    part += (stream.t > split.test_time).astype(np.uint8)
+    return NodeLabels(stream.src, stream.t, stream.labels, part)

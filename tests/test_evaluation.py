@@ -1,0 +1,661 @@
+"""Splits, negatives, metrics and protocols: laws, on small random streams."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tidegraph import evaluation
+from tidegraph.errors import EvaluationError, ParameterError
+from tidegraph.evaluation import baselines, metrics, negatives
+from tidegraph.events import Op
+from tidegraph.stream import EventStream, NodeLabels
+
+IntArray = NDArray[np.int64]
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def random_stream(seed: int, *, events: int = 400, nodes: int = 30, span: int = 200) -> EventStream:
+    """Events between two sides, with many repeated pairs and many equal times."""
+    generator = np.random.default_rng(seed)
+    src = generator.integers(0, nodes // 2, events)
+    dst = nodes // 2 + (src * generator.integers(1, 4, events)) % (nodes - nodes // 2)
+    t = np.sort(generator.integers(0, span, events))
+    return EventStream(src, dst, t, nodes)
+
+
+def batches(stream: EventStream, first: int, size: int = 40) -> list[EventStream]:
+    return [stream[begin : begin + size] for begin in range(first, len(stream), size)]
+
+
+def pairs(src: IntArray, dst: IntArray) -> set[tuple[int, int]]:
+    return set(zip(src.tolist(), dst.tolist(), strict=True))
+
+
+# Splits -------------------------------------------------------------------------------------------
+
+
+@given(SEEDS)
+@settings(max_examples=20, deadline=None)
+def test_training_ends_before_validation_and_knows_no_held_out_node(seed: int) -> None:
+    stream = random_stream(seed)
+    split = evaluation.tgn_split(stream, seed=seed % 100)
+    t = stream.t
+    assert t[split.train].max() < t[split.validation].min()
+    assert t[split.validation].max() < t[split.test].min()
+    touched = np.union1d(stream.src[split.train], stream.dst[split.train])
+    assert not np.isin(split.held_out, touched).any()
+    for rows, part in ((split.new_test, split.test), (split.new_validation, split.validation)):
+        is_new = ~np.isin(stream.src[part], touched) | ~np.isin(stream.dst[part], touched)
+        np.testing.assert_array_equal(rows, part[is_new])
+
+
+def test_a_split_at_the_quantiles_is_the_split_at_these_times() -> None:
+    stream = random_stream(1)
+    by_share = evaluation.tgb_split(stream)
+    by_time = evaluation.time_split(
+        stream, validation_time=by_share.validation_time, test_time=by_share.test_time
+    )
+    assert by_share.sizes() == by_time.sizes()
+    everything = np.concatenate([by_share.train, by_share.validation, by_share.test])
+    np.testing.assert_array_equal(everything, np.arange(len(stream)))
+
+
+def test_a_split_without_test_events_is_refused() -> None:
+    with pytest.raises(EvaluationError, match="test part of the split is empty"):
+        evaluation.time_split(random_stream(1), validation_time=50, test_time=10_000)
+
+
+@pytest.mark.parametrize("unit", ["us", "s", "min"])
+def test_snapshots_are_cut_from_absolute_time_in_any_unit(unit: str) -> None:
+    per_minute = {"us": 60_000_000, "s": 60, "min": 1}[unit]
+    minutes = np.array([3, 3, 9, 10, 11, 20, 21, 22, 35, 36, 45, 45])
+    src = np.zeros(len(minutes), dtype=np.int64)
+    stream = EventStream(src, src + 1, minutes * per_minute, 2, unit=unit)
+    split = evaluation.roland_split(stream, width_s=600, first_test=2)
+    # Minute 9 belongs to the snapshot of minute 3; no snapshot is empty or of a single edge.
+    np.testing.assert_array_equal(split.index, [0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4])
+    assert (split.snapshots, split.test) == (5, range(2, 4))
+    with pytest.raises(ParameterError, match="cannot be cut"):
+        evaluation.roland_split(
+            EventStream(src, src + 1, minutes, 2, unit="year"), width_s=600, first_test=2
+        )
+
+
+def test_a_snapshot_with_a_single_edge_is_dropped_and_the_rest_counted_on() -> None:
+    t = np.array([0, 1, 10, 20, 21, 30, 31, 40, 41])
+    src = np.zeros(len(t), dtype=np.int64)
+    split = evaluation.roland_split(EventStream(src, src + 1, t, 2), width_s=10, first_test=1)
+    np.testing.assert_array_equal(split.index, [0, 0, -1, 1, 1, 2, 2, 3, 3])
+
+
+# Negatives ----------------------------------------------------------------------------------------
+
+
+@given(SEEDS, st.sampled_from(evaluation.SAMPLERS))
+@settings(max_examples=40, deadline=None)
+def test_negatives_are_a_function_of_the_seed_and_as_many_as_positives(
+    seed: int, name: str
+) -> None:
+    stream = random_stream(seed)
+    drawn = []
+    for _ in range(2):
+        sampler = evaluation.negative_sampler(name, stream, seed=5, observed_until=100)
+        assert sampler.name == name
+        drawn.append([sampler.sample(b.src, b.dst, b.t) for b in batches(stream, 200)])
+    for (src, dst), (again_src, again_dst), batch in zip(*drawn, batches(stream, 200), strict=True):
+        np.testing.assert_array_equal(src, again_src)
+        np.testing.assert_array_equal(dst, again_dst)
+        assert src.shape == dst.shape == batch.src.shape
+        if name.startswith("random"):
+            np.testing.assert_array_equal(src, batch.src)
+
+
+@given(SEEDS)
+@settings(max_examples=40, deadline=None)
+def test_historical_negatives_were_seen_strictly_before_and_not_in_the_window(seed: int) -> None:
+    stream = random_stream(seed)
+    sampler = negatives.HistoricalEdges(stream, seed=2)
+    for batch in batches(stream, 120):
+        start, end = int(batch.t[0]), int(batch.t[-1])
+        before, window = stream.before(start), stream.between(start, end + 1)
+        pool = pairs(before.src, before.dst) - pairs(window.src, window.dst)
+        src, dst = sampler.sample(batch.src, batch.dst, batch.t)
+        # Random pairs stand in front where the pool is too small; all of the pool is then used.
+        added = max(0, len(batch) - len(pool))
+        assert not pairs(src[:added], dst[:added]) & pairs(batch.src, batch.dst)
+        drawn = pairs(src[added:], dst[added:])
+        assert len(drawn) == len(batch) - added  # without replacement
+        assert drawn <= pool
+
+
+@given(SEEDS, st.integers(0, 12))
+@settings(max_examples=40, deadline=None)
+def test_inductive_negatives_were_first_seen_after_what_training_observed(
+    seed: int, until: int
+) -> None:
+    stream = random_stream(seed)  # most of its pairs have occurred by t = 20
+    sampler = negatives.InductiveEdges(stream, seed=2, observed_until=until)
+    observed = stream.before(until + 1)
+    for batch in batches(stream, 100, size=10):
+        start, end = int(batch.t[0]), int(batch.t[-1])
+        before, window = stream.before(start), stream.between(start, end + 1)
+        pool = pairs(before.src, before.dst) - pairs(window.src, window.dst)
+        pool -= pairs(observed.src, observed.dst)
+        src, dst = sampler.sample(batch.src, batch.dst, batch.t)
+        added = max(0, len(batch) - len(pool))
+        assert pairs(src[added:], dst[added:]) <= pool
+        assert not pairs(src, dst) & pairs(batch.src, batch.dst)
+
+
+def test_the_first_batch_of_all_gets_distinct_random_pairs_that_are_not_its_own() -> None:
+    stream = random_stream(3)
+    batch = stream[:100]
+    src, dst = negatives.HistoricalEdges(stream, seed=0).sample(batch.src, batch.dst, batch.t)
+    assert len(pairs(src, dst)) == len(batch)
+    assert not pairs(src, dst) & pairs(batch.src, batch.dst)
+    assert np.isin(src, stream.src).all()
+    assert np.isin(dst, stream.dst).all()
+
+
+def test_random_pairs_repeat_only_where_there_are_not_enough() -> None:
+    src, dst = np.array([0, 0, 1, 1, 1]), np.array([2, 3, 2, 2, 2])
+    stream = EventStream(src, dst, np.arange(5), 4)  # the only pair that never occurs is (1, 3)
+    drawn = negatives.HistoricalEdges(stream, seed=0).sample(src, dst, stream.t)
+    assert pairs(*drawn) == {(1, 3)}
+    full = EventStream(src[:1], dst[:1], np.arange(1), 4)
+    with pytest.raises(EvaluationError, match="smaller batches"):
+        negatives.HistoricalEdges(full, seed=0).sample(full.src, full.dst, full.t)
+
+
+def test_random_destinations_follow_the_two_draws_of_the_original_program() -> None:
+    stream = random_stream(9)
+    sampler = negatives.RandomDestinations(stream, seed=2)
+    state = np.random.RandomState(2)
+    for batch in batches(stream, 200):
+        state.randint(0, len(np.unique(stream.src)), len(batch))
+        expected = np.unique(stream.dst)[state.randint(0, len(np.unique(stream.dst)), len(batch))]
+        np.testing.assert_array_equal(sampler.sample(batch.src, batch.dst, batch.t)[1], expected)
+
+
+def test_given_negatives_come_in_order_and_running_out_is_an_error() -> None:
+    stream = random_stream(2)
+    sampler = evaluation.GivenNegatives(np.arange(5), np.arange(5) + 10)
+    head, rest = stream[:3], stream[3:6]
+    np.testing.assert_array_equal(sampler.sample(head.src, head.dst, head.t)[1], [10, 11, 12])
+    with pytest.raises(EvaluationError, match="5 negatives were given and 6 positives"):
+        sampler.sample(rest.src, rest.dst, rest.t)
+
+
+# Metrics ------------------------------------------------------------------------------------------
+
+
+@given(SEEDS, st.integers(1, 5))
+@settings(max_examples=15, deadline=None)
+def test_batch_means_agree_with_each_batch_judged_alone(seed: int, levels: int) -> None:
+    generator = np.random.default_rng(seed)
+    # Few levels make many ties.
+    true, false = generator.integers(0, levels + 1, (2, 130)).astype(float)
+    result = metrics.link_metrics(true, false, batch_size=50)
+    ap, auc = [], []
+    for first in (0, 50, 100):
+        part, other = true[first : first + 50], false[first : first + 50]
+        labels = np.r_[np.ones(len(part)), np.zeros(len(other))]
+        ap.append(metrics.average_precision(labels, np.r_[part, other]))
+        auc.append(metrics.roc_auc(labels, np.r_[part, other]))
+    assert result["ap"] == pytest.approx(np.mean(ap), abs=1e-12)
+    assert result["auc"] == pytest.approx(np.mean(auc), abs=1e-12)
+
+
+@given(SEEDS, st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_ties_are_in_the_models_favour_only_when_asked(seed: int, levels: int) -> None:
+    generator = np.random.default_rng(seed)
+    true, false = generator.integers(0, levels, 20), generator.integers(0, levels, (20, 15))
+    lenient, half, strict = (
+        metrics.ranks(true, false, ties=ties) for ties in ("for", "half", "against")
+    )
+    np.testing.assert_array_equal(half, (lenient + strict) / 2)
+    tied = (false == true[:, None]).any(axis=1)
+    assert (half[tied] > lenient[tied]).all()
+    np.testing.assert_array_equal(metrics.ranks(true, false), half)
+    shuffled = generator.permuted(false, axis=1)
+    np.testing.assert_array_equal(metrics.ranks(true, shuffled), half)
+
+
+def test_equal_scores_for_everything_earn_nothing() -> None:
+    table = np.zeros((3, 101))
+    rows, columns = np.array([0, 1, 2]), np.array([5, 50, 100])
+    assert metrics.mrr_full(table, rows, columns) == pytest.approx(1 / 51)
+    assert metrics.mrr_full(table, rows, columns, ties="against") == pytest.approx(1 / 101)
+    assert metrics.mrr_sampled(table, rows, columns) == pytest.approx(1 / 1001)
+    assert metrics.expected_mrr_sampled(table, rows, columns) == pytest.approx(1 / 1001)
+
+
+@given(SEEDS)
+@settings(max_examples=20, deadline=None)
+def test_permuting_the_candidates_changes_no_rank(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    table = generator.integers(0, 6, (4, 40)).astype(float)
+    rows = np.r_[np.arange(4), generator.integers(0, 4, 6)]
+    keys = np.unique(rows * 40 + generator.integers(0, 40, len(rows)))
+    rows, columns = keys // 40, keys % 40
+    order = generator.permutation(40)
+    place = np.argsort(order)
+    for metric in (metrics.mrr_full, metrics.expected_mrr_sampled):
+        permuted = metric(table[:, order], rows, place[columns])
+        assert permuted == pytest.approx(metric(table, rows, columns), abs=1e-12)
+
+
+def test_the_full_mrr_is_the_mean_over_sources_of_their_mean() -> None:
+    table = np.array([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0]])
+    value = metrics.mrr_full(table, np.array([0, 0, 1]), np.array([0, 3, 0]))
+    assert value == pytest.approx(((1 + 1 / 4) / 2 + 1 / 4) / 2)
+
+
+def test_the_expected_sampled_mrr_is_the_mean_over_seeds() -> None:
+    generator = np.random.default_rng(0)
+    table = generator.normal(size=(20, 300))
+    rows, columns = np.repeat(np.arange(20), 2), generator.permuted(np.arange(300))[:40]
+    draws = [
+        metrics.mrr_sampled(table, rows, columns, negatives=50, seed=seed) for seed in range(400)
+    ]
+    error = np.std(draws) / math.sqrt(len(draws))
+    expected = metrics.expected_mrr_sampled(table, rows, columns, negatives=50)
+    assert abs(np.mean(draws) - expected) < 4 * error
+
+
+def test_hits_count_ranks_up_to_k() -> None:
+    assert metrics.hits_at([1, 1.5, 3, 10], 3) == 0.75
+    assert metrics.mrr([1, 2, 4]) == pytest.approx((1 + 1 / 2 + 1 / 4) / 3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda bad: metrics.average_precision([0, 1], bad),
+        lambda bad: metrics.roc_auc([0, 1], bad),
+        lambda bad: metrics.link_metrics(bad, bad),
+        lambda bad: metrics.ranks(bad, np.reshape(bad, (-1, 1))),
+        lambda bad: metrics.mrr(bad),
+        lambda bad: metrics.mrr_full([bad, bad], [0, 1], [0, 0]),
+        lambda bad: metrics.ndcg_at([bad], [bad]),
+        lambda bad: metrics.calibration([0, 1], bad),
+    ],
+)
+def test_every_metric_refuses_what_is_not_a_number_and_what_is_empty(
+    call: Callable[[list[float]], object],
+) -> None:
+    with pytest.raises(EvaluationError, match=r"hold nan at \[(0, )?1\]|hold nan at \[0, 1\]"):
+        call([1.0, math.nan])
+    with pytest.raises(EvaluationError, match="empty"):
+        call([])
+
+
+def test_one_class_alone_is_refused() -> None:
+    with pytest.raises(EvaluationError, match="all 3 labels are 1"):
+        metrics.roc_auc([1, 1, 1], [0.1, 0.2, 0.3])
+
+
+def test_classes_and_gains_are_counted() -> None:
+    assert metrics.micro_f1([0, 1, 2, 2], [0, 2, 2, 2]) == 0.75
+    assert metrics.ndcg_at([[1, 0, 0]], [[0.9, 0.1, 0.0]], k=1) == 1.0
+    # All candidates tied: the one gain is shared by three places.
+    assert metrics.ndcg_at([[1, 0, 0]], [[0.5, 0.5, 0.5]], k=1) == pytest.approx(1 / 3)
+
+
+def test_probabilities_that_are_frequencies_are_calibrated() -> None:
+    given_out = np.repeat([0.25, 0.75], 400)
+    labels = np.r_[np.tile([1, 0, 0, 0], 100), np.tile([1, 1, 1, 0], 100)]
+    table = metrics.calibration(labels, given_out)
+    np.testing.assert_allclose(table.predicted, table.observed)
+    assert table.count.tolist() == [400, 400]
+    assert table.error == pytest.approx(0)
+    assert metrics.calibration(labels, 1 - given_out).error == pytest.approx(0.5)
+    with pytest.raises(EvaluationError, match="sigmoid"):
+        metrics.calibration([0, 1], [-1.0, 2.0])
+
+
+# Baselines ----------------------------------------------------------------------------------------
+
+
+def every_heuristic() -> list[baselines.Heuristic]:
+    return [*baselines.link_heuristics(20.0), *baselines.snapshot_heuristics(15.0)]
+
+
+NUMBERS = range(len(every_heuristic()))
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=[rule.name for rule in every_heuristic()])
+def test_showing_events_in_pieces_or_at_once_gives_the_same_scores(number: int) -> None:
+    stream = random_stream(4)
+    at_once, in_pieces = every_heuristic()[number], every_heuristic()[number]
+    src, dst = np.repeat(np.arange(30), 30), np.tile(np.arange(30), 30)
+    t = np.full(900, 220)
+    np.testing.assert_array_equal(at_once.score(src, dst, t), np.zeros(900))  # knows nothing yet
+    at_once.update(stream)
+    for piece in batches(stream, 0, size=37):
+        in_pieces.update(piece)
+        in_pieces.update(piece[:0])
+    scores = at_once.score(src, dst, t)
+    np.testing.assert_allclose(in_pieces.score(src, dst, t), scores, rtol=1e-9, atol=1e-15)
+    table = at_once.score_all(np.array([3, 0, 20]), 220, 30)
+    np.testing.assert_allclose(table, scores.reshape(30, 30)[[3, 0, 20]], rtol=1e-9, atol=1e-15)
+
+
+def test_edge_memory_sums_the_faded_events_of_a_pair_its_reverse_and_its_destination() -> None:
+    stream = EventStream(np.array([0, 1, 0, 2]), np.array([1, 0, 1, 1]), np.array([0, 1, 4, 5]), 3)
+    rule = baselines.EdgeMemory(scale=2.0, reverse=0.5, popularity=0.1)
+    rule.update(stream[:2])
+    rule.update(stream[2:])
+    forward = math.exp(-7 / 2) + math.exp(-3 / 2)
+    backward, into = math.exp(-6 / 2), forward + math.exp(-2 / 2)
+    answer = rule.score(np.array([0]), np.array([1]), np.array([7]))
+    assert answer[0] == pytest.approx(forward + 0.5 * backward + 0.1 * into)
+
+
+def test_each_edgebank_keeps_what_it_says() -> None:
+    # Pair (0, 1) occurs four times, early; (0, 2) twice, 10 apart; (0, 3) once, last.
+    dst = np.array([1, 1, 1, 1, 2, 2, 3])
+    t = np.array([0, 1, 2, 3, 80, 90, 100])
+    stream = EventStream(np.zeros(7, dtype=np.int64), dst, t, 5)
+    kept = {}
+    for memory in ("unlimited", "window", "interval", "repeat"):
+        rule = baselines.EdgeBank(memory, proportion=0.3)
+        rule.update(stream)
+        kept[memory] = rule.score(np.zeros(4, dtype=np.int64), np.arange(1, 5), np.full(4, 100))
+    assert kept["unlimited"].tolist() == [1, 1, 1, 0]
+    assert kept["window"].tolist() == [0, 1, 1, 0]  # since the 70 % quantile of time, t = 82
+    assert kept["interval"].tolist() == [0, 0, 1, 0]  # mean gap (1 + 10 + 0) / 3
+    assert kept["repeat"].tolist() == [1, 0, 0, 0]  # mean count 7 / 3
+    # A pair that occurred exactly at the beginning of the window is in it.
+    sharp = baselines.EdgeBank("window", proportion=0.25)
+    sharp.update(EventStream(np.zeros(5, dtype=np.int64), np.arange(5), np.arange(5), 5))
+    held = sharp.score(np.zeros(5, dtype=np.int64), np.arange(5), np.full(5, 9))
+    assert held.tolist() == [0, 0, 0, 1, 1]
+
+
+# Protocols ----------------------------------------------------------------------------------------
+
+
+def oracle(stream: EventStream) -> Callable[[IntArray, IntArray, IntArray], list[float]]:
+    """A cheat that knows which pairs happen at which time."""
+    happened = set(zip(stream.src.tolist(), stream.dst.tolist(), stream.t.tolist(), strict=True))
+
+    def score(src: IntArray, dst: IntArray, t: IntArray) -> list[float]:
+        return [
+            float(key in happened)
+            for key in zip(src.tolist(), dst.tolist(), t.tolist(), strict=True)
+        ]
+
+    return score
+
+
+def test_who_knows_the_future_gets_everything_right_and_a_constant_nothing() -> None:
+    stream = random_stream(5)
+    split = evaluation.tgn_split(stream)
+    samplers = ("historical", "inductive")  # never a positive of the batch
+    result = evaluation.evaluate_link(
+        oracle(stream), stream, split, samplers=samplers, batch_size=20, parts=("test",)
+    )
+    for name in samplers:
+        assert result.row(sampler=name).metrics == {
+            "ap": 1.0,
+            "auc": 1.0,
+            "ap_global": 1.0,
+            "auc_global": 1.0,
+        }
+    assert not result.warnings
+    constant = evaluation.evaluate_link(
+        lambda src, dst, t: np.zeros(len(src)), stream, split, samplers=samplers, parts=("test",)
+    )
+    assert constant.row().metrics["auc"] == 0.5
+    assert any("a heuristic wins" in warning for warning in constant.warnings)
+
+
+def test_a_result_says_what_it_is_of_and_survives_json() -> None:
+    stream = random_stream(6)
+    split = evaluation.tgn_split(stream)
+    result = evaluation.evaluate_link(
+        oracle(stream), stream, split, model="cheat", training_negatives="random-dst"
+    )
+    told = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert told["data"]["digest"] == stream.digest()
+    assert told["split"] == {"name": "tgn", "sizes": split.sizes(), "parameters": split.parameters}
+    assert told["training_negatives"] == "random-dst"
+    seeds = {row["part"]: row["seed"] for row in told["rows"]}
+    assert seeds == {"test": 2, "new_test": 3}
+    scorers = {row["scorer"] for row in told["rows"]}
+    assert {"cheat", "edgebank-unlimited", "popularity"} <= scorers
+    assert "cheat" in str(result)
+    with pytest.raises(EvaluationError, match="no row for test/any/nobody"):
+        result.row(scorer="nobody")
+
+
+class Recorder(baselines.Heuristic):
+    """Passes everything on to a rule and keeps its answers."""
+
+    def __init__(self, rule: baselines.Heuristic) -> None:
+        self.name, self.rule = rule.name, rule
+        self.answers: list[NDArray[np.float64]] = []
+
+    def update(self, events: EventStream) -> None:
+        self.rule.update(events)
+
+    def score(self, src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.float64]:
+        self.answers.append(self.rule.score(src, dst, t))
+        return self.answers[-1]
+
+
+def test_changing_events_from_a_time_on_changes_no_answer_for_that_time_or_before() -> None:
+    stream = random_stream(7)
+    split = evaluation.tgb_split(stream)
+    size = 10
+    kept = len(split.test) // size // 2  # so many batches remain as they are
+    first = int(split.test[kept * size])
+    altered = EventStream(
+        stream.src,
+        np.where(np.arange(len(stream)) >= first, stream.dst[0], stream.dst),
+        stream.t,
+        stream.nodes,
+    )
+    false_dst = np.random.default_rng(0).integers(0, stream.nodes, len(split.test))
+    recorded = []
+    for events in (stream, altered):
+        recorders = [Recorder(rule) for rule in every_heuristic()]
+        evaluation.evaluate_link(
+            None,
+            events,
+            split,
+            parts=("test",),
+            samplers=(evaluation.GivenNegatives(stream.src[split.test], false_dst),),
+            batch_size=size,
+            heuristics=partial(list, recorders),
+        )
+        recorded.append(recorders)
+    for before, after in zip(*recorded, strict=True):
+        # Positives and negatives in turn; the negatives of the first altered batch are unaltered.
+        np.testing.assert_array_equal(before.answers[: 2 * kept], after.answers[: 2 * kept])
+        np.testing.assert_array_equal(before.answers[2 * kept + 1], after.answers[2 * kept + 1])
+
+
+class Witness(baselines.Heuristic):
+    """Remembers how many events it had been shown whenever it was asked."""
+
+    name = "witness"
+
+    def __init__(self) -> None:
+        self.shown = 0
+        self.asked: list[tuple[int, int]] = []
+
+    def update(self, events: EventStream) -> None:
+        self.shown += len(events)
+
+    def score(self, src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.float64]:
+        self.asked.append((self.shown, len(src)))
+        return np.zeros(len(src))
+
+
+def test_a_heuristic_is_shown_all_events_before_a_batch_and_none_of_it() -> None:
+    stream = random_stream(8)
+    split = evaluation.tgn_split(stream)
+    witness = Witness()
+    evaluation.evaluate_link(
+        None, stream, split, parts=("test",), batch_size=25, heuristics=lambda: [witness]
+    )
+    known = len(split.train) + len(split.validation)
+    full, rest = divmod(len(split.test), 25)
+    sizes = [25] * full + ([rest] if rest else [])
+    expected = [(known + 25 * batch, size) for batch, size in enumerate(sizes) for _ in "pn"]
+    assert witness.asked == expected
+
+
+def test_ranking_leaves_out_what_the_source_reaches_at_the_same_time() -> None:
+    # At t = 9 node 0 reaches 2 and 3; neither competes with the other.
+    src = np.array([0, 0, 1, 0, 1, 0, 0])
+    dst = np.array([2, 3, 4, 2, 4, 2, 3])
+    stream = EventStream(src, dst, np.array([0, 1, 2, 3, 6, 9, 9]), 5)
+    split = evaluation.time_split(stream, validation_time=4, test_time=7)
+    result = evaluation.evaluate_ranking(oracle(stream), stream, split, heuristics=list)
+    assert result.row().metrics["mrr"] == 1.0
+    reverse = evaluation.evaluate_ranking(
+        lambda src, dst, t: dst == 4, stream, split, heuristics=list
+    )
+    assert reverse.row().metrics["mrr"] == pytest.approx(1 / 2)
+    given_ones = evaluation.evaluate_ranking(
+        lambda src, dst, t: np.zeros(len(src)),
+        stream,
+        split,
+        negatives=[[3, 4], [2, 4]],
+        heuristics=list,
+    )
+    assert given_ones.row().metrics["mrr"] == pytest.approx(1 / 2)  # rank 2, ties half
+    assert given_ones.row().sampler == "given"
+
+
+def test_a_sample_is_ranked_with_the_same_memory_as_the_whole_part() -> None:
+    stream = random_stream(15)
+    split = evaluation.tgb_split(stream)
+    recorders = []
+    for sample in (None, 20):
+        rule = Recorder(baselines.EdgeBank("window"))
+        recorders.append(rule)
+        result = evaluation.evaluate_ranking(
+            None, stream, split, sample=sample, batch_size=15, heuristics=partial(list, [rule])
+        )
+        assert result.rows[0].examples == (sample or len(split.test))
+    width = 1 + len(np.unique(stream.dst))
+    whole, some = (np.concatenate(rule.answers).reshape(-1, width) for rule in recorders)
+    chosen = np.sort(np.random.default_rng(0).choice(len(whole), size=20, replace=False))
+    np.testing.assert_array_equal(some, whole[chosen])
+
+
+def test_ranking_agrees_with_the_benchmarks_evaluator() -> None:
+    generator = np.random.default_rng(0)
+    positive, others = generator.integers(0, 9, 50), generator.integers(0, 9, (50, 30))
+    answer = evaluation.tgb_evaluate(positive.astype(float), others.astype(float))
+    assert answer["mrr"] == pytest.approx(metrics.mrr(metrics.ranks(positive, others)), rel=1e-5)
+
+
+def test_snapshots_are_scored_from_those_up_to_the_task() -> None:
+    stream = random_stream(11, events=800)
+    split = evaluation.roland_split(stream, width_s=10, first_test=14)
+    asked = []
+
+    def next_edges(sources: IntArray, task: int) -> NDArray[np.float64]:
+        asked.append(task)
+        table = np.zeros((stream.nodes, stream.nodes))
+        coming = split.index == task + 1
+        table[stream.src[coming], stream.dst[coming]] = 1.0
+        return table[sources]
+
+    result = evaluation.evaluate_snapshots(next_edges, stream, split)
+    assert asked == list(split.test)
+    own = result.row().metrics
+    assert own["mrr-1000"] == own["mrr-1000-expected"] == 1.0
+    assert own["mrr-full"] < 1.0  # several true destinations share the first places
+    with pytest.raises(EvaluationError, match="every node for each source"):
+        evaluation.evaluate_snapshots(lambda sources, task: [1.0], stream, split)
+
+
+def test_removals_are_not_links_to_predict() -> None:
+    stream = random_stream(6)
+    split = evaluation.tgn_split(stream)
+    op = np.full(len(stream), Op.ADD, dtype=np.uint8)
+    op[-1] = Op.REMOVE
+    with pytest.raises(EvaluationError, match="removes or sets edges"):
+        evaluation.evaluate_link(None, replace(stream, op=op), split)
+
+
+def test_a_models_scores_must_be_one_finite_number_per_pair() -> None:
+    stream = random_stream(6)
+    split = evaluation.tgn_split(stream)
+    with pytest.raises(EvaluationError, match="one number per pair"):
+        evaluation.evaluate_link(lambda src, dst, t: [1.0], stream, split)
+    with pytest.raises(EvaluationError, match="a score is a finite number"):
+        evaluation.evaluate_link(lambda src, dst, t: src * np.nan, stream, split)
+
+
+# Node classification ------------------------------------------------------------------------------
+
+
+def labelled(seed: int) -> tuple[EventStream, NodeLabels]:
+    stream = random_stream(seed)
+    label = (stream.src % 2).astype(np.int64)  # a node never changes its class
+    part = np.digitize(stream.t, [100, 150]).astype(np.uint8)
+    return stream, NodeLabels(stream.src, stream.t, label, part)
+
+
+def test_the_last_label_is_right_where_labels_never_change() -> None:
+    stream, examples = labelled(12)
+    result = evaluation.evaluate_nodes(
+        lambda node, t: (node % 2).astype(float), stream, examples, parts=("test",)
+    )
+    assert result.row().metrics == {"micro-f1": 1.0, "auc": 1.0, "ap": 1.0}
+    assert result.row(scorer="last-label").metrics["auc"] == 1.0
+    assert result.row(scorer="majority").metrics["auc"] == 0.5
+
+
+def test_a_label_is_not_known_before_it_is_known() -> None:
+    stream, examples = labelled(13)
+    never = evaluation.evaluate_nodes(
+        None, stream, examples, known_at=np.full(len(stream), 10_000), parts=("test",)
+    )
+    assert never.row(scorer="last-label").metrics == never.row(scorer="majority").metrics
+    train = NodeLabels(np.array([0, 1]), np.array([0, 0]), np.array([0, 1]))
+    known = NodeLabels(np.array([4, 4]), np.array([5, 9]), np.array([1, 0]))
+    rule = baselines.LastLabel(known, train, classes=2)
+    answer = rule.score(np.array([4, 4, 4, 4, 3]), np.array([5, 6, 9, 10, 10]))
+    assert answer[:, 1].tolist() == [0.5, 1.0, 1.0, 0.0, 0.5]
+
+
+def test_degrees_count_strictly_earlier_events() -> None:
+    stream = EventStream(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1, 2, 2]), 3)
+    train = NodeLabels(np.array([0, 0, 0, 2]), np.array([1, 2, 3, 3]), np.array([0, 0, 1, 1]))
+    rule = baselines.DegreeOnly(stream, train, classes=2)
+    answer = rule.score(np.array([0, 2, 0, 0]), np.array([3, 3, 2, 0]))[:, 1]
+    assert answer[0] == answer[1] > answer[2] > answer[3]
+
+
+def test_an_area_under_one_class_is_undefined_and_said_to_be() -> None:
+    stream, examples = labelled(14)
+    label = np.where(examples.part == 2, 0, examples.label)
+    result = evaluation.evaluate_nodes(
+        lambda node, t: np.zeros(len(node)),
+        stream,
+        NodeLabels(examples.node, examples.t, label, examples.part),
+        parts=("test",),
+    )
+    assert math.isnan(result.row().metrics["auc"])
+    assert result.to_dict()["rows"][0]["metrics"]["auc"] is None
+    assert any("only one class" in warning for warning in result.warnings)

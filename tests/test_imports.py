@@ -17,6 +17,8 @@ LAYERS = [
     {"errors"},
     {"events", "channels", "statefile"},
     {"stream"},
+    {"tables"},
+    {"formats"},
     {"datasets"},
     {"_native"},
     {"reference", "propagation"},

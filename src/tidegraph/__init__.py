@@ -17,8 +17,10 @@ if TYPE_CHECKING:
         TidegraphError,
     )
     from tidegraph.events import Batch, Op
+    from tidegraph.formats import read
     from tidegraph.propagation import Propagator, propagate
     from tidegraph.stream import EventStream, Steps
+    from tidegraph.tables import read_table, scan_table
 
 __all__ = [
     "Audit",
@@ -36,7 +38,10 @@ __all__ = [
     "Steps",
     "TidegraphError",
     "propagate",
+    "read",
+    "read_table",
     "reference",
+    "scan_table",
 ]
 
 # Names are looked up when first used: the command line answers --help without NumPy and the core.
@@ -44,8 +49,10 @@ _HOMES = {
     "channels": ("Audit", "Channel", "Sketch"),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "events": ("Batch", "Op"),
+    "formats": ("read",),
     "propagation": ("Propagator", "propagate"),
     "stream": ("EventStream", "Steps"),
+    "tables": ("read_table", "scan_table"),
 }
 
 

@@ -702,12 +702,12 @@ class Steps:
             )
             offsets.append(offsets[-1] + len(changed))
             old_key, old_weight = key, total
-        kinds = (np.int64, np.int64, np.int64, np.float64, np.uint8)
-        joined = [
-            _frozen(np.concatenate([np.empty(0, kind), *(rows[k] for rows in columns)]), kind)
-            for k, kind in enumerate(kinds)
-        ]
-        return cls(*joined, np.array(offsets, dtype=np.int64), when)
+        kinds = {"src": np.int64, "dst": np.int64, "t": np.int64, "weight": float, "op": np.uint8}
+        joined: dict[str, Any] = {
+            name: _frozen(np.concatenate([np.empty(0, kind), *(rows[k] for rows in columns)]), kind)
+            for k, (name, kind) in enumerate(kinds.items())
+        }
+        return cls(**joined, offsets=np.array(offsets, dtype=np.int64), times=when)
 
     def __len__(self) -> int:
         return len(self.times)

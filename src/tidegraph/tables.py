@@ -6,11 +6,12 @@ rows: the chunks of `scan_table`, in bounded memory, or the one stream of `read_
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -55,6 +56,7 @@ _NEEDED = ("src", "dst", "t")
 # How many of a unit make one of the next, down to nanoseconds.
 _FINER = {"day": ("h", 24), "h": ("min", 60), "min": ("s", 60), "s": ("ms", 1000)}
 _FINER |= {"ms": ("us", 1000), "us": ("ns", 1000)}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 # Sources: where batches come from -----------------------------------------------------------------
@@ -171,7 +173,7 @@ class _Text(_Source):
 
     def batches(self, wanted: Sequence[str], on_bad: str) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
-        from pyarrow import csv
+        import pyarrow.csv as arrow_csv
 
         self.ragged = 0
         refused: list[Any] = []
@@ -185,8 +187,9 @@ class _Text(_Source):
         def check() -> None:
             if refused and on_bad == "error":
                 row = refused[0]
+                line = "a row" if self.clean or row.number is None else f"line {row.number}"
                 raise DataError(
-                    f"{self.name}: a row has {row.actual_columns} cells where"
+                    f"{self.name}: {line} has {row.actual_columns} cells where"
                     f" {row.expected_columns} are expected: {row.text[:100]!r}; mend the file, or"
                     " say on_bad='drop'"
                 )
@@ -196,19 +199,19 @@ class _Text(_Source):
                 text = stream
                 if self.clean:
                     text = pa.PythonFile(_Cleaned(stream, self.delimiter == " "), mode="r")
-                reader = csv.open_csv(
+                reader = arrow_csv.open_csv(
                     text,
-                    csv.ReadOptions(
+                    arrow_csv.ReadOptions(
                         use_threads=False,
                         block_size=_BLOCK_BYTES,
                         column_names=self.columns,
                         skip_rows=int(self.headed),
                     ),
-                    csv.ParseOptions(
+                    arrow_csv.ParseOptions(
                         delimiter="\t" if self.delimiter == " " else self.delimiter,
                         invalid_row_handler=refuse,
                     ),
-                    csv.ConvertOptions(
+                    arrow_csv.ConvertOptions(
                         include_columns=list(wanted),
                         column_types={name: pa.string() for name in self.columns},
                         null_values=[""],
@@ -255,7 +258,9 @@ def text_source(
     if not rows:
         raise DataError(f"{name} holds no events; at least one row is needed")
     if delimiter is None:
-        delimiter = next((mark for mark in ",\t;" if mark in rows[0]), " ")
+        # Two cells are no row of edges: a lone tab may stand among spaces.
+        delimiter = next((mark for mark in ",\t;" if rows[0].count(mark) > 1), None)
+        delimiter = delimiter or ("," if "," in rows[0] else " ")
     if len(delimiter) != 1:
         raise ParameterError(f"delimiter is {delimiter!r}; give one character, ' ' for white space")
     cells = _cells(rows[0], delimiter)
@@ -283,8 +288,8 @@ def text_source(
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
-    cells = line.split() if delimiter == " " else line.rstrip("\r\n").split(delimiter)
-    return [cell.strip().strip('"') for cell in cells]
+    cells = line.split() if delimiter == " " else next(csv.reader([line], delimiter=delimiter))
+    return [cell.strip() for cell in cells]
 
 
 def _source(source: Any, header: bool | None, delimiter: str | None) -> _Source:
@@ -337,7 +342,10 @@ def _vector(values: Any, name: str) -> Any:
 
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"column {name!r} is no vector: {error}") from None
     if array.ndim != 1:
         raise DataError(f"column {name!r} has shape {array.shape}; give vectors, one cell per row")
     # A list of strings and Nones must not become an array of objects and then lose its Nones.
@@ -460,7 +468,7 @@ def _listed(columns: Sequence[str]) -> str:
 class _Moments:
     """Times as whole units and what is left over, so that nothing is lost before a unit is known.
 
-    A left-over is known up to `slack`: half the distance to the next floating-point number.
+    A left-over is known up to `slack`: the distance to the next floating-point number.
     """
 
     whole: IntArray
@@ -689,61 +697,54 @@ def _times(column: pa.Array, dates: bool) -> _Cells:
     bad = [("t is missing", missing)] if missing.any() else []
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
-    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
     ticks = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return _Cells(_from_seconds(ticks, per_second), bad)
+    return _Cells(_from_seconds(ticks, _PER_SECOND[column.type.unit]), bad)
 
 
 def _written_dates(column: pa.Array) -> _Cells:
     """ISO dates: those without a zone are UTC."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     missing, wrong = _nulls(column), ~_matching(column, _DATE)
     zoned = ~missing & _matching(column, _ZONED)
-    moments = _Moments(*(np.zeros(len(column), dtype=kind) for kind in (np.int64, float, float)))
-    assert moments.rest is not None
-    assert moments.slack is not None
+    whole, rest, slack = np.zeros(len(column), np.int64), np.zeros(len(column)), 2.0**-52
     for zone, rows in (("UTC", zoned & ~wrong), (None, ~zoned & ~missing & ~wrong)):
-        if not rows.any():
-            continue
         places = np.flatnonzero(rows)
-        part = column.take(pa.array(places))
-        for unit, per_second in (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)):
-            try:
-                ticks = pc.cast(part, pa.timestamp(unit, zone)).cast(pa.int64()).to_numpy()
-            except pa.ArrowInvalid:
+        for first, size, moments in _parsed_dates(column.take(pa.array(places)), zone, 0):
+            part = places[first : first + size]
+            if moments is None:
+                wrong[part] = True  # it has the shape of a date and is none: the 30th of February
                 continue
-            found = _from_seconds(ticks, per_second)
-            moments.whole[places] = found.whole
-            if found.rest is not None:
-                moments.rest[places], moments.slack[places] = found.rest, found.slack
-            break
-        else:
-            # Some cell has the shape of a date and is none, such as the 31st of June.
-            for place in places:
-                cell = _written_date(column[int(place)].as_py())
-                wrong[place] = cell is None
-                if cell is not None:
-                    moments.whole[place], moments.rest[place] = cell
-                    moments.slack[place] = 2.0**-52
+            whole[part] = moments.whole
+            rest[part] = 0 if moments.rest is None else moments.rest
     bad = [("t is missing", missing)] if missing.any() else []
     if wrong.any():
         bad.append(("t is not an ISO date", wrong))
-    return _Cells(moments if moments.rest.any() else _Moments(moments.whole), bad)
+    if not rest.any():
+        return _Cells(_Moments(whole), bad)
+    return _Cells(_Moments(whole, rest, np.full(len(rest), slack)), bad)
 
 
-def _written_date(text: str) -> tuple[int, float] | None:
-    from datetime import datetime, timezone
+def _parsed_dates(
+    column: pa.Array, zone: str | None, first: int
+) -> Iterator[tuple[int, int, _Moments | None]]:
+    """Pieces `(first, size, moments)` of the column; a cell that is no date has None."""
+    import pyarrow as pa
 
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
-    elapsed = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    return elapsed.days * 86_400 + elapsed.seconds, elapsed.microseconds / 1e6
+    if not len(column):
+        return
+    for unit, per_second in _PER_SECOND.items():
+        ticks = _cast(column, pa.timestamp(unit, zone))
+        if not _is_text(ticks):
+            moments = _from_seconds(ticks.cast(pa.int64()).to_numpy(), per_second)
+            yield first, len(column), moments
+            return
+    if len(column) == 1:
+        yield first, 1, None
+        return
+    half = len(column) // 2
+    yield from _parsed_dates(column[:half], zone, first)
+    yield from _parsed_dates(column[half:], zone, first + half)
 
 
 def _operations(column: pa.Array) -> _Cells:
@@ -804,7 +805,7 @@ class _Reading:
         self._restart()
 
     def _restart(self) -> None:
-        self.read = self.kept = self.loops = self.unlabelled = 0
+        self.read = self.kept = self.unlabelled = 0
         self.dropped: dict[str, int] = {}
 
     def clock(self) -> _Clock:
@@ -1034,7 +1035,7 @@ def _mask(used: NDArray[np.bool_]) -> Any:
 class _Numbering:
     """Numbers for ids, in the order in which they are first seen.
 
-    Integers are looked up in one sorted array, which takes 20 bytes per node; the first name that
+    Integers are looked up in one sorted array, which takes 12 bytes per node; the first name that
     is no integer turns all into names.
     """
 
@@ -1401,13 +1402,7 @@ def read_table(
         piece = slice(first, first + _BATCH_ROWS)
         repeats.see(stream.src[piece], stream.dst[piece], stream.t[piece])
     notes += _counted(int((stream.src == stream.dst).sum()), repeats.count)
-    return _with_report(stream, reading.report(notes))
-
-
-def _with_report(stream: EventStream, report: ReadReport) -> EventStream:
-    from dataclasses import replace
-
-    return replace(stream, report=report)
+    return replace(stream, report=reading.report(notes))
 
 
 def _joined(pieces: list[Any]) -> Any:

@@ -273,6 +273,19 @@ def test_a_date_that_does_not_exist_takes_nothing_from_its_neighbours() -> None:
     assert old.t.tolist() == [-14831769600, 1362096000]
 
 
+def test_comments_are_counted_and_hashtags_are_names(tmp_path: Path) -> None:
+    text = "# made by hand\n\nsrc,dst,t\n#sun,a,1\n\n%moon,a,2\n#sun,a,x\n"
+    path = write(tmp_path / "a.csv", text)
+    with pytest.raises(DataError, match="line 7: t is not a number"):
+        read_table(path)
+    stream = read_table(path, on_bad="drop")
+    assert names(stream) == ["#sun", "%moon", "a"]
+    assert "1 lines that begin with # or % were passed over" in notes(stream)
+    words = read_table(write(tmp_path / "a.txt", "# x\n0 1 5\n# y\n1 0 6\n#"))
+    assert words.t.tolist() == [5, 6]
+    assert "3 lines that begin with # or %" in notes(words)
+
+
 def test_quoted_cells_may_hold_the_delimiter(tmp_path: Path) -> None:
     text = '"src","dst","t","a, b"\n"Doe, J.","x",1,3\n'
     stream = read_table(write(tmp_path / "a.csv", text))

@@ -71,6 +71,7 @@ class _Source:
     headed: bool = True  # whether the columns' names mean something
     untyped: bool = False  # whether every cell is text as it stands in a file
     ragged: int = 0  # rows passed over because they had too few or too many cells
+    comments: int = 0  # lines passed over as such
 
     def batches(self, wanted: Sequence[str], on_bad: str) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
@@ -115,11 +116,18 @@ class _Arrow(_Source):
 
 
 class _Cleaned(io.RawIOBase):
-    """A text stream without comments and blank lines, cells parted by single tabs if asked."""
+    """A text stream without blank lines and comments, which are counted.
+
+    Between words parted by white space a comment may stand anywhere, and cells are parted by single
+    tabs afterwards. In other tables only what precedes the first row is a comment: further down,
+    "#tag" is a name.
+    """
 
     def __init__(self, stream: Any, whitespace: bool) -> None:
+        self.comments = 0
         self._stream = stream
         self._whitespace = whitespace
+        self._heading = True
         self._rest = b""  # an unfinished line
         self._ready = b""
 
@@ -140,11 +148,17 @@ class _Cleaned(io.RawIOBase):
         return size
 
     def _clean(self, text: bytes) -> bytes:
-        text = re.sub(rb"(?m)^[ \t]*([#%][^\n]*)?\r?\n", b"", text)
-        text = re.sub(rb"(?m)^[ \t]*[#%][^\n]*\Z", b"", text)
         if self._whitespace:
-            text = re.sub(rb"(?m)^[ \t]+|[ \t\r]+$", b"", text)
-            text = re.sub(rb"[ \t]+", b"\t", text)
+            text, comments = re.subn(rb"(?m)^[ \t]*[#%][^\n]*(\n|\Z)", b"", text)
+            self.comments += comments
+            text = re.sub(rb"(?m)^[ \t\r]*\n|^[ \t]+|[ \t\r]+$", b"", text)
+            return re.sub(rb"[ \t]+", b"\t", text)
+        if self._heading:
+            head = re.match(rb"([ \t\r]*([#%][^\n]*)?\n)*", text)
+            assert head is not None  # it matches nothing, too
+            self.comments += len(re.findall(rb"(?m)^[ \t]*[#%]", head[0]))
+            text = text[head.end() :]
+            self._heading = not text
         return text
 
 
@@ -163,19 +177,24 @@ class _Text(_Source):
 
     def place(self, row: int) -> str:
         ahead = row + int(self.headed)
+        heading = True
         with _opened(self.path) as stream:
             for number, line in enumerate(io.TextIOWrapper(stream, errors="replace"), start=1):
-                if line.strip() and not (self.clean and line.lstrip()[0] in "#%"):
-                    if ahead == 0:
-                        return f"line {number}"
-                    ahead -= 1
+                if not line.strip() or (
+                    (heading or self.delimiter == " ") and line.lstrip()[0] in "#%"
+                ):
+                    continue
+                heading = False
+                if ahead == 0:
+                    return f"line {number}"
+                ahead -= 1
         return f"row {row} (counted from 0)"
 
     def batches(self, wanted: Sequence[str], on_bad: str) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         import pyarrow.csv as arrow_csv
 
-        self.ragged = 0
+        self.ragged = self.comments = 0
         refused: list[Any] = []
 
         def refuse(row: Any) -> str:
@@ -196,9 +215,8 @@ class _Text(_Source):
 
         try:
             with _opened(self.path) as stream:
-                text = stream
-                if self.clean:
-                    text = pa.PythonFile(_Cleaned(stream, self.delimiter == " "), mode="r")
+                cleaned = _Cleaned(stream, self.delimiter == " ")
+                text = pa.PythonFile(cleaned, mode="r") if self.clean else stream
                 reader = arrow_csv.open_csv(
                     text,
                     arrow_csv.ReadOptions(
@@ -222,6 +240,7 @@ class _Text(_Source):
                     check()
                     yield batch
                 check()
+                self.comments = cleaned.comments
         except (pa.ArrowException, OSError) as error:
             check()
             if "Empty CSV" in str(error):
@@ -254,9 +273,10 @@ def text_source(
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{name} cannot be read as UTF-8 text: {error}") from error
     lines = text.splitlines()
-    rows = [line for line in lines if line.strip() and line.lstrip()[0] not in "#%"]
-    if not rows:
+    words = [k for k, line in enumerate(lines) if line.strip() and line.lstrip()[0] not in "#%"]
+    if not words:
         raise DataError(f"{name} holds no events; at least one row is needed")
+    rows = [lines[k] for k in words]
     if delimiter is None:
         # Two cells are no row of edges: a lone tab may stand among spaces.
         delimiter = next((mark for mark in ",\t;" if rows[0].count(mark) > 1), None)
@@ -274,7 +294,7 @@ def text_source(
     twice = {column for column in names if names.count(column) > 1}
     if twice:
         raise DataError(f"{name} has two columns called {min(twice)!r}; rename one")
-    clean = delimiter == " " or len(rows) < len(lines)
+    clean = delimiter == " " or words[0] > 0
     return _Text(
         name,
         names,
@@ -1014,6 +1034,9 @@ class _Reading:
 
     def report(self, notes: Sequence[str]) -> ReadReport:
         notes = [*self.chosen.notes, *notes]
+        if self.source.comments:
+            comments = f"{self.source.comments:,} lines that begin with # or %"
+            notes.append(f"{comments} were passed over as comments")
         if self.unlabelled:
             notes.append(f"{self.unlabelled:,} rows have no label, which is kept as -1")
         return ReadReport(self.source.name, self.read, self.kept, dict(self.dropped), tuple(notes))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidegraph import reference
     from tidegraph.channels import Audit, Channel, Sketch
+    from tidegraph.datasets import generate_communities, load_dataset
     from tidegraph.errors import (
         DataError,
         EventError,
@@ -37,6 +38,8 @@ __all__ = [
     "StateFileError",
     "Steps",
     "TidegraphError",
+    "generate_communities",
+    "load_dataset",
     "propagate",
     "read",
     "read_table",
@@ -48,6 +51,7 @@ __all__ = [
 _HOMES = {
     "channels": ("Audit", "Channel", "Sketch"),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "datasets": ("generate_communities", "load_dataset"),
     "events": ("Batch", "Op"),
     "formats": ("read",),
     "propagation": ("Propagator", "propagate"),

@@ -124,6 +124,7 @@ def test_repeats_are_repeats() -> None:
         ({"nodes": 3}, "nodes is 3; give at least 10"),
         ({"communities": 1}, "communities is 1; give at least 2"),
         ({"mixing": 1.0}, "mixing is 1.0"),
+        ({"seed": -1}, "seed is -1; give 0 to"),
         ({"repeats": -0.1}, "repeats is -0.1"),
         ({"switches": float("nan")}, "switches is nan"),
         ({"events_per_time": 0}, "events_per_time is 0; give a positive"),

@@ -319,7 +319,7 @@ def _refuse_to_overwrite(output: Path) -> None:
 def generate() -> None:
     """Make up streams that have what real ones have, of any size and from a seed.
 
-    The same options and seed give the same stream on every machine.
+    The same options and seed give the same stream.
     """
 
 

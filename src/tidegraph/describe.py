@@ -84,17 +84,17 @@ class Description:
 
 
 def describe(stream: EventStream) -> Description:
-    """The description of a stream; takes a few seconds per ten million events."""
+    """The description of a stream; takes some seconds per ten million events."""
     src, dst, t = stream.src, stream.dst, stream.t
     if not len(stream):
         raise DataError("the stream holds no events; there is nothing to describe")
     first, last = int(t[0]), int(t[-1])
     loops = src == dst
-    pairs = np.unique(src * stream.nodes + dst)
+    pairs = _distinct(src * stream.nodes + dst)
     events_of, gaps_of = _per_node(stream, loops)
     active = events_of > 0
     neighbours = _neighbours(pairs, stream.nodes)
-    sources, destinations = np.unique(src), np.unique(dst)
+    sources, destinations = (np.bincount(ends, minlength=stream.nodes) > 0 for ends in (src, dst))
     starts = np.flatnonzero(np.concatenate([[True], np.diff(t) != 0]))
     per_time = np.diff(np.append(starts, len(t)))
     first_date, last_date = _dates(first, last, stream.unit)
@@ -113,9 +113,9 @@ def describe(stream: EventStream) -> Description:
         span=span_in_words(last - first, stream.unit),
         repeat_rate=1 - len(pairs) / len(stream),
         self_edges=int(loops.sum()),
-        bipartite=len(np.intersect1d(sources, destinations, assume_unique=True)) == 0,
-        sources=len(sources),
-        destinations=len(destinations),
+        bipartite=not (sources & destinations).any(),
+        sources=int(sources.sum()),
+        destinations=int(destinations.sum()),
         times=len(starts),
         events_per_time_median=float(np.median(per_time)),
         events_per_time_max=int(per_time.max()),
@@ -141,6 +141,12 @@ def _columns(features: NDArray[Any] | None) -> int:
     return 0 if features is None else int(features.shape[1])
 
 
+def _distinct(values: IntArray) -> IntArray:
+    """Each value once. By sorting: np.unique hashes, many times slower on millions."""
+    ordered = np.sort(values)
+    return np.asarray(ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]])
+
+
 def _quantiles(values: IntArray) -> tuple[int, ...]:
     return tuple(np.quantile(values, QUANTILES, method="inverted_cdf").astype(int).tolist())
 
@@ -148,12 +154,12 @@ def _quantiles(values: IntArray) -> tuple[int, ...]:
 def _per_node(stream: EventStream, loops: NDArray[np.bool_]) -> tuple[IntArray, float | None]:
     """Events per node, and the median over nodes of the burstiness of their gaps."""
     node = np.concatenate([stream.src, stream.dst[~loops]])
-    t = np.concatenate([stream.t, stream.t[~loops]])
+    event = np.concatenate([np.arange(len(stream)), np.flatnonzero(~loops)])
     events = np.bincount(node, minlength=stream.nodes)
-    order = np.lexsort([t, node])
-    node, t = node[order], t[order]
+    # By node and then by time: one number for both sorts much faster than two keys.
+    node, event = np.divmod(np.sort(node * len(stream) + event), len(stream))
     same = node[1:] == node[:-1]
-    gap, owner = np.diff(t)[same].astype(np.float64), node[1:][same]
+    gap, owner = np.diff(stream.t[event])[same].astype(np.float64), node[1:][same]
     count = np.bincount(owner, minlength=stream.nodes)
     enough = count >= _ENOUGH_GAPS
     if not enough.any():
@@ -178,7 +184,7 @@ def _neighbours(pairs: IntArray, nodes: int) -> IntArray:
     """Distinct neighbours of each node, in any direction, itself left out."""
     src, dst = np.divmod(pairs, nodes)
     low, high = np.minimum(src, dst), np.maximum(src, dst)
-    low, high = np.divmod(np.unique((low * nodes + high)[low != high]), nodes)
+    low, high = np.divmod(_distinct((low * nodes + high)[low != high]), nodes)
     return np.bincount(low, minlength=nodes) + np.bincount(high, minlength=nodes)
 
 
@@ -198,8 +204,8 @@ def _node_labels(stream: EventStream) -> dict[str, int]:
     node, label = known.node[order], known.label[order]
     changed = (node[1:] == node[:-1]) & (label[1:] != label[:-1])
     return {
-        "labelled_nodes": len(np.unique(node)),
-        "node_classes": len(np.unique(label)),
+        "labelled_nodes": int(np.count_nonzero(np.diff(node))) + 1 if len(node) else 0,
+        "node_classes": len(_distinct(label)),
         "label_changes": int(changed.sum()),
     }
 

@@ -144,7 +144,7 @@ def _compact(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
         known = stream.t + _DAY_MIN  # its arrival is not recorded
         return replace(stream, node_labels=_by_time(stream.src, known, stream.labels))
     if data_set.name == "pubmed-temporal":
-        node, label = _two_columns(paths[1])
+        node, label = _classes(paths[1])
         return replace(stream, node_labels=_by_time(node, _first_years(stream)[node], label))
     return stream
 
@@ -188,7 +188,7 @@ def _headerless(path: Path, columns: list[str]) -> pyarrow.Table:
         ) from error
 
 
-def _two_columns(path: Path) -> tuple[IntArray, IntArray]:
+def _classes(path: Path) -> tuple[IntArray, IntArray]:
     import pyarrow.csv
 
     table = pyarrow.csv.read_csv(path)

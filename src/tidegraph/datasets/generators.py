@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.datasets.storage import EDGES, LABELS, NODE_FEATURES, Progress, Target
+from tidegraph.datasets.registry import Progress
+from tidegraph.datasets.storage import EDGES, LABELS, NODE_FEATURES, Target
 from tidegraph.errors import ParameterError
 from tidegraph.stream import EventStream, NodeLabels
 
@@ -35,6 +36,7 @@ class _Draws:
     """Random numbers addressed by purpose and row (the mixing function of SplitMix64)."""
 
     def __init__(self, seed: int) -> None:
+        _between("seed", seed, 0, 2**63 - 1)
         self._seed = _mix(np.array([seed], dtype=np.uint64))
 
     def bits(self, purpose: int, rows: NDArray[Any]) -> NDArray[np.uint64]:
@@ -389,16 +391,18 @@ class _News:
         # Half of the attention stays where it always is, half wanders over the pool.
         wander = step * min(2_000, self._pairs // 100) // self._steps
         seeks_like = self._draws.uniform(30, rows) < 0.8
-        chosen = np.full(len(rows), -1)
+        chosen = np.empty(len(rows), dtype=np.int64)
+        waiting = np.arange(len(rows))
         for attempt in range(self._TRIES):
-            uniform = self._draws.uniform(31 + attempt, rows)
+            uniform = self._draws.uniform(31 + attempt, rows[waiting])
             today = uniform < 0.5
             uniform = np.where(today, 2 * uniform, 2 * uniform - 1)
             pair = _first_of(uniform, self._pairs, self._SKEW)
-            pair = np.where(today, (pair + wander) % self._pairs, pair)
-            alike = self._label[self._src[pair], epoch] == self._label[self._dst[pair], epoch]
-            last_one = attempt == self._TRIES - 1
-            chosen = np.where((chosen < 0) & (alike | ~seeks_like | last_one), pair, chosen)
+            pair = np.where(today, (pair + wander[waiting]) % self._pairs, pair)
+            chosen[waiting] = pair
+            now = epoch[waiting]
+            alike = self._label[self._src[pair], now] == self._label[self._dst[pair], now]
+            waiting = waiting[~alike & seeks_like[waiting]]
         turn = rows // self._guaranteed
         chosen = np.where((rows % self._guaranteed == 0) & (turn < self._pairs), turn, chosen)
         return {"src": self._src[chosen], "dst": self._dst[chosen], "t": step * self.STEP_MIN}

@@ -13,11 +13,12 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.datasets.registry import Progress
 from tidegraph.errors import DataError
 from tidegraph.stream import EventStream, NodeLabels
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["DESCRIPTION", "EDGES", "LABELS", "NODE_FEATURES", "Target", "open_directory"]
-
-Progress: TypeAlias = Callable[[int, int, str], None]  # done, of how many, what is going on
 
 DESCRIPTION = "dataset.json"
 EDGES, LABELS, NODE_FEATURES = "edges.parquet", "labels.parquet", "node_features.npy"

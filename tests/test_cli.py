@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tidegraph
-from tidegraph import bench, cli, datasets, demo, verify
+from tidegraph import bench, cli, datasets, demo, terminal, verify
 
 VERIFY = ["verify", "--columns", "8", "--steps", "40", "--samples", "2"]
 
@@ -204,19 +204,10 @@ def test_bench_exits_with_1_where_a_promise_was_broken(monkeypatch: pytest.Monke
 
 
 def test_demo_tells_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = datasets.load(demo.DATA)
+    whole = datasets.load_dataset(demo.DATA)
     rows = np.r_[0:1500, len(whole) - 300 : len(whole)]  # a piece of January, a piece of December
-    cut = datasets.Events(
-        whole.src[rows],
-        whole.dst[rows],
-        whole.t[rows],
-        None,
-        whole.nodes,
-        whole.names,
-        whole.title,
-        whole.unit,
-    )
-    monkeypatch.setattr(datasets, "load", lambda name: cut)
+    cut = whole.where(np.isin(np.arange(len(whole)), rows))
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: cut)
     result = run("demo")
     assert result.exit_code == 0, result.output
     for words in ("1,800 events", "events/s", "2013-01", "2013-12", "certified", "airport"):
@@ -236,11 +227,11 @@ def test_demo_tells_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_progress_speaks_on_standard_error_when_it_takes_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "_QUIET_S", 0.001)
-    monkeypatch.setattr(cli, "_LINE_EVERY_S", 0.001)
+    monkeypatch.setattr(terminal, "_QUIET_S", 0.001)
+    monkeypatch.setattr(terminal, "_LINE_EVERY_S", 0.001)
     deadline = time.monotonic() + 20
     text = ""
-    with cli._progress("work") as report:
+    with terminal.progress("work") as report:
         report(3, 7, "something")
         while "3 of 7, something" not in text and time.monotonic() < deadline:
             text += capsys.readouterr().err
@@ -251,12 +242,12 @@ def test_progress_speaks_on_standard_error_when_it_takes_long(
 def test_progress_says_nothing_when_it_is_over_at_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with cli._progress("work") as report:
+    with terminal.progress("work") as report:
         report(1, 1, "something")
     assert capsys.readouterr().err == ""
 
 
 def test_the_bar_of_a_terminal_takes_reports() -> None:
-    with cli._bar("work") as report:
+    with terminal._bar("work") as report:
         report(1, 2, "half")
         report(2, 2, "all")

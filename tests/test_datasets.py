@@ -1,176 +1,391 @@
-"""Data sets load as sorted columns over contiguous ids, and bad files are refused with advice."""
+"""Data sets are found, fetched, checked and read as streams; what is absent says how to get it."""
 
 from __future__ import annotations
 
+import functools
 import gzip
+import hashlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import tidegraph
 from tidegraph import datasets
+from tidegraph.datasets import registry
 from tidegraph.errors import DataError, TidegraphError
+from tidegraph.stream import EventStream
 
-# name -> (events, nodes)
-SIZES = {
-    "nyc-flights": (328_521, 4_141),
-    "wikipedia": (157_474, 9_227),
-    "uci": (59_835, 1_899),
-    "bitcoin-otc": (35_592, 5_881),
-    "bitcoin-alpha": (24_186, 3_783),
-    "flights-3m": (3_000_000, 229),
-    "pubmed-temporal": (44_335, 19_717),
-}
 SHARED = Path(__file__).parents[2] / "shared" / "data"
+LOCAL = [name for name, data_set in datasets.DATA_SETS.items() if data_set.compact]
+UNITS = {"bitcoin-otc": "us"}  # where the times of the file have fractions
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data is looked for in empty places unless a test says otherwise."""
+    monkeypatch.setenv("TIDEGRAPH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@functools.cache  # streams are read-only, and the largest takes seconds to read
+def shared(name: str) -> EventStream:
+    if datasets.find(datasets.DATA_SETS[name], SHARED) is None:
+        pytest.skip(f"{name} is not in {SHARED}")
+    return datasets.load_dataset(name, directory=SHARED)
 
 
 def write(path: Path, text: str) -> Path:
-    path.write_text(text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = text.encode()
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return path
 
 
-def test_every_name_is_measured_below() -> None:
-    assert set(SIZES) == set(datasets.NAMES)
+# The data sets themselves -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SIZES)
-def test_a_named_data_set_is_sorted_and_uses_every_id(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TIDEGRAPH_DATA", str(SHARED))
-    if name != "nyc-flights" and not (SHARED / f"{name}.csv.gz").is_file():
-        pytest.skip(f"{name} is not in {SHARED}")
-    events = datasets.load(name)
-    assert (len(events), events.nodes) == SIZES[name]
-    for column in (events.src, events.dst, events.t):
-        assert column.dtype == np.int64
-        assert column.shape == (len(events),)
-    assert (np.diff(events.t) >= 0).all()
-    ids = np.unique(np.concatenate([events.src, events.dst]))
-    assert np.array_equal(ids, np.arange(events.nodes))
-    assert events.weight is None
-    assert events.names is None or len(events.names) == events.nodes
-    expected_unit = {"bitcoin-otc": "us", "flights-3m": "min", "pubmed-temporal": "year"}
-    assert events.unit == expected_unit.get(name, "s")
+@pytest.mark.parametrize("name", ["nyc-flights", *LOCAL])
+def test_a_named_data_set_is_as_large_as_the_registry_says(name: str) -> None:
+    known = datasets.DATA_SETS[name]
+    stream = datasets.load_dataset(name) if known.shipped else shared(name)
+    assert (len(stream), stream.nodes) == (known.events, known.nodes)
+    assert (np.diff(stream.t) >= 0).all()
+    ids = np.unique(np.concatenate([stream.src, stream.dst]))
+    assert np.array_equal(ids, np.arange(stream.nodes))
+    assert stream.weight is None
+    assert (stream.names is None) == (name != "nyc-flights")
+    assert stream.title == known.title
+    assert stream.unit == UNITS.get(name, known.unit)
 
 
 def test_planes_come_before_airports_in_the_shipped_flights() -> None:
-    flights = datasets.load("nyc-flights")
+    flights = tidegraph.load_dataset("nyc-flights")
     assert flights.src.max() < flights.dst.min()
     assert flights.names is not None
     # The first departure of the year: N14228 to Houston at 5:17 in New York, 10:17 UTC.
-    assert (flights.names[flights.src[0]], flights.names[flights.dst[0]]) == ("N14228", "IAH")
+    assert flights.names[int(flights.src[0])] == "N14228"
+    assert flights.names[int(flights.dst[0])] == "IAH"
     assert flights.t[0] == np.datetime64("2013-01-01T10:17", "s").astype(np.int64)
 
 
-def test_every_shipped_flight_arrives_after_it_left_or_was_diverted() -> None:
-    path = Path(datasets.__file__).parent / "data" / "nyc-flights.parquet"
-    assert path.stat().st_size < 2_500_000
-    table = pq.read_table(path)
-    arrived = table["arrived"].to_numpy(zero_copy_only=False)
-    elapsed_min = (arrived - table["t"].to_numpy()) / 60
-    diverted = np.isnan(elapsed_min)
-    assert diverted.sum() == table["late"].null_count == 1_175
-    assert elapsed_min[~diverted].min() > 20
-    assert elapsed_min[~diverted].max() < 15 * 60
+def test_a_flight_is_known_to_be_late_only_when_it_has_arrived() -> None:
+    flights = datasets.load_dataset("nyc-flights")
+    assert flights.labels is not None
+    assert flights.node_labels is not None
+    diverted = flights.labels == -1
+    assert diverted.sum() == 1_175
+    known = flights.node_labels
+    assert len(known.t) == len(flights) - 1_175
+    assert (np.diff(known.t) >= 0).all()
+    assert known.label.sum() == (flights.labels == 1).sum()
+    table = pq.read_table(Path(datasets.__file__).parent / "data" / "nyc-flights.parquet")
+    elapsed_min = (table["arrived"].drop_null().to_numpy() - flights.t[~diverted]) / 60
+    assert elapsed_min.min() > 20
+    assert elapsed_min.max() < 15 * 60
+    assert known.t.sum() == table["arrived"].drop_null().to_numpy().sum()
     assert table.schema.metadata[b"licence"] == b"CC0-1.0"
 
 
-def test_integer_ids_that_are_already_contiguous_are_kept(tmp_path: Path) -> None:
-    events = datasets.load(write(tmp_path / "a.csv", "src,dst,t\n2,0,5\n1,2,5\n"))
-    assert events.src.tolist() == [2, 1]
-    assert events.dst.tolist() == [0, 2]
-    assert events.names is None
-    assert events.nodes == 3
+def test_the_delay_of_a_flight_is_no_input_and_its_label_is_known_a_day_later() -> None:
+    flights = shared("flights-3m")
+    assert flights.edge_features is None
+    assert flights.labels is not None
+    assert flights.node_labels is not None
+    assert np.array_equal(flights.node_labels.t, flights.t + 24 * 60)
+    assert np.array_equal(flights.node_labels.node, flights.src)
+    assert np.array_equal(flights.node_labels.label, flights.labels)
 
 
-def test_other_ids_are_renumbered_and_remembered(tmp_path: Path) -> None:
-    events = datasets.load(write(tmp_path / "a.csv", "src,dst,t\n70,900000000000,1\n80,70,2\n"))
-    assert events.names == ("70", "80", "900000000000")
-    assert events.src.tolist() == [0, 1]
-    assert events.dst.tolist() == [2, 0]
+def test_a_paper_has_its_class_from_the_year_in_which_it_cites() -> None:
+    papers = shared("pubmed-temporal")
+    known = papers.node_labels
+    assert known is not None
+    assert np.array_equal(np.sort(known.node), np.arange(papers.nodes))
+    year = np.zeros(papers.nodes, dtype=np.int64)
+    year[known.node] = known.t
+    assert np.array_equal(year[papers.src], papers.t)
+    never_cites = np.setdiff1d(np.arange(papers.nodes), papers.src)
+    for node in never_cites[:20].tolist():
+        assert year[node] == papers.t[papers.dst == node].min()
+    assert np.array_equal(np.unique(known.label), [1, 2, 3])
 
 
-def test_integers_and_names_may_meet_in_one_file(tmp_path: Path) -> None:
-    events = datasets.load(write(tmp_path / "a.csv", "src,dst,t\n7,inn,1\n8,inn,2\n"))
-    assert events.names == ("7", "8", "inn")
+def test_wikipedia_has_its_labels_and_pages_after_users() -> None:
+    wikipedia = shared("wikipedia")
+    assert wikipedia.labels is not None
+    assert wikipedia.labels.sum() == 217
+    assert wikipedia.src.max() == 8_226
+    assert wikipedia.dst.min() == 8_227
 
 
-def test_times_with_fractions_become_microseconds(tmp_path: Path) -> None:
-    events = datasets.load(
-        write(tmp_path / "a.csv", "src,dst,time\n0,1,1289241911.72836\n1,0,1289241912\n")
+def test_ratings_are_features_and_not_weights() -> None:
+    bitcoin = shared("bitcoin-alpha")
+    assert bitcoin.edge_features is not None
+    assert bitcoin.edge_features.shape == (len(bitcoin), 1)
+    assert (bitcoin.edge_features.min(), bitcoin.edge_features.max()) == (-10, 10)
+
+
+# Published files ----------------------------------------------------------------------------------
+
+
+def test_jodie_files_are_read_as_published(tmp_path: Path) -> None:
+    header = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n"
+    rows = "0,0,0.0,0,-0.5,0.25\n1,1,36.0,0,1.0,2.0\n0,1,77.0,1,0.0,3.0\n"
+    write(tmp_path / "reddit.csv", header + rows)
+    stream = datasets.load_dataset("reddit", directory=tmp_path)
+    assert stream.src.tolist() == [0, 1, 0]
+    assert stream.dst.tolist() == [2, 3, 3]
+    assert stream.t.tolist() == [0, 36, 77]
+    assert stream.labels is not None
+    assert stream.labels.tolist() == [0, 0, 1]
+    assert stream.edge_features is not None
+    assert stream.edge_features.tolist() == [[-0.5, 0.25], [1.0, 2.0], [0.0, 3.0]]
+    assert (stream.unit, stream.title) == ("s", "Posts on Reddit, user to subreddit")
+
+
+def test_messages_are_read_as_published(tmp_path: Path) -> None:
+    write(tmp_path / "CollegeMsg.txt.gz", "1 2 1082040961\n3 4 1082155839\n5 2 1082414391\n")
+    stream = datasets.load_dataset("uci", directory=tmp_path)
+    assert (len(stream), stream.nodes) == (3, 5)
+    assert stream.names is not None
+    assert [stream.names[int(node)] for node in stream.src] == [1, 3, 5]
+    assert [stream.names[int(node)] for node in stream.dst] == [2, 4, 2]
+    assert stream.t.tolist() == [1082040961, 1082155839, 1082414391]
+
+
+def test_ratings_are_read_as_published_and_sorted(tmp_path: Path) -> None:
+    write(
+        tmp_path / "soc-sign-bitcoinalpha.csv.gz",
+        "7188,1,10,1407470400\n430,1,-3,1376539200\n1,430,2,1400000000\n",
     )
-    assert events.t.tolist() == [1289241911728360, 1289241912000000]
-    assert events.unit == "us"
+    stream = datasets.load_dataset("bitcoin-alpha", directory=tmp_path)
+    assert stream.t.tolist() == [1376539200, 1400000000, 1407470400]
+    assert stream.edge_features is not None
+    assert stream.edge_features.tolist() == [[-3], [2], [10]]
+    assert stream.weight is None
+    write(tmp_path / "soc-sign-bitcoinalpha.csv.gz", "7188,1,10\n")
+    with pytest.raises(DataError, match=r"lines of src,dst,rating,time.*fetch it anew"):
+        datasets.load_dataset("bitcoin-alpha", directory=tmp_path)
 
 
-def test_whole_times_written_as_floats_stay_in_their_unit(tmp_path: Path) -> None:
-    events = datasets.load(write(tmp_path / "a.csv", "src,dst,time\n0,1,3.0\n1,0,4.0\n"))
-    assert events.t.tolist() == [3, 4]
-    assert events.unit == "s"
+def test_tgl_files_are_read_as_published(tmp_path: Path) -> None:
+    write(tmp_path / "GDELT/edges.csv", ",src,dst,time,ext_roll\n0,0,1,0,0\n1,2,1,3,0\n2,0,2,3,2\n")
+    write(tmp_path / "GDELT/labels.csv", ",node,time,label,ext_roll\n0,0,0,7,0\n1,2,3,9,2\n")
+    stream = datasets.load_dataset("gdelt", directory=tmp_path)
+    assert stream.src.tolist() == [0, 2, 0]
+    assert stream.dst.tolist() == [1, 1, 2]
+    assert stream.t.tolist() == [0, 3, 3]
+    assert stream.unit == "step"
+    known = stream.node_labels
+    assert known is not None
+    assert known.part is not None
+    assert (known.node.tolist(), known.t.tolist()) == ([0, 2], [0, 3])
+    assert (known.label.tolist(), known.part.tolist()) == ([7, 9], [0, 2])
 
 
-def test_parquet_and_gzip_hold_the_same_events_as_csv(tmp_path: Path) -> None:
-    text = "src,dst,t,weight,note\na,b,1,0.5,x\nb,c,2,2,y\n"
-    write(tmp_path / "a.csv", text)
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.encode()))
-    columns = {"src": ["a", "b"], "dst": ["b", "c"], "t": [1, 2], "weight": [0.5, 2.0]}
-    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    for name in ("a.csv", "a.csv.gz", "a.parquet"):
-        events = datasets.load(tmp_path / name)
-        assert events.names == ("a", "b", "c")
-        assert events.weight is not None
-        assert events.weight.tolist() == [0.5, 2.0]
-        assert (events.src.tolist(), events.dst.tolist(), events.t.tolist()) == (
-            [0, 1],
-            [1, 2],
-            [1, 2],
-        )
+# Where data is looked for -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "advice"),
-    [
-        ("src,dst,t\n0,1,5\n1,0,4\n", "t is 4 in row 1 .* after 5; sort"),
-        ("src,dst\n0,1\n", "rename or add t"),
-        ("from,dst,t\n0,1,1\n", "has columns from, dst, t; .* add src"),
-        ("src,dst,t\n", "no events"),
-        ("", "cannot be read as csv"),
-        ("src,dst,t\n0,1,1\n0,1\n", "cannot be read as csv"),
-        ("src,dst,t\n0,1,1\n0,,2\n", "no dst in row 1"),
-        ("src,dst,t\n0,1,soon\n", "t has type string"),
-        ("src,dst,t\n0,1,1.5\n0,1,inf\n", "t is inf in row 1"),
-        ("src,dst,t\n0,1,1e19\n", "coarser unit"),
-        ("src,dst,t\n0.5,1,1\n", "node ids have type double"),
-        ("src,dst,t,weight\n0,1,1,2\n0,1,1,-3\n", "weight is -3 in row 1 .* rename it"),
-        ("src,dst,t,weight\n0,1,1,heavy\n", "weight has type string"),
-    ],
-)
-def test_a_bad_file_is_refused_with_advice(text: str, advice: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=advice):
-        datasets.load(write(tmp_path / "bad.csv", text))
+def test_an_absent_data_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as refused:
+        datasets.load_dataset("uci", directory=tmp_path / "given")
+    message = str(refused.value)
+    for words in (
+        "uci.csv.gz or CollegeMsg.txt.gz",
+        str(tmp_path / "given"),
+        str(tmp_path / "data"),
+        str(tmp_path / "cache"),
+        "set TIDEGRAPH_DATA",
+        "tidegraph data fetch uci",
+        "https://snap.stanford.edu/data/CollegeMsg.txt.gz",
+        "400 kB",
+    ):
+        assert words in message
+    with pytest.raises(DataError, match="set TIDEGRAPH_DATA") as refused:
+        datasets.load_dataset("flights-3m")
+    assert "fetch" not in str(refused.value)
 
 
-def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be read as parquet"):
-        datasets.load(write(tmp_path / "bad.parquet", "not parquet"))
+def test_the_directory_given_comes_before_the_environment_and_the_cache(tmp_path: Path) -> None:
+    for place, node in (("cache/tidegraph", 3), ("data", 4), ("given", 5)):
+        write(tmp_path / place / "CollegeMsg.txt.gz", f"1 2 10\n{node} 2 20\n")
+        stream = datasets.load_dataset("uci", directory=tmp_path / "given")
+        assert stream.names is not None
+        assert node in stream.names.values
+
+
+def test_an_altered_compact_file_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "uci.csv.gz", "src,dst,time\n0,1,1\n")
+    with pytest.raises(DataError, match=r"uci\.csv\.gz has SHA-256 .*that of the registry"):
+        datasets.load_dataset("uci", directory=tmp_path)
+    assert len(datasets.load_dataset(tmp_path / "uci.csv.gz")) == 1
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(TidegraphError, match=r"'wikipedai'.*wikipedia.*\.parquet"):
-        datasets.load("wikipedai")
+        datasets.load_dataset("wikipedai")
 
 
-def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="convert it"):
-        datasets.load(write(tmp_path / "a.txt", "src,dst,t\n0,1,1\n"))
+def test_the_registry_agrees_with_the_published_checksums() -> None:
+    listing = SHARED / "SHA256SUMS"
+    if not listing.is_file():
+        pytest.skip(f"{listing} is absent")
+    lines = [line.split() for line in listing.read_text().splitlines()]
+    sums = {name: checksum for checksum, name in lines}
+    known = dict(pair for data_set in datasets.DATA_SETS.values() for pair in data_set.compact)
+    assert known == sums
 
 
-def test_an_absent_data_set_says_where_it_was_looked_for(
+# Fetching -----------------------------------------------------------------------------------------
+
+MESSAGES = gzip.compress(b"1 2 1082040961\n3 4 1082155839\n", mtime=0)
+
+
+@dataclass
+class Server:
+    """A server on this machine that gives the same answer to every request."""
+
+    url: str = ""
+    body: bytes = MESSAGES
+    announced: int | None = None  # bytes, where not those of the body
+    status: int = 200
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    state = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            state.requests.append(self.path)
+            self.send_response(state.status)
+            length = len(state.body) if state.announced is None else state.announced
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            self.wfile.write(state.body)
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        thread = threading.Thread(target=httpd.serve_forever, args=(0.01,))
+        thread.start()
+        state.url = f"http://127.0.0.1:{httpd.server_port}/CollegeMsg.txt.gz"
+        publish(monkeypatch, state.url)
+        yield state
+        httpd.shutdown()
+        thread.join()
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Has UCI's messages published at another address."""
+    uci = datasets.DATA_SETS["uci"]
+    file = replace(uci.published[0], url=url)
+    monkeypatch.setitem(registry.DATA_SETS, "uci", replace(uci, published=(file,)))
+
+
+def test_a_download_lands_in_the_cache_with_its_checksum_and_is_read(
+    server: Server, tmp_path: Path
+) -> None:
+    said: list[tuple[int, int, str]] = []
+    stream = datasets.load_dataset("uci", download=True, progress=lambda *words: said.append(words))
+    assert len(stream) == 2
+    path = tmp_path / "cache/tidegraph/CollegeMsg.txt.gz"
+    assert path.read_bytes() == MESSAGES
+    record = path.with_name("CollegeMsg.txt.gz.sha256").read_text()
+    assert record == f"{hashlib.sha256(MESSAGES).hexdigest()}  CollegeMsg.txt.gz\n"
+    assert said[-1][:2] == (len(MESSAGES), len(MESSAGES))
+    assert {file.name for file in path.parent.iterdir()} == {path.name, f"{path.name}.sha256"}
+    assert len(datasets.load_dataset("uci", download=True)) == 2
+    assert datasets.fetch("uci") == (path,)
+    assert len(server.requests) == 1
+
+
+def test_a_file_that_changed_since_it_was_fetched_is_refused(
+    server: Server, tmp_path: Path
+) -> None:
+    (path,) = datasets.fetch("uci", directory=tmp_path)
+    path.write_bytes(gzip.compress(b"9 9 9\n"))
+    for attempt in (
+        lambda: datasets.load_dataset("uci", directory=tmp_path),
+        lambda: datasets.fetch("uci", directory=tmp_path),
+    ):
+        with pytest.raises(DataError, match=r"altered or cut short; delete and fetch anew"):
+            attempt()
+    path.unlink()
+    server.body = gzip.compress(b"8 8 8\n")
+    with pytest.raises(DataError, match=r"recorded in .* when it was first fetched"):
+        datasets.fetch("uci", directory=tmp_path)
+    assert not path.exists()
+
+
+def test_a_download_that_breaks_off_leaves_nothing(server: Server, tmp_path: Path) -> None:
+    server.announced = len(MESSAGES) + 10
+    with pytest.raises(DataError, match=f"after {len(MESSAGES)} of {len(MESSAGES) + 10} bytes"):
+        datasets.fetch("uci", directory=tmp_path / "here")
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_a_server_that_refuses_is_quoted(server: Server, tmp_path: Path) -> None:
+    server.status = 404
+    with pytest.raises(DataError, match=r"could not be fetched to .*: Not Found; .* put it there"):
+        datasets.fetch("uci", directory=tmp_path / "here")
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_what_cannot_be_fetched_says_why(tmp_path: Path) -> None:
+    for name, advice in (
+        ("nyc-flights", "shipped"),
+        ("flights-3m", "published nowhere"),
+        ("nope", "one of nyc-flights"),
+    ):
+        with pytest.raises(DataError, match=advice):
+            datasets.fetch(name, directory=tmp_path)
+
+
+def test_files_with_a_path_of_their_own_keep_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TIDEGRAPH_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"uci\.csv\.gz.*set TIDEGRAPH_DATA"):
-        datasets.load("uci")
+    write(tmp_path / "there/edges.csv", ",src,dst,time,ext_roll\n0,0,1,5,0\n")
+    write(tmp_path / "there/labels.csv", ",node,time,label,ext_roll\n0,0,5,1,0\n")
+    mag = datasets.DATA_SETS["mag"]
+    files = tuple(
+        replace(file, url=(tmp_path / "there" / Path(file.path).name).as_uri())
+        for file in mag.published
+    )
+    monkeypatch.setitem(registry.DATA_SETS, "mag", replace(mag, published=files))
+    paths = datasets.fetch("mag", directory=tmp_path / "here")
+    assert [path.relative_to(tmp_path / "here").as_posix() for path in paths] == [
+        "MAG/edges.csv",
+        "MAG/labels.csv",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size", "words"), [(0, "0 bytes"), (999, "999 bytes"), (1_000, "1 kB"), (45 * 10**9, "45 GB")]
+)
+def test_sizes_are_said_in_words(size: int, words: str) -> None:
+    assert registry.size_in_words(size) == words
+
+
+# Directories --------------------------------------------------------------------------------------
+
+
+def test_a_damaged_directory_is_refused(tmp_path: Path) -> None:
+    path = datasets.generate_mag_like(tmp_path / "a", nodes=50, edges=100, years=5)
+    (path / "labels.parquet").write_bytes(b"not parquet")
+    with pytest.raises(DataError, match=r"labels\.parquet cannot be read"):
+        datasets.load_dataset(path)
+    (path / "edges.parquet").unlink()
+    with pytest.raises(DataError, match=r"edges\.parquet cannot be read"):
+        datasets.load_dataset(path)
+    write(path / "dataset.json", '{"nodes": 1, "title": "", "unit": "s"}')
+    with pytest.raises(DataError, match="does not describe a data set"):
+        datasets.load_dataset(path)

@@ -27,7 +27,7 @@ def test_the_bound_holds_on_a_real_stream(
     if name != "nyc-flights" and not (directory / f"{name}.csv.gz").exists():
         pytest.skip(f"{name} is not in {directory}")
     result = verify(
-        datasets.load(name), columns=32, snapshots=snapshots, half_life=half_life, samples=5
+        datasets.load_dataset(name), columns=32, snapshots=snapshots, half_life=half_life, samples=5
     )
     assert result.steps > 50
     for sample in result.samples:

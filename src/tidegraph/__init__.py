@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidegraph import reference
     from tidegraph.channels import Audit, Channel, Sketch
+    from tidegraph.datasets import generate_communities, load_dataset
     from tidegraph.errors import (
         DataError,
         EventError,
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
         TidegraphError,
     )
     from tidegraph.events import Batch, Op
+    from tidegraph.formats import read
     from tidegraph.propagation import Propagator, propagate
     from tidegraph.stream import EventStream, Steps
+    from tidegraph.tables import read_table, scan_table
 
 __all__ = [
     "Audit",
@@ -35,17 +38,25 @@ __all__ = [
     "StateFileError",
     "Steps",
     "TidegraphError",
+    "generate_communities",
+    "load_dataset",
     "propagate",
+    "read",
+    "read_table",
     "reference",
+    "scan_table",
 ]
 
 # Names are looked up when first used: the command line answers --help without NumPy and the core.
 _HOMES = {
     "channels": ("Audit", "Channel", "Sketch"),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "datasets": ("generate_communities", "load_dataset"),
     "events": ("Batch", "Op"),
+    "formats": ("read",),
     "propagation": ("Propagator", "propagate"),
     "stream": ("EventStream", "Steps"),
+    "tables": ("read_table", "scan_table"),
 }
 
 

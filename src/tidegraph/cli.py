@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidegraph.cli_data import data
 from tidegraph.errors import TidegraphError
+from tidegraph.terminal import console as _console
+from tidegraph.terminal import progress as _progress
+from tidegraph.terminal import table as _table
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
-
-    from tidegraph.verify import Progress
 
 __all__ = ["main"]
 
-_QUIET_S = 2.0  # what is over sooner needs no progress
-_LINE_EVERY_S = 10.0
-_PLAIN_WIDTH = 110  # of tables that are not shown on a terminal
 _BUSY = 0.5  # load average from which times are not to be trusted
 
 
@@ -69,6 +63,7 @@ def main() -> None:
       tidegraph verify --data nyc-flights --steps 2000   compare with exact solutions
       tidegraph verify --data my.csv --steps 500 --json  your own events: src,dst,t[,weight]
       tidegraph bench propagation --only latency         measure this machine
+      tidegraph data info nyc-flights                    what a stream looks like
 
     \b
     In Python:
@@ -77,10 +72,14 @@ def main() -> None:
       touched = propagator.apply(Batch(src=[3], dst=[7]))
       propagator.embedding(touched), propagator.error_bound(touched)
 
-    Data sets that are not shipped are looked for in $TIDEGRAPH_DATA (default ../shared/data).
+    Data sets that are not shipped are looked for in $TIDEGRAPH_DATA (default ../shared/data) and
+    in the cache, where tidegraph data fetch puts them.
     Progress goes to standard error, results to standard output; with --json the last line of
     standard output is one JSON object.
     """
+
+
+main.add_command(data)
 
 
 # verify -------------------------------------------------------------------------------------------
@@ -157,7 +156,7 @@ def verify(data: str, as_json: bool, **options: Any) -> None:
     from tidegraph import datasets
     from tidegraph import verify as verification
 
-    events = datasets.load(data)
+    events = datasets.load_dataset(data)
     with _progress("verify") as progress:
         result = verification.verify(events, progress=progress, **options)
     console = _console()
@@ -404,88 +403,6 @@ def demo(threads: int | None) -> None:
         )
     console.print(table)
     console.print("Next: tidegraph verify --steps 2000 compares with exact solutions.")
-
-
-# Output -------------------------------------------------------------------------------------------
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
-
-
-def _table(title: str, columns: list[str]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
-
-
-@contextlib.contextmanager
-def _progress(title: str) -> Iterator[Progress]:
-    """A function to call with (done, of how many, what is going on), shown on standard error.
-
-    A bar on a terminal; elsewhere a line now and then, once two seconds have passed.
-    """
-    if sys.stderr.isatty():
-        with _bar(title) as report:
-            yield report
-    else:
-        with _lines(title) as report:
-            yield report
-
-
-@contextlib.contextmanager
-def _bar(title: str) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.fields[title]}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    # Seldom redrawn: what runs beside it is being timed.
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, refresh_per_second=4
-    ) as bar:
-        task = bar.add_task("", title=title, total=None)
-
-        def report(done: int, total: int, what: str) -> None:
-            bar.update(task, completed=done, total=total, description=what)
-
-        yield report
-
-
-@contextlib.contextmanager
-def _lines(title: str) -> Iterator[Progress]:
-    state = ""
-    over = threading.Event()
-    begin = time.monotonic()
-
-    def report(done: int, total: int, what: str) -> None:
-        nonlocal state
-        state = f"{done:,} of {total:,}, {what}"
-
-    def speak() -> None:
-        wait_s = _QUIET_S
-        while not over.wait(wait_s):
-            click.echo(f"{title}: {state} ({time.monotonic() - begin:.0f} s)", err=True)
-            wait_s = _LINE_EVERY_S
-
-    # A thread of its own, because what takes long is often a single call.
-    speaker = threading.Thread(target=speak, daemon=True)
-    speaker.start()
-    try:
-        yield report
-    finally:
-        over.set()
-        speaker.join()
 
 
 if __name__ == "__main__":

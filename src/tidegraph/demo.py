@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tidegraph import datasets
 from tidegraph.channels import Channel, Sketch
 from tidegraph.propagation import Propagator
+from tidegraph.stream import EventStream
 from tidegraph.verify import Progress, Replay, step_offsets
 
 __all__ = ["DATA", "HALF_LIFE_DAYS", "Month", "Mover", "Story", "run"]
@@ -62,7 +63,7 @@ class Story:
 
 def run(*, threads: int | None = None, progress: Progress | None = None) -> Story:
     """Streams the shipped flights, a step per distinct time, and measures after every month."""
-    events = datasets.load(DATA)
+    events = datasets.load_dataset(DATA)
     half_life = HALF_LIFE_DAYS * 86_400
     propagator = Propagator(
         Sketch(_COLUMNS),
@@ -122,13 +123,12 @@ def _rms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _movers(
-    events: datasets.Events,
+    events: EventStream,
     first_event: int,
     moved: NDArray[np.float64],
     uncertainty: NDArray[np.float64],
 ) -> tuple[Mover, ...]:
     """Those that moved most among the airports, and among the planes."""
-    names = events.names or tuple(str(node) for node in range(events.nodes))
     movers = []
     for kind, all_ids in (("airport", events.dst), ("plane", events.src)):
         ids = np.unique(all_ids)
@@ -136,7 +136,7 @@ def _movers(
         for node in ids[np.argsort(-moved[ids], kind="stable")][:_MOVERS].tolist():
             movers.append(
                 Mover(
-                    names[node],
+                    str(node if events.names is None else events.names[node]),
                     kind,
                     int(flights[node]),
                     float(moved[node]),

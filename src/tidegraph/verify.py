@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.channels import Channel, Sketch
-from tidegraph.datasets import Events
 from tidegraph.errors import ParameterError
 from tidegraph.events import Batch
 from tidegraph.propagation import Dtype, Propagator
 from tidegraph.reference import exact_of
+from tidegraph.stream import EventStream
 
 __all__ = ["Progress", "Replay", "Sample", "Verification", "sampled", "step_offsets", "verify"]
 
@@ -53,7 +53,7 @@ class Replay:
     def __init__(
         self,
         propagator: Propagator,
-        events: Events,
+        events: EventStream,
         offsets: NDArray[np.int64],
         *,
         progress: Progress | None = None,
@@ -87,7 +87,7 @@ class Replay:
             self._progress(self.steps, len(self._offsets) - 1, what)
 
 
-def _rows(events: Events, part: slice) -> Batch:
+def _rows(events: EventStream, part: slice) -> Batch:
     weight = None if events.weight is None else events.weight[part]
     return Batch(events.src[part], events.dst[part], weight=weight, t=events.t[part])
 
@@ -140,7 +140,7 @@ class Verification:
 
 
 def verify(
-    events: Events,
+    events: EventStream,
     *,
     steps: int | None = None,
     snapshots: int | None = None,

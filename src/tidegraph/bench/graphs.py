@@ -76,7 +76,7 @@ _STREAMS: dict[str, tuple[int | None, int, int]] = {
 def load_stream(name: str, scale: float = 1.0) -> Stream:
     """A stream of the benchmark; `scale` shortens it. DataError where the data is absent."""
     length, steps, columns = _STREAMS[name]
-    events = datasets.load(name)
+    events = datasets.load_dataset(name)
     offsets = step_offsets(events.t, length)[: max(1, round(steps * scale)) + 1]
     rows = int(offsets[-1])
     # Neither side is told the times: the filter does not use them.

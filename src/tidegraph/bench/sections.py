@@ -175,7 +175,7 @@ def recompute(run: Run) -> Measured:
     The competitor gets its matrix for free and stops at the engine's own certified error.
     """
     needs_scipy()
-    events = datasets.load("wikipedia")
+    events = datasets.load_dataset("wikipedia")
     offsets = step_offsets(events.t)
     offsets = offsets[: run.scaled(len(offsets) - 1) + 1]
     samples = min(max(2, run.scaled(200)), len(offsets) - 1)
@@ -439,7 +439,7 @@ def threads(run: Run) -> Measured:
 
 def latency(run: Run) -> Measured:
     """One event at a time through Python: Wikipedia's first 5,000, and its last 5,000."""
-    events = datasets.load("wikipedia")
+    events = datasets.load_dataset("wikipedia")
     rows = min(5000, len(events) // 2, max(10, run.scaled(5000)))
     propagator = Propagator(
         Sketch(128, seed=run.seed), nodes=events.nodes, r_max=1e-2, threads=run.threads

@@ -1,210 +1,210 @@
-"""Temporal graphs by name or from a file, as columns sorted by time."""
+"""Temporal graphs by name or from a file, and made-up ones of any size."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.datasets import registry
+from tidegraph.datasets.generators import (
+    generate_communities,
+    generate_gdelt_like,
+    generate_mag_like,
+)
+from tidegraph.datasets.registry import (
+    DATA_SETS,
+    NAMES,
+    DataSet,
+    Progress,
+    cache_directory,
+    data_directory,
+    fetch,
+    find,
+)
+from tidegraph.datasets.storage import DESCRIPTION, open_directory
 from tidegraph.errors import DataError
+from tidegraph.stream import EventStream, NodeLabels
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["NAMES", "Events", "data_directory", "load"]
+__all__ = [
+    "DATA_SETS",
+    "NAMES",
+    "DataSet",
+    "cache_directory",
+    "data_directory",
+    "fetch",
+    "find",
+    "generate_communities",
+    "generate_gdelt_like",
+    "generate_mag_like",
+    "load_dataset",
+]
 
-_SHIPPED = "nyc-flights"
-# name -> (title, unit of time)
-_KNOWN = {
-    _SHIPPED: ("Departures from New York's airports in 2013, plane to destination", "s"),
-    "wikipedia": ("Edits of Wikipedia pages, user to page", "s"),
-    "uci": ("Messages between students (CollegeMsg)", "s"),
-    "bitcoin-otc": ("Trust ratings on Bitcoin OTC", "s"),
-    "bitcoin-alpha": ("Trust ratings on Bitcoin Alpha", "s"),
-    "flights-3m": ("Flights between US airports in 2001, minutes since 1 January", "min"),
-    "pubmed-temporal": ("Citations between papers on diabetes, by year", "year"),
-}
-NAMES = tuple(_KNOWN)
-_SUFFIXES = (".csv", ".csv.gz", ".parquet")
+IntArray = NDArray[np.int64]
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Events:
-    """Edges in the order in which they happened, between nodes 0 .. nodes-1."""
-
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
-    t: NDArray[np.int64]  # non-decreasing
-    weight: NDArray[np.float64] | None  # None: every event counts 1
-    nodes: int
-    names: tuple[str, ...] | None  # the node ids of the file, where they were not 0 .. nodes-1
-    title: str
-    unit: str  # of t: "s", "us", "min", "year"
-
-    def __len__(self) -> int:
-        return len(self.t)
+_DAY_MIN = 24 * 60
 
 
-def data_directory() -> Path:
-    """Where data sets that are not shipped are looked for: $TIDEGRAPH_DATA or ../shared/data."""
-    return Path(os.environ.get("TIDEGRAPH_DATA") or "../shared/data")
+def load_dataset(
+    name: str | os.PathLike[str],
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    download: bool = False,
+    progress: Progress | None = None,
+) -> EventStream:
+    """The events of a data set in `NAMES`, of a file, or of a directory that a generator wrote.
 
+    A named data set is looked for in `directory`, $TIDEGRAPH_DATA (../shared/data where that is
+    not set) and the cache, in the compact form `NAME.csv.gz` and as its authors publish it; with
+    `download` it is fetched where it is in none of them. Bitcoin's ratings are edge features, not
+    weights. `labels` are the states of sources at their events; what becomes known of nodes, and
+    when, is in `node_labels`: the delay of a flight is known when it has arrived (a day after
+    departure where that is not recorded), the class of a paper in its first year as a source.
 
-def load(name_or_path: str | os.PathLike[str]) -> Events:
-    """The events of a data set in `NAMES`, or of a CSV or Parquet file.
-
-    A file has columns `src`, `dst`, `t` (or `time`) and may have `weight`; its rows are sorted by
-    time. Node ids may be integers or names; those that are not exactly 0 .. n-1 are renumbered and
-    kept in `names` (sources first, so that in bipartite data the second side follows the first).
-    Times with fractions become whole microseconds. Of the named data sets no weight is read:
-    Bitcoin's are ratings, which may be negative.
-
-    >>> load("nyc-flights").names[0]
+    >>> load_dataset("nyc-flights").names[0]
     'N14228'
     """
-    name = os.fspath(name_or_path)
-    if name in _KNOWN:
-        path = _known_path(name)
-        title, unit = _KNOWN[name]
-        return _events(_read(path), path, title=title, unit=unit, weighted=False)
-    path = Path(name)
-    if not path.is_file():
+    text = os.fspath(name)
+    data_set = DATA_SETS.get(text)
+    if data_set is not None:
+        return _named(data_set, directory, download, progress)
+    path = Path(text)
+    if (path / DESCRIPTION).is_file():
+        return open_directory(path)
+    if not path.exists():
         raise DataError(
-            f"no data set and no file is called {name!r}; give one of {', '.join(NAMES)}, "
-            f"or the path of a {', '.join(_SUFFIXES)} file"
+            f"no data set and no file is called {text!r}; give one of {', '.join(NAMES)}, or the"
+            " path of a file of events (.csv, .csv.gz, .parquet, ...)"
         )
-    if not path.name.endswith(_SUFFIXES):
-        raise DataError(f"{path} is not a {', '.join(_SUFFIXES)} file; convert it to one of these")
-    return _events(_read(path), path, title=path.name, unit="s", weighted=True)
+    from tidegraph import formats
+
+    return formats.read(path)
 
 
-def _known_path(name: str) -> Path:
-    if name == _SHIPPED:
-        return Path(__file__).parent / "data" / f"{name}.parquet"
-    path = data_directory() / f"{name}.csv.gz"
-    if not path.is_file():
-        raise DataError(
-            f"data set {name!r} was looked for at {path.absolute()} and is not there; set "
-            f"TIDEGRAPH_DATA to the directory that holds {path.name} (header src,dst,time)"
+def _named(
+    data_set: DataSet,
+    directory: str | os.PathLike[str] | None,
+    download: bool,
+    progress: Progress | None,
+) -> EventStream:
+    found = find(data_set, directory)
+    if found is None and download and data_set.published:
+        fetch(data_set.name, directory=directory, progress=progress)
+        found = find(data_set, directory)
+    if found is None:
+        raise registry.absent(data_set, directory)
+    registry.check(data_set, found)
+    stream = _READERS[found.form](data_set, found.paths)
+    return replace(stream, title=data_set.title)
+
+
+# The forms of named data sets ---------------------------------------------------------------------
+
+
+def _shipped(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
+    """Flights with a label: late or not, -1 where diverted; known on arrival."""
+    import pyarrow.parquet as pq
+
+    from tidegraph.tables import read_table
+
+    table = pq.read_table(paths[0])
+    stream = read_table(table, src="src", dst="dst", t="t", unit=data_set.unit)
+    late = table["late"].cast("int64").fill_null(-1).to_numpy()
+    arrived = table["arrived"].fill_null(0).to_numpy()
+    known = late >= 0
+    return replace(
+        stream,
+        labels=late,
+        node_labels=_by_time(stream.src[known], arrived[known], late[known]),
+    )
+
+
+def _compact(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
+    from tidegraph.tables import read_table
+
+    ratings = ("weight",) if data_set.layout == "ratings" else ()
+    stream = read_table(
+        paths[0],
+        src="src",
+        dst="dst",
+        t="time",
+        label="label" if data_set.labelled else False,
+        edge_features=ratings,
+        weight=False,
+        unit=data_set.unit,
+    )
+    if data_set.name == "flights-3m" and stream.labels is not None:
+        known = stream.t + _DAY_MIN  # its arrival is not recorded
+        return replace(stream, node_labels=_by_time(stream.src, known, stream.labels))
+    if data_set.name == "pubmed-temporal":
+        node, label = _classes(paths[1])
+        return replace(stream, node_labels=_by_time(node, _first_years(stream)[node], label))
+    return stream
+
+
+def _published(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
+    from tidegraph import formats
+    from tidegraph.tables import read_table
+
+    if data_set.layout == "ratings":
+        table = _headerless(paths[0], ["src", "dst", "rating", "time"])
+        return read_table(
+            table,
+            src="src",
+            dst="dst",
+            t="time",
+            weight=False,
+            edge_features=("rating",),
+            unit=data_set.unit,
+            sort=True,
         )
-    return path
+    if data_set.layout == "tgl":
+        return formats.read_tgl(paths[0].parent, unit=data_set.unit)
+    read = formats.read_jodie if data_set.layout == "jodie" else formats.read_snap
+    return read(paths[0], unit=data_set.unit)
 
 
-def _read(path: Path) -> pyarrow.Table:
-    import pyarrow  # here: it takes longer to import than all else together
+_READERS = {"shipped": _shipped, "compact": _compact, "published": _published}
+
+
+def _headerless(path: Path, columns: list[str]) -> pyarrow.Table:
+    import pyarrow
     import pyarrow.csv
-    import pyarrow.parquet
 
     try:
-        if path.suffix == ".parquet":
-            return pyarrow.parquet.read_table(path)
-        return pyarrow.csv.read_csv(path)
+        return pyarrow.csv.read_csv(
+            path, read_options=pyarrow.csv.ReadOptions(column_names=columns)
+        )
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read as {path.suffix[1:]}: {error}") from error
-
-
-def _events(table: pyarrow.Table, path: Path, *, title: str, unit: str, weighted: bool) -> Events:
-    time = "t" if "t" in table.column_names else "time"
-    for column in ("src", "dst", time):
-        if column not in table.column_names:
-            wanted = "t (or time)" if column == time else column
-            raise DataError(
-                f"{path} has columns {', '.join(table.column_names)}; "
-                "src, dst and t (or time) are needed: rename or add " + wanted
-            )
-    if len(table) == 0:
-        raise DataError(f"{path} holds no events; at least one row is needed")
-    t, fractions = _times(_complete(table, time, path), path)
-    src, dst, nodes, names = _ids(
-        _complete(table, "src", path), _complete(table, "dst", path), path
-    )
-    weight = None
-    if weighted and "weight" in table.column_names:
-        weight = _weights(_complete(table, "weight", path), path)
-    return Events(src, dst, t, weight, nodes, names, title, "us" if fractions else unit)
-
-
-def _complete(table: pyarrow.Table, name: str, path: Path) -> pyarrow.Array:
-    """The column as one array, every row filled."""
-    column = table[name].combine_chunks()
-    if column.null_count:
-        row = int(np.argmax(column.is_null()))
         raise DataError(
-            f"{path} has no {name} in row {row} (counted from 0) and {column.null_count - 1} more; "
-            "every event needs one: fill or drop these rows"
-        )
-    return column
+            f"{path} cannot be read as lines of {','.join(columns)}: {error}; fetch it anew"
+        ) from error
 
 
-def _numbers(column: pyarrow.Array, what: str, path: Path) -> NDArray[Any]:
-    numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    if numbers.dtype.kind not in "iuf":
-        raise DataError(f"{path}: {what} has type {column.type}; integers or floats are accepted")
-    bad = ~np.isfinite(numbers)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise DataError(
-            f"{path}: {what} is {numbers[row]} in row {row}; finite numbers are accepted"
-        )
-    return numbers
+def _classes(path: Path) -> tuple[IntArray, IntArray]:
+    import pyarrow.csv
+
+    table = pyarrow.csv.read_csv(path)
+    return table["node"].to_numpy(), table["label"].to_numpy()
 
 
-def _times(column: pyarrow.Array, path: Path) -> tuple[NDArray[np.int64], bool]:
-    """The times as int64, and whether they are in microseconds because they had fractions."""
-    given = _numbers(column, "t", path)
-    fractions = bool(given.dtype.kind == "f" and (given != np.rint(given)).any())
-    scaled = np.rint(given * 1e6) if fractions else given
-    if scaled.dtype != np.int64 and (np.abs(scaled.astype(np.float64)) >= 2.0**63).any():
-        raise DataError(
-            f"{path}: t reaches {np.abs(given).max():g}, beyond 64-bit integers; use a coarser unit"
-        )
-    t = scaled.astype(np.int64)
-    back = np.flatnonzero(t[1:] < t[:-1])
-    if len(back):
-        row = int(back[0]) + 1
-        raise DataError(
-            f"{path} is not in time order: t is {given[row]} in row {row} (counted from 0) after "
-            f"{given[row - 1]}; sort the file by t"
-        )
-    return t, fractions
+def _first_years(stream: EventStream) -> IntArray:
+    """When each node was first a source; where it never was, when it first appeared."""
+    never = np.iinfo(np.int64).max
+    cites = np.full(stream.nodes, never)
+    np.minimum.at(cites, stream.src, stream.t)
+    appears = cites.copy()
+    np.minimum.at(appears, stream.dst, stream.t)
+    return np.where(cites == never, appears, cites)
 
 
-def _weights(column: pyarrow.Array, path: Path) -> NDArray[np.float64]:
-    weight = _numbers(column, "weight", path).astype(np.float64)
-    bad = weight <= 0
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise DataError(
-            f"{path}: weight is {weight[row]:g} in row {row} (counted from 0); weights are > 0: "
-            "if the column means something else, rename it and every event counts 1"
-        )
-    return weight
-
-
-def _ids(
-    src: pyarrow.Array, dst: pyarrow.Array, path: Path
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int, tuple[str, ...] | None]:
-    """Both columns over one range 0 .. n-1, n, and the original ids where they were others."""
-    import pyarrow as pa
-
-    if pa.types.is_integer(src.type) and pa.types.is_integer(dst.type):
-        ids = np.concatenate([src.to_numpy(), dst.to_numpy()]).astype(np.int64)
-        if ids.min() >= 0 and ids.max() < len(ids):
-            nodes = int(ids.max()) + 1
-            if np.bincount(ids, minlength=nodes).all():
-                return ids[: len(src)], ids[len(src) :], nodes, None
-    for column in (src, dst):
-        if pa.types.is_floating(column.type):
-            raise DataError(
-                f"{path}: node ids have type {column.type}; integers or names are accepted"
-            )
-    text = [column.cast(pa.string()) for column in (src, dst)]
-    # Numbers follow first appearance, all sources before the destinations that are never a source.
-    numbered = pa.concat_arrays(text).dictionary_encode()
-    ids = numbered.indices.to_numpy().astype(np.int64)
-    names = tuple(numbered.dictionary.to_pylist())
-    return ids[: len(src)], ids[len(src) :], len(names), names
+def _by_time(node: IntArray, t: IntArray, label: IntArray) -> NodeLabels:
+    order = np.argsort(t, kind="stable")
+    return NodeLabels(node=node[order], t=t[order], label=label[order])

@@ -1,0 +1,146 @@
+"""`tidegraph data` shows, makes and converts streams, and says what it could not do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tidegraph import cli, datasets
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGRAPH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli.main, ["data", *map(str, arguments)])
+
+
+def last_line(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    report: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return report
+
+
+def test_every_command_has_help() -> None:
+    for words in (
+        [],
+        ["list"],
+        ["info"],
+        ["fetch"],
+        ["import"],
+        ["generate"],
+        ["generate", "communities"],
+        ["generate", "gdelt"],
+        ["generate", "mag"],
+    ):
+        result = run(*words, "--help")
+        assert result.exit_code == 0
+        assert len(result.stdout.splitlines()) > 4
+
+
+def test_list_names_every_data_set_and_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "reddit.csv").write_text("")
+    result = run("list", "--json")
+    rows = {row["name"]: row for row in last_line(result)["data_sets"]}
+    assert list(rows) == list(datasets.NAMES)
+    assert rows["reddit"]["files"] == [str(tmp_path / "data" / "reddit.csv")]
+    assert rows["uci"]["files"] == []
+    assert rows["gdelt"]["urls"][0].endswith("GDELT/edges.csv")
+    for name in datasets.NAMES:
+        assert name in result.stdout
+    assert "shipped" in result.stdout
+
+
+def test_info_tells_and_draws_in_plain_letters(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    result = run("info", "nyc-flights", "--html", page, "--json")
+    report = last_line(result)
+    assert (report["events"], report["nodes"], report["bipartite"]) == (328_521, 4_141, True)
+    assert report["first_date"] == "2013-01-01 10:17:00"
+    for words in ("328,521", "365 days", "86.5% of events repeat", "Events over time", "cite"):
+        assert words in result.stdout
+    pictures = result.stdout[result.stdout.index("Events over time") :]
+    assert pictures.isascii()
+    assert "<svg" in page.read_text()
+
+
+def test_info_refuses_what_is_not_there(tmp_path: Path) -> None:
+    for words, advice in (
+        (["info", "nope"], "no data set and no file is called 'nope'"),
+        (["info", "uci"], "tidegraph data fetch uci"),
+        (["info", "nyc-flights", "--html", "/no/such/place.html"], "not a directory"),
+        (["fetch", "nyc-flights"], "nothing to fetch"),
+    ):
+        result = run(*words)
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert advice in result.stderr
+
+
+def test_import_says_what_it_understood_and_info_reads_the_result(tmp_path: Path) -> None:
+    source = tmp_path / "calls.csv"
+    source.write_text("caller,callee,when\nann,bob,30\nbob,cem,10\nann,cem,20\n")
+    words = ["--src", "caller", "--dst", "callee", "--time", "when", "--unit", "day", "--sort"]
+    result = run("import", source, "-o", tmp_path / "calls.tide", *words, "--json")
+    report = last_line(result)
+    assert (report["events"], report["nodes"], report["unit"]) == (3, 3, "day")
+    assert (report["read"], report["kept"]) == (3, 3)
+    assert "3 rows read, 3 kept" in result.stdout
+    stream = datasets.load_dataset(tmp_path / "calls.tide")
+    assert stream.t.tolist() == [10, 20, 30]
+    assert stream.names is not None
+    assert [stream.names[int(node)] for node in stream.src] == ["bob", "ann", "ann"]
+    assert last_line(run("info", tmp_path / "calls.tide", "--json"))["span"] == "20 days"
+
+
+def test_import_drops_and_counts_only_when_told_to(tmp_path: Path) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("src,dst,t\n0,1,5\n1,,6\n1,0,7\n")
+    refused = run("import", source, "-o", tmp_path / "a.tide")
+    assert refused.exit_code == 2
+    assert not (tmp_path / "a.tide").exists()
+    result = run("import", source, "-o", tmp_path / "a.tide", "--on-bad", "drop", "--json")
+    report = last_line(result)
+    assert (report["read"], report["kept"], sum(report["dropped"].values())) == (3, 2, 1)
+    assert "1 dropped" in result.stdout
+    taken = run("import", source, "-o", tmp_path / "a.tide")
+    assert "exists already" in taken.stderr
+    both = run("import", source, "-o", tmp_path / "b.tide", "--format", "jodie", "--src", "src")
+    assert both.exit_code == 2
+    assert "leave out" in both.stderr
+
+
+def test_communities_are_made_and_looked_at(tmp_path: Path) -> None:
+    words = ["--nodes", "60", "--events", "500", "--seed", "4", "--json"]
+    report = last_line(run("generate", "communities", "-o", tmp_path / "toy.tide", *words))
+    assert (report["nodes"], report["seed"]) == (60, 4)
+    made = datasets.load_dataset(tmp_path / "toy.tide")
+    assert made.digest() == datasets.generate_communities(60, 500, seed=4).digest()
+    what = last_line(run("info", tmp_path / "toy.tide", "--json"))
+    assert (what["node_classes"], what["events"]) == (5, 500)
+    again = run("generate", "communities", "-o", tmp_path / "toy.tide", *words)
+    assert again.exit_code == 2
+    assert "exists already" in again.stderr
+
+
+def test_large_ones_are_made_and_measured(tmp_path: Path) -> None:
+    small = {
+        "gdelt": ["--nodes", "200", "--events", "3000", "--pairs", "400", "--steps", "50"],
+        "mag": ["--nodes", "500", "--edges", "3000", "--years", "20", "--features", "2"],
+    }
+    for kind, words in small.items():
+        report = last_line(run("generate", kind, "-o", tmp_path / kind, *words, "--json"))
+        assert report["events_per_s"] > 0
+        assert report["bytes"] > 3000
+        assert len(datasets.load_dataset(tmp_path / kind)) == 3000
+    refused = run("generate", "gdelt", "-o", tmp_path / "other", "--pairs", "10")
+    assert refused.exit_code == 2
+    assert "pairs is 10; give 16,682 to" in refused.stderr

@@ -1,0 +1,397 @@
+"""A stream is checked once, cut without copying, and stepped through without looking ahead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegraph import Batch, DataError, EventError, EventStream, Op, Propagator, Steps
+from tidegraph.errors import ParameterError, StateFileError, TidegraphError
+from tidegraph.stream import Edges, NodeLabels, NodeNames, ReadReport
+
+
+def random_stream(seed: int, *, events: int = 400, nodes: int = 12, weighted: bool = False) -> Any:
+    random = np.random.default_rng(seed)
+    return EventStream.from_arrays(
+        random.integers(0, nodes, events),
+        random.integers(0, nodes, events),
+        np.cumsum(random.integers(0, 4, events)) - 50,
+        weight=random.integers(1, 5, events) / 4 if weighted else None,
+        nodes=nodes,
+    )
+
+
+def everything() -> EventStream:
+    """A stream with something in every place."""
+    return EventStream.from_arrays(
+        [0, 1, 0],
+        [2, 2, 3],
+        [-5, 0, 2**61],
+        weight=[1.5, np.inf, 2.0],
+        op=[Op.ADD, Op.REMOVE, Op.SET],
+        edge_features=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+        labels=[0, -1, 7],
+        names=["ann", "böb", "", "a rather long name 🚲"],
+        unit="ns",
+        initial=Edges(np.array([1]), np.array([2]), np.array([0.5])),
+        node_features=np.arange(8.0).reshape(4, 2),
+        node_labels=NodeLabels(np.array([3]), np.array([9]), np.array([1]), np.array([2])),
+        title="all",
+        report=ReadReport("here", 4, 3, {"t is missing": 1}, ("a note",)),
+    )
+
+
+def graph_of(propagator: Propagator) -> dict[tuple[int, int], float]:
+    src, dst, weight = propagator.edges()
+    pairs = zip(src.tolist(), dst.tolist(), strict=True)
+    return dict(zip(((min(p), max(p)) for p in pairs), weight.tolist(), strict=True))
+
+
+def played(steps: Steps, nodes: int, **more: Any) -> Propagator:
+    propagator = Propagator(np.eye(nodes), r_max=1e-3, **more)
+    for batch in steps:
+        propagator.apply(batch)
+    return propagator
+
+
+def summed(stream: EventStream) -> dict[tuple[int, int], float]:
+    """The undirected graph of all events of a stream, by hand."""
+    graph: dict[tuple[int, int], float] = {}
+    weight = np.ones(len(stream)) if stream.weight is None else stream.weight
+    for u, v, w in zip(stream.src.tolist(), stream.dst.tolist(), weight.tolist(), strict=True):
+        graph[min(u, v), max(u, v)] = graph.get((min(u, v), max(u, v)), 0.0) + w
+    return graph
+
+
+# Checking -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "advice"),
+    [
+        ({"src": [0.0, 1.0]}, "src has dtype float64; integers"),
+        ({"src": [True, False]}, "src has dtype bool"),
+        ({"src": [[0, 1]]}, r"src has shape \(1, 2\)"),
+        ({"dst": [1]}, r"dst has shape \(1,\); give \[2\]"),
+        ({"src": [0, -1]}, "src of row 1 is -1"),
+        ({"src": np.array([0, 2**63], dtype=np.uint64)}, "does not fit into int64"),
+        ({"dst": [1, 5], "nodes": 3}, "dst of row 1 is 5; there are nodes 0 to 2"),
+        ({"t": [5, 4]}, "t of row 1 is 4, after 5; sort them, or say sort=True"),
+        ({"t": [0, 2**62]}, "times lie strictly between"),
+        ({"t": [0, np.nan]}, "t has dtype float64"),
+        ({"weight": [1.0, 0.0]}, "weight of row 1 is 0.0; weights are positive"),
+        ({"weight": [-1.0, 1.0]}, "weight of row 0 is -1.0"),
+        ({"weight": [np.nan, 1.0]}, "weight of row 0 is nan"),
+        ({"weight": [1.0, np.inf]}, "only a REMOVE may say inf"),
+        ({"weight": ["a", "b"]}, "weight has dtype"),
+        ({"weight": [1.0]}, r"weight has shape \(1,\)"),
+        ({"op": [0, 3]}, "op of row 1 is 3"),
+        ({"op": ["add", "set"]}, "op has dtype"),
+        ({"op": [0]}, "op has shape"),
+        ({"edge_features": [1.0, 2.0]}, r"edge_features has shape \(2,\); give \[2, columns\]"),
+        ({"edge_features": [[1.0], [np.nan]]}, "NaN or infinity in row 1"),
+        ({"edge_features": [[1e300], [1.0]]}, "NaN or infinity in row 0"),
+        ({"labels": [0.5, 1.0]}, "labels has dtype"),
+        ({"names": ["a"]}, "src|dst"),
+        ({"names": ["a", "b", "b"]}, "twice"),
+        ({"names": ["a", "b", "c"], "nodes": 4}, "3 names for 4 nodes"),
+        ({"node_features": [[1.0]] * 2, "nodes": 3}, "node_features has shape"),
+        ({"unit": "fortnight"}, "unit is 'fortnight'"),
+        ({"initial": Edges(np.array([9]), np.array([0])), "nodes": 3}, "initial.src of row 0 is 9"),
+    ],
+)
+def test_a_bad_column_is_refused_with_advice(change: dict[str, Any], advice: str) -> None:
+    columns: dict[str, Any] = {"src": [0, 1], "dst": [1, 2], "t": [4, 5], **change}
+    with pytest.raises(EventError, match=advice):
+        EventStream.from_arrays(**columns)
+
+
+def test_sorting_keeps_events_of_one_time_in_their_order() -> None:
+    stream = EventStream.from_arrays(
+        [0, 1, 2, 3], [4, 4, 4, 4], [7, 3, 7, 3], labels=[10, 11, 12, 13], sort=True
+    )
+    assert stream.src.tolist() == [1, 3, 0, 2]
+    assert stream.t.tolist() == [3, 3, 7, 7]
+    assert stream.labels is not None
+    assert stream.labels.tolist() == [11, 13, 10, 12]
+
+
+def test_columns_cannot_be_written_to_and_right_ones_are_not_copied() -> None:
+    src = np.array([0, 1], dtype=np.int64)
+    stream = EventStream.from_arrays(src, [1, 2], [4, 5], weight=[1.0, 2.0])
+    assert np.shares_memory(stream.src, src)
+    assert src.flags.writeable
+    for column in (stream.src, stream.dst, stream.t, stream.weight, stream.where([True, False]).t):
+        assert column is not None
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 9
+
+
+def test_an_empty_stream_has_no_steps() -> None:
+    stream = EventStream.from_arrays([], [], [], nodes=3)
+    for steps in (stream.steps(), stream.steps(events=2), stream.snapshots(5, window=2)):
+        assert len(steps) == 0
+        assert list(steps) == []
+
+
+# Views --------------------------------------------------------------------------------------------
+
+
+def test_views_share_memory_and_hold_the_events_they_name() -> None:
+    stream = random_stream(0)
+    early, middle = stream.before(100), stream.between(50, 100)
+    assert (early.t < 100).all()
+    assert len(early) == (stream.t < 100).sum()
+    assert middle.t.tolist() == [t for t in stream.t.tolist() if 50 <= t < 100]
+    together = stream.where((stream.t >= 50) & (stream.t < 100))
+    for view in (early, middle, together, stream[10:30], stream[::7]):
+        assert len(view) > 0
+        for name in ("src", "dst", "t"):
+            assert np.shares_memory(getattr(view, name), getattr(stream, name))
+    assert together.t.tolist() == middle.t.tolist()
+    apart = stream.where(stream.src == 3)
+    assert (apart.src == 3).all()
+    assert len(apart) == (stream.src == 3).sum()
+    assert len(stream.between(100, 50)) == 0
+
+
+@pytest.mark.parametrize("cut", [slice(None, None, -1), 3])
+def test_a_stream_is_cut_by_ascending_slices_only(cut: Any) -> None:
+    with pytest.raises(EventError, match="see where"):
+        random_stream(0)[cut]
+
+
+@pytest.mark.parametrize("mask", [[True], [1] * 400])
+def test_a_mask_has_one_boolean_per_event(mask: Any) -> None:
+    with pytest.raises(EventError, match="give booleans"):
+        random_stream(0).where(mask)
+
+
+# Nodes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [["x", "ann", "böb"], [2**60, -7, 5]])
+def test_numbers_and_names_are_inverse(names: list[Any]) -> None:
+    stream = EventStream.from_arrays([0, 1], [1, 2], [0, 0], names=names)
+    assert stream.name(stream.number(names)).tolist() == names
+    assert stream.number(names[1]) == 1
+    assert stream.names is not None
+    assert stream.names[2] == names[2]
+    with pytest.raises(DataError, match=f"node 99 is unknown|'99' is unknown.*{names[0]}"):
+        stream.number([names[0], 99] if names[1] == -7 else [names[0], "99"])
+
+
+def test_a_lookup_of_an_id_of_another_kind_names_it() -> None:
+    with pytest.raises(DataError, match=r"'ann' is unknown; ids are integers like 5"):
+        NodeNames([5, 6]).numbers(["ann"])
+    stream = EventStream.from_arrays([0], [1], [0])
+    with pytest.raises(DataError, match="node 2 is unknown; nodes are 0 to 1"):
+        stream.name([0, 2])
+    with pytest.raises(DataError, match="'ann' is unknown"):
+        stream.number(["ann"])
+    assert stream.number([1]).tolist() == [1]
+
+
+def test_many_integer_names_need_no_dictionary() -> None:
+    ids = np.random.default_rng(0).permutation(300_000) * 7
+    names = NodeNames(ids)
+    assert np.array_equal(names.numbers(ids[::-1]), np.arange(len(ids))[::-1])
+    assert names.values.nbytes == 8 * len(ids)
+
+
+def test_bipartite_means_no_node_on_both_sides() -> None:
+    stream = EventStream.from_arrays([0, 1], [3, 2], [0, 1])
+    assert stream.bipartite
+    assert stream.destinations.tolist() == [2, 3]
+    assert not EventStream.from_arrays([0, 1], [1, 2], [0, 1]).bipartite
+
+
+# Steps and snapshots ------------------------------------------------------------------------------
+
+
+def test_steps_cut_at_every_time_or_after_so_many_events() -> None:
+    stream = EventStream.from_arrays([0, 1, 2, 0], [1, 2, 0, 2], [3, 3, 5, 9])
+    assert stream.steps().offsets.tolist() == [0, 2, 3, 4]
+    assert stream.steps().times.tolist() == [3, 5, 9]
+    assert stream.steps(events=3).offsets.tolist() == [0, 3, 4]
+    with pytest.raises(ParameterError, match="events is 0"):
+        stream.steps(events=0)
+
+
+def test_snapshots_are_counted_from_the_origin_in_absolute_time() -> None:
+    stream = EventStream.from_arrays([0, 1, 2, 0, 1], [1, 2, 0, 2, 0], [-1, 0, 9, 10, 35])
+    steps = stream.snapshots(10)
+    assert steps.offsets.tolist() == [0, 1, 3, 4, 5]  # snapshot 2 is empty and makes no step
+    assert steps.times.tolist() == [-1, 9, 19, 39]
+    assert stream.snapshots(10, origin=5).times.tolist() == [4, 14, 44]
+    for q in (0, 10, 20, 40):  # the start of a snapshot sees all that came before it, and no more
+        seen = int(np.searchsorted(steps.times, q, side="left"))
+        assert int(steps.offsets[seen]) == len(stream.before(q))
+
+
+@given(seed=st.integers(0, 30), every=st.integers(1, 300), origin=st.integers(-500, 500))
+def test_cumulative_snapshots_and_steps_end_alike(seed: int, every: int, origin: int) -> None:
+    stream = random_stream(seed, events=60, weighted=True)
+    one = played(stream.steps(), stream.nodes)
+    other = played(stream.snapshots(every, origin=origin), stream.nodes)
+    assert graph_of(one) == graph_of(other) == summed(stream)
+    apart = np.abs(one.embedding().astype(np.float64) - other.embedding())
+    assert (apart <= one.error_bound() + other.error_bound()).all()
+    assert (apart <= 2 * one.threshold() * (1 + 1e-3)).all()
+
+
+@given(
+    seed=st.integers(0, 30),
+    every=st.integers(1, 60),
+    window=st.integers(1, 6),
+    weighted=st.booleans(),
+)
+def test_windowed_snapshots_hold_exactly_the_window_at_every_step(
+    seed: int, every: int, window: int, weighted: bool
+) -> None:
+    stream = random_stream(seed, events=50, nodes=5, weighted=weighted)
+    steps = stream.snapshots(every, window=window, origin=3)
+    propagator = Propagator(np.eye(5))
+    for step, batch in enumerate(steps):
+        propagator.apply(batch)
+        end = int(steps.times[step]) + 1
+        assert graph_of(propagator) == summed(stream.between(end - window * every, end))
+    assert int(steps.times[-1]) >= int(stream.t[-1])
+    # Where a window has no step of its own, nothing has changed since the last.
+    assert (np.diff(steps.times) > 0).all()
+
+
+def test_departures_make_a_step_even_where_nothing_arrives() -> None:
+    stream = EventStream.from_arrays([0, 0], [1, 2], [0, 50])
+    steps = stream.snapshots(10, window=2)
+    assert steps.times.tolist() == [9, 29, 59]
+    assert steps.op is not None
+    assert steps.op.tolist() == [Op.ADD, Op.REMOVE, Op.ADD]
+
+
+def test_a_window_needs_events_that_add() -> None:
+    stream = EventStream.from_arrays([0, 0], [1, 1], [0, 5], op=[Op.ADD, Op.REMOVE])
+    with pytest.raises(EventError, match="op column; leave window out"):
+        stream.snapshots(10, window=2)
+    assert stream.snapshots(10).op is stream.op
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"every": 0}, {"every": 1.5}, {"every": 5, "window": 0}, {"every": 5, "origin": 2**62}],
+)
+def test_snapshots_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=r"every|window|origin"):
+        random_stream(0).snapshots(**options)
+
+
+@given(seed=st.integers(0, 50), directed=st.booleans())
+def test_given_snapshots_are_reached_one_after_the_other(seed: int, directed: bool) -> None:
+    random = np.random.default_rng(seed)
+    graphs = []
+    for _ in range(4):
+        rows = int(random.integers(0, 9))
+        ends = random.integers(0, 4, (2, rows))
+        graphs.append((ends[0], ends[1], random.integers(1, 9, rows) / 8))
+    steps = Steps.from_snapshots(graphs, [1, 5, 6, 9], nodes=4, directed=directed)
+    one = Propagator(np.eye(4), directed=directed)
+    other = Propagator(np.eye(4), directed=directed)
+    for batch, graph in zip(steps, graphs, strict=True):
+        one.apply(batch)
+        other.apply_snapshot(*graph)
+        pairs = [sorted(zip(*(c.tolist() for c in p.edges()), strict=True)) for p in (one, other)]
+        assert pairs[0] == pairs[1]
+
+
+@pytest.mark.parametrize(
+    ("graphs", "times", "advice"),
+    [
+        ([([0], [1])], [1, 2], "times has shape"),
+        ([([0], [1]), ([0], [1])], [2, 2], "must ascend"),
+        ([([0],)], [1], "snapshot 0 has 1 columns"),
+        ([([0], [7])], [1], "dst of snapshot 0 of row 0 is 7"),
+        ([([0], [1], [0.0])], [1], "weight of snapshot 0 of row 0 is 0.0"),
+    ],
+)
+def test_bad_snapshots_are_refused(graphs: Any, times: Any, advice: str) -> None:
+    with pytest.raises(EventError, match=advice):
+        Steps.from_snapshots(graphs, times, nodes=4)
+
+
+def test_no_snapshots_make_no_steps() -> None:
+    assert len(Steps.from_snapshots([], [])) == 0
+
+
+# Files --------------------------------------------------------------------------------------------
+
+
+def test_a_saved_stream_comes_back_whole(tmp_path: Path) -> None:
+    for number, stream in enumerate([everything(), random_stream(1)]):
+        stream.save(tmp_path / f"{number}.stream")
+        again = EventStream.load(tmp_path / f"{number}.stream")
+        assert again.digest() == stream.digest()
+        assert again.title == stream.title
+        assert again.report == stream.report
+        assert again.names == stream.names
+        assert again.nodes == stream.nodes
+
+
+def test_a_damaged_or_foreign_file_is_refused(tmp_path: Path) -> None:
+    everything().save(tmp_path / "a")
+    data = bytearray((tmp_path / "a").read_bytes())
+    data[-3] ^= 1
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(StateFileError, match="altered"):
+        EventStream.load(tmp_path / "a")
+    Propagator(np.eye(2), initial=Batch(src=[0], dst=[1])).save(tmp_path / "b")
+    with pytest.raises(StateFileError, match="event stream"):
+        EventStream.load(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"src": [1, 1, 0]},
+        {"t": [-5, 1, 2**61]},
+        {"weight": [1.5, 2.0, 2.0]},
+        {"op": None, "weight": None},
+        {"edge_features": None},
+        {"edge_features": [[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]},
+        {"labels": [0, 0, 7]},
+        {"names": ["ann", "bob", "", "x"]},
+        {"names": None},
+        {"initial": None},
+        {"node_features": None},
+        {"node_labels": None},
+        {"unit": "us"},
+    ],
+)
+def test_the_digest_covers_everything_the_stream_says(change: dict[str, Any]) -> None:
+    stream = everything()
+    fields = {name: getattr(stream, name) for name in EventStream.__slots__}
+    same = EventStream.from_arrays(**{**fields, "title": "another", "report": None})
+    assert same.digest() == stream.digest()
+    assert EventStream.from_arrays(**{**fields, **change}).digest() != stream.digest()
+
+
+def test_names_that_run_together_are_told_apart_by_the_digest() -> None:
+    one, other = (
+        EventStream.from_arrays([0], [1], [0], names=names) for names in (["ab", "c"], ["a", "bc"])
+    )
+    assert one.digest() != other.digest()
+
+
+def test_errors_are_of_one_family_and_reports_read_well() -> None:
+    with pytest.raises(TidegraphError):
+        EventStream.from_arrays([0], [1], [0.5])
+    assert str(everything().report).splitlines() == [
+        "here: 3 of 4 rows kept",
+        "  dropped 1: t is missing",
+        "  a note",
+    ]
+    assert "events=3" in repr(everything())

@@ -1,0 +1,575 @@
+"""Tables of any make become the same stream, say how they were understood, or are refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidegraph import DataError, EventStream, read_table, scan_table
+from tidegraph.errors import EventError, ParameterError, TidegraphError
+from tidegraph.tables import whole_times
+
+TEXT = "src,dst,t,weight,note\nann,bob,1,0.5,x\nbob,eve,2,2,y\n"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def notes(stream: EventStream) -> str:
+    assert stream.report is not None
+    return "\n".join(stream.report.notes)
+
+
+def names(stream: EventStream) -> list[Any]:
+    assert stream.names is not None
+    return list(stream.names.values.tolist())
+
+
+# One stream from every make of table --------------------------------------------------------------
+
+
+def makes(directory: Path) -> dict[str, Any]:
+    """The rows of TEXT in every form that can be read."""
+    table = pa.table(
+        {"src": ["ann", "bob"], "dst": ["bob", "eve"], "t": [1, 2], "weight": [0.5, 2]}
+    )
+    pq.write_table(table, directory / "a.parquet")
+    pa.feather.write_feather(table, directory / "a.feather")
+    with pa.ipc.new_stream(str(directory / "b.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    (directory / "a.csv.gz").write_bytes(gzip.compress(TEXT.encode()))
+    rows = [("ann", "bob", 1, 0.5), ("bob", "eve", 2, 2.0)]
+    kind = [("src", "U9"), ("dst", "U9"), ("t", "i8"), ("weight", "f8")]
+
+    class Capsule:
+        """Nothing but the Arrow interface that data frames share."""
+
+        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+            return table.__arrow_c_stream__(requested_schema)
+
+    class Interchange:
+        """Nothing but the older interface."""
+
+        def __dataframe__(self, **options: Any) -> Any:
+            return table.__dataframe__(**options)
+
+    return {
+        "csv": write(directory / "a.csv", TEXT),
+        "csv with blank lines and spaces": write(
+            directory / "b.csv", "\nsrc, dst, t, weight\n\nann, bob, 1, 0.5\n\n bob,eve ,2,2"
+        ),
+        "windows csv": write(directory / "c.csv", "\ufeff" + TEXT.replace("\n", "\r\n")),
+        "semicolons": str(write(directory / "d.csv", TEXT.replace(",", ";"))),
+        "tsv": write(directory / "a.tsv", TEXT.replace(",", "\t")),
+        "white space": write(directory / "a.txt", "# a b\nann bob  1\t0.5\n\n% c\n bob eve 2 2 \n"),
+        "headed white space": write(
+            directory / "b.txt", "dst src weight t\nbob ann .5 1\neve bob 2 2"
+        ),
+        "gzip": directory / "a.csv.gz",
+        "parquet": directory / "a.parquet",
+        "feather": directory / "a.feather",
+        "arrow stream": directory / "b.arrow",
+        "arrow table": table,
+        "record batch": table.to_batches()[0],
+        "categories": table.set_column(0, "src", table["src"].dictionary_encode()),
+        "large strings": table.set_column(1, "dst", table["dst"].cast(pa.large_string())),
+        "arrow capsule": Capsule(),
+        "interchange": Interchange(),
+        "dict": {name: np.array(table[name].to_pylist()) for name in table.column_names},
+        "dict of lists": table.to_pydict(),
+        "structured array": np.array(rows, dtype=kind),
+    }
+
+
+def test_every_make_of_table_gives_the_same_stream(tmp_path: Path) -> None:
+    for make, source in makes(tmp_path).items():
+        stream = read_table(source)
+        assert names(stream) == ["ann", "bob", "eve"], make
+        assert stream.src.tolist() == [0, 1], make
+        assert stream.dst.tolist() == [1, 2], make
+        assert stream.t.tolist() == [1, 2], make
+        assert stream.weight is not None, make
+        assert stream.weight.tolist() == [0.5, 2.0], make
+        assert stream.report is not None
+        assert (stream.report.read, stream.report.kept, stream.report.dropped) == (2, 2, {}), make
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames_are_read_where_their_library_is_there(library: str) -> None:
+    frames = pytest.importorskip(library)
+    frame = frames.DataFrame(
+        {"User": ["ann", "bob"], "Item": ["bob", "eve"], "Timestamp": [1.5, 2.0]}
+    )
+    stream = read_table(frame)
+    assert names(stream) == ["ann", "bob", "eve"]
+    assert (stream.t.tolist(), stream.unit) == ([1500, 2000], "ms")
+
+
+HEADERS = {
+    "src": ["src", "Source", "user_id", "FROM", "u", "sender"],
+    "dst": ["dst", "Target", "item_id", "to", "i", "Receiver"],
+    "t": ["t", "Time", "TIMESTAMP", "ts", "datetime"],
+    "weight": ["weight", "W", "amount"],
+    "label": ["label", "state_label", "y"],
+}
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_order_and_names_of_columns_do_not_matter(data: st.DataObject, tmp_path: Path) -> None:
+    rows = data.draw(st.integers(1, 6))
+    cells = st.lists(st.integers(0, 4), min_size=rows, max_size=rows)
+    columns = {role: data.draw(cells) for role in HEADERS}
+    columns["t"] = sorted(columns["t"])
+    columns["weight"] = [value + 1 for value in columns["weight"]]
+    expected = read_table(columns).digest()
+    order = data.draw(st.permutations(list(HEADERS)))
+    renamed = {data.draw(st.sampled_from(HEADERS[role])): columns[role] for role in order}
+    assert read_table(renamed).digest() == expected
+    lines = [",".join(renamed), *(",".join(map(str, row)) for row in zip(*renamed.values()))]  # noqa: B905
+    assert read_table(write(tmp_path / "a.csv", "\n".join(lines))).digest() == expected
+    odd = {f"x{place}": columns[role] for place, role in enumerate(order)}
+    given_names: dict[str, Any] = {role: f"x{place}" for place, role in enumerate(order)}
+    assert read_table(odd, **given_names).digest() == expected
+    places: dict[str, Any] = {role: place for place, role in enumerate(order)}
+    assert read_table(odd, **places).digest() == expected
+
+
+# Ids ----------------------------------------------------------------------------------------------
+
+
+def test_ids_that_are_a_range_are_kept_and_others_numbered_sources_first() -> None:
+    kept = read_table({"src": [2, 1], "dst": [0, 2], "t": [5, 5]})
+    assert (kept.src.tolist(), kept.dst.tolist(), kept.names) == ([2, 1], [0, 2], None)
+    other = read_table({"src": [70, 80], "dst": [900_000_000_000, 70], "t": [1, 2]})
+    assert names(other) == [70, 80, 900_000_000_000]
+    assert (other.src.tolist(), other.dst.tolist()) == ([0, 1], [2, 0])
+
+
+def test_ids_are_numbered_or_kept_on_request() -> None:
+    table = {"src": [5, 0], "dst": [1, 5], "t": [1, 2]}
+    numbered = read_table(table, ids="number")
+    assert names(numbered) == [5, 1, 0]
+    kept = read_table(table, ids="keep")
+    assert (kept.src.tolist(), kept.nodes, kept.names) == ([5, 0], 6, None)
+    with pytest.raises(DataError, match="node id -1; ids='keep' takes"):
+        read_table({"src": [0], "dst": [-1], "t": [1]}, ids="keep")
+    with pytest.raises(DataError, match="node id a"):
+        read_table({"src": ["a"], "dst": ["b"], "t": [1]}, ids="keep")
+
+
+def test_integers_and_names_may_meet_in_one_file(tmp_path: Path) -> None:
+    stream = read_table(write(tmp_path / "a.csv", "src,dst,t\n7,inn,1\n8,inn,2\n"))
+    assert names(stream) == ["7", "8", "inn"]
+    mixed = read_table({"src": [7, 8], "dst": ["inn", "7"], "t": [1, 2]})
+    assert names(mixed) == ["7", "8", "inn"]
+
+
+def test_a_name_after_a_million_integers_turns_all_into_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegraph.tables._BLOCK_BYTES", 1000)
+    rows = [f"{k % 97},{k % 31},{k}" for k in range(2000)]
+    stream = read_table(write(tmp_path / "a.csv", "\n".join(["src,dst,t", *rows, "007,7,2000"])))
+    assert stream.names is not None
+    assert sorted(names(stream)) == sorted([*map(str, range(97)), "007"])
+    assert stream.name(stream.src[-1]) == "007"
+    assert stream.name(stream.dst).tolist() == [*(str(k % 31) for k in range(2000)), "7"]
+
+
+def test_users_and_items_with_the_same_ids_are_different_nodes_on_request() -> None:
+    table = {"user": [0, 1, 0], "item": [1, 0, 0], "t": [1, 2, 3]}
+    stream = read_table(table, bipartite=True)
+    assert stream.bipartite
+    assert (stream.src.tolist(), stream.dst.tolist(), stream.nodes) == ([0, 1, 0], [3, 2, 2], 4)
+    other = read_table({"user": ["a", "b"], "item": ["a", "c"], "t": [1, 2]}, bipartite=True)
+    assert names(other) == ["src a", "src b", "dst a", "dst c"]
+
+
+# Times --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times", "expected", "unit"),
+    [
+        ([3, 4], [3, 4], "s"),
+        ([-4, -3], [-4, -3], "s"),
+        ([1_700_000_000_123_456_789, 1_700_000_000_123_456_790], None, "s"),
+        ([3.0, 4.0], [3, 4], "s"),
+        ([0.5, 4.0], [500, 4000], "ms"),
+        ([-0.5, 4.0], [-500, 4000], "ms"),
+        ([1289241911.72836, 1289241912.0], [1289241911728360, 1289241912000000], "us"),
+        ([1e-9, 2.0], [1, 2_000_000_000], "ns"),
+        (np.array([0.25, 100.1], dtype=np.float32), [250, 100_100], "ms"),
+        (np.array(["2013-01-01", "2013-01-02"], "M8[D]"), [1356998400, 1357084800], "s"),
+        (np.array(["1970-01-01T00:00:00.005"], "M8[ns]"), [5], "ms"),
+        (np.array([1_700_000_000_123_456_789], "M8[ns]"), [1_700_000_000_123_456_789], "ns"),
+        (np.array([-1], "M8[ns]"), [-1], "ns"),
+        (pa.array([0, 3_600_000], pa.timestamp("ms", "Europe/Berlin")), [0, 3600], "s"),
+    ],
+)
+def test_times_lose_nothing_in_the_coarsest_unit(times: Any, expected: Any, unit: str) -> None:
+    rows = len(times)
+    stream = read_table({"src": [0] * rows, "dst": [1] * rows, "t": times})
+    assert stream.t.tolist() == (times if expected is None else expected)
+    assert stream.unit == unit
+
+
+def test_nanoseconds_survive_text_and_parquet_exactly(tmp_path: Path) -> None:
+    t = [1_700_000_000_123_456_789, 1_700_000_000_123_456_790, 2**61 + 1]
+    text = "".join(f"0,1,{time}\n" for time in t)
+    assert read_table(write(tmp_path / "a.csv", text), unit="ns").t.tolist() == t
+    pq.write_table(pa.table({"src": [0] * 3, "dst": [1] * 3, "t": t}), tmp_path / "a.parquet")
+    stream = read_table(tmp_path / "a.parquet", unit="ns")
+    assert (stream.t.tolist(), stream.unit) == (t, "ns")
+
+
+def test_iso_dates_of_several_zones_meet_in_one_file(tmp_path: Path) -> None:
+    dates = [
+        "2013-01-01",
+        "2013-01-01T01:00:00+01:00",
+        "2013-01-01 00:00:01",
+        "2013-01-01T00:00:02Z",
+        "2012-12-31T19:00:03-0500",
+        "2013-01-01T00:00:04.5",
+        "2013-01-01T05:30:05.250+05:30",
+    ]
+    text = "src,dst,date\n" + "".join(f"0,1,{date}\n" for date in dates)
+    stream = read_table(write(tmp_path / "a.csv", text))
+    begin = 1356998400_000
+    assert [int(t) - begin for t in stream.t] == [0, 0, 1000, 2000, 3000, 4500, 5250]
+    assert stream.unit == "ms"
+    assert "t holds dates" in notes(stream)
+    finer = read_table(tmp_path / "a.csv", unit="us")
+    assert finer.t.tolist() == [t * 1000 for t in stream.t.tolist()]
+    with pytest.raises(DataError, match="needs unit ms, and s was given"):
+        read_table(tmp_path / "a.csv", unit="s")
+    with pytest.raises(ParameterError, match="t holds dates"):
+        read_table(tmp_path / "a.csv", unit="day")
+
+
+def test_a_date_that_does_not_exist_takes_nothing_from_its_neighbours() -> None:
+    dates = ["1500-01-01", "2013-02-28T00:00:00.000000001", "2013-02-30", "2013-03-01T00:00:00Z"]
+    stream = read_table({"src": [0] * 4, "dst": [1] * 4, "t": dates[1:] + dates[3:]}, on_bad="drop")
+    assert stream.unit == "ns"
+    assert stream.t.tolist() == [1362009600_000000001, 1362096000_000000000, 1362096000_000000000]
+    assert stream.report is not None
+    assert stream.report.dropped == {"t is not an ISO date": 1}
+    old = read_table({"src": [0] * 2, "dst": [1] * 2, "t": [dates[0], dates[3]]})
+    assert old.t.tolist() == [-14831769600, 1362096000]
+
+
+def test_comments_are_counted_and_hashtags_are_names(tmp_path: Path) -> None:
+    text = "# made by hand\n\nsrc,dst,t\n#sun,a,1\n\n%moon,a,2\n#sun,a,x\n"
+    path = write(tmp_path / "a.csv", text)
+    with pytest.raises(DataError, match="line 7: t is not a number"):
+        read_table(path)
+    stream = read_table(path, on_bad="drop")
+    assert names(stream) == ["#sun", "%moon", "a"]
+    assert "1 lines that begin with # or % were passed over" in notes(stream)
+    words = read_table(write(tmp_path / "a.txt", "# x\n0 1 5\n# y\n1 0 6\n#"))
+    assert words.t.tolist() == [5, 6]
+    assert "3 lines that begin with # or %" in notes(words)
+
+
+def test_quoted_cells_may_hold_the_delimiter(tmp_path: Path) -> None:
+    text = '"src","dst","t","a, b"\n"Doe, J.","x",1,3\n'
+    stream = read_table(write(tmp_path / "a.csv", text))
+    assert names(stream) == ["Doe, J.", "x"]
+    assert "ignored: column 'a, b'" in notes(stream)
+
+
+def test_fractions_of_coarse_units_become_finer_ones() -> None:
+    assert whole_times([0.5, 1.0], "h")[1] == "min"
+    assert whole_times([0.25], "day")[0].tolist() == [6]
+    with pytest.raises(DataError, match="fractions of a year"):
+        whole_times([1999.5], "year")
+
+
+@given(st.lists(st.integers(-(10**15), 10**15), min_size=1), st.sampled_from(["ms", "us"]))
+def test_decimal_seconds_come_back_exactly(ticks: list[int], unit: str) -> None:
+    per_second = {"ms": 10**3, "us": 10**6}[unit]
+    ticks = [tick % (2**31 * per_second) for tick in ticks]
+    t, found = whole_times([tick / per_second for tick in ticks])
+    factor = per_second // {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[found]
+    assert (t * factor).tolist() == ticks
+
+
+# What the report says -----------------------------------------------------------------------------
+
+
+def test_every_guess_is_noted_and_can_be_overridden(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "user,item,ts,amount,label,age\n0,1,5,2,1,30\n1,0,6,3,,31\n")
+    stream = read_table(path)
+    for sentence in (
+        "src is column 'user', by its name",
+        "dst is column 'item', by its name",
+        "t is column 'ts', by its name",
+        "weight is column 'amount', by its name",
+        "label is column 'label', by its name",
+        "ignored: column 'age'",
+        "t counts s",
+        "1 rows have no label, which is kept as -1",
+    ):
+        assert sentence in notes(stream)
+    assert stream.labels is not None
+    assert stream.labels.tolist() == [1, -1]
+    other = read_table(path, src="item", dst=0, weight="age", label=False, edge_features="amount")
+    assert other.src.tolist() == [1, 0]
+    assert other.weight is not None
+    assert other.weight.tolist() == [30, 31]
+    assert other.labels is None
+    assert other.edge_features is not None
+    assert other.edge_features.tolist() == [[2], [3]]
+    rest = read_table(path, weight=False, edge_features="rest")
+    assert rest.weight is None
+    assert rest.edge_features is not None
+    assert rest.edge_features.tolist() == [[2, 30], [3, 31]]
+
+
+def test_columns_without_a_header_are_known_by_their_place(tmp_path: Path) -> None:
+    stream = read_table(write(tmp_path / "a.txt", "0 1 5 2.5\n1 2 6 3\n"))
+    assert stream.weight is not None
+    assert stream.weight.tolist() == [2.5, 3]
+    assert "weight is column 'column 3', by its place" in notes(stream)
+    ratings = write(tmp_path / "b.csv", "6,2,4,1289241911\n6,5,-2,1289241941\n")
+    stream = read_table(ratings, t=3, edge_features=[2])
+    assert stream.t.tolist() == [1289241911, 1289241941]
+    assert stream.weight is None
+    text = read_table(write(tmp_path / "c.txt", "0 1 5 good\n"))
+    assert text.weight is None
+
+
+def test_weights_that_are_not_positive_become_the_last_edge_feature() -> None:
+    table = {"src": [0, 1], "dst": [1, 0], "t": [1, 2], "weight": [3, -2], "x": [0.5, 0.25]}
+    stream = read_table(table, edge_features=["x"])
+    assert stream.weight is None
+    assert stream.edge_features is not None
+    assert stream.edge_features.tolist() == [[0.5, 3.0], [0.25, -2.0]]
+    assert "column 'weight' is <= 0 in 1 rows" in notes(stream)
+    with pytest.raises(DataError, match=r"row 1 .*weight is not positive: -2; .*edge_features"):
+        read_table(table, weight="weight")
+    with pytest.raises(DataError, match="weight is not positive"):
+        list(scan_table(table))
+
+
+def test_loops_and_repeated_events_are_kept_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    src, dst = random.integers(0, 4, (2, 500))
+    t = np.sort(random.integers(0, 20, 500))
+    rows = list(zip(src.tolist(), dst.tolist(), t.tolist(), strict=True))
+    repeats = len(rows) - len(set(rows))
+    loops = int((src == dst).sum())
+    for size in (1, 7, 100, 1000):  # runs of one time may end anywhere in a batch
+        monkeypatch.setattr("tidegraph.tables._BATCH_ROWS", size)
+        stream = read_table({"src": src, "dst": dst, "t": t})
+        assert len(stream) == 500
+        assert f"{loops:,} events lead from a node to itself" in notes(stream)
+        assert f"{repeats:,} events repeat another of the same time" in notes(stream)
+
+
+def test_operations_are_read_from_words_and_numbers() -> None:
+    for ops in (["add", "Set", "remove"], [0, 2, 1], ["+", "=", "-"]):
+        table = {"src": [0] * 3, "dst": [1] * 3, "t": [1, 2, 3], "op": ops}
+        stream = read_table({**table, "weight": [1.0, 2.0, np.inf]})
+        assert stream.op is not None
+        assert stream.op.tolist() == [0, 2, 1]
+        with pytest.raises(DataError, match="weight is not finite"):
+            read_table({**table, "weight": [1.0, np.inf, 1.0]})
+    with pytest.raises(DataError, match="op is none of add, remove, set: 'grow'"):
+        read_table({"src": [0], "dst": [1], "t": [1], "op": ["grow"]})
+
+
+# Refusals -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("src,dst,t\n0,1,5\n1,0,4\n", "not in time order: t is 4 in line 3, after 5; sort"),
+        ("src,dst,t\n0,1,5.5\n1,0,5.25\n", r"t is 5.25\d* in line 3, after 5.5"),
+        ("src,dst\n0,1\n", "has columns 'src', 'dst'; .* say which column is t"),
+        ("a,b,t\n0,1,1\n", "which column is src and dst"),
+        ("0,1\n", "which column is t"),
+        ("src,dst,t\n", "holds no events"),
+        ("", "holds no events"),
+        ("# nothing\n\n", "holds no events"),
+        ("src,dst,t\n0,1,1\n0,1\n", "line 3 has 2 cells where 3 are expected: '0,1'"),
+        ("src,dst,t\n0,1,1\n0,,2\n", "line 3: dst is missing; .*on_bad='drop'"),
+        ("src,dst,t\n,1,1\n", "line 2: src is missing"),
+        ("src,dst,t\n0,1,\n", "line 2: t is missing"),
+        ("src,dst,t\n0,1,NaN\n", "line 2: t is missing: 'NaN'"),
+        ("src,dst,t\n0,1,3\n\n0,1,soon\n", "line 4: t is not a number: 'soon'"),
+        ("src,dst,t\n0,1,2013-01-01\n0,1,later\n", "line 3: t is not an ISO date: 'later'"),
+        ("src,dst,t\n0,1,2013-01-01\n0,1,2013-02-30\n", "line 3: t is not an ISO date"),
+        ("src,dst,t\n0,1,2013-01-01\n0,1,NaT\n", "line 3: t is missing: 'NaT'"),
+        ("src,dst,t\n0,1,1.5\n0,1,inf\n", "line 3: t is not finite: 'inf'"),
+        ("src,dst,t\n0,1,1e19\n", "coarser unit"),
+        ("src,dst,t\n0.5,1,1\n", "src holds fractions like 0.5; node ids are integers or names"),
+        ("src,dst,t,weight\n0,1,1,2\n0,1,1,heavy\n", "line 3: weight is not a number: 'heavy'"),
+        ("src,dst,t,weight\n0,1,1,inf\n", "line 2: weight is not finite"),
+        ("src,dst,t,label\n0,1,1,0.5\n", "line 2: label is not an integer: '0.5'.*label=False"),
+        ("src,dst,dst,t\n0,1,1,1\n", "two columns called 'dst'"),
+    ],
+)
+def test_a_bad_text_is_refused_with_its_line(text: str, advice: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=advice):
+        read_table(write(tmp_path / "bad.csv", text))
+
+
+@pytest.mark.parametrize(
+    ("change", "advice"),
+    [
+        ({"src": [0.5, 1.0]}, "src has type double; node ids are integers or names"),
+        ({"src": [None, 1]}, r"row 0 \(counted from 0\): src is missing"),
+        ({"dst": ["a", None]}, "row 1 .*: dst is missing"),
+        ({"t": [1, None]}, "row 1 .*: t is missing"),
+        ({"t": [1.0, np.nan]}, "row 1 .*: t is missing"),
+        ({"t": np.array(["2013-01-01", "NaT"], "M8[s]")}, "row 1 .*: t is missing"),
+        ({"t": [True, [1]]}, "column 't' is no vector"),
+        ({"t": np.zeros((2, 2))}, r"column 't' has shape \(2, 2\)"),
+        ({"src": np.array([0, 2**63], dtype=np.uint64)}, "give them as text"),
+    ],
+)
+def test_a_bad_table_is_refused_with_its_row(change: dict[str, Any], advice: str) -> None:
+    with pytest.raises(DataError, match=advice):
+        read_table({"src": [0, 1], "dst": [1, 0], "t": [1, 2], **change})
+
+
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read as parquet"):
+        read_table(write(tmp_path / "bad.parquet", "not parquet"))
+    with pytest.raises(DataError, match="cannot be read as Arrow"):
+        read_table(write(tmp_path / "bad.arrow", "not arrow"))
+    with pytest.raises(DataError, match="there is no file"):
+        read_table(tmp_path / "absent.csv")
+    with pytest.raises(DataError, match="has no columns"):
+        read_table(np.zeros((3, 3)))
+    with pytest.raises(DataError, match="a int is no table"):
+        read_table(5)
+    (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(DataError, match="UTF-8"):
+        read_table(tmp_path / "b.csv")
+
+
+def test_settings_that_do_not_exist_are_refused() -> None:
+    table = {"src": [0], "dst": [1], "t": [1]}
+    wrong: list[dict[str, Any]] = [{"ids": "all"}, {"on_bad": "keep"}, {"unit": "week"}]
+    for option in wrong:
+        with pytest.raises(ParameterError, match=next(iter(option))):
+            read_table(table, **option)
+    with pytest.raises(DataError, match="t is said to be column 'when'; the table has columns"):
+        read_table(table, t="when")
+    with pytest.raises(ParameterError, match="a scan takes"):
+        scan_table(table, ids="auto")
+
+
+def test_bad_rows_are_dropped_and_counted_on_request(tmp_path: Path) -> None:
+    text = "src,dst,t,weight\n0,1,1,1\n,1,2,1\n0,,2,1\n0,1,x,1\n0,1\n0,1,,1\n0,1,3,nan\n1,0,4,2\n"
+    stream = read_table(write(tmp_path / "a.csv", text), on_bad="drop")
+    assert stream.t.tolist() == [1, 4]
+    assert stream.report is not None
+    assert (stream.report.read, stream.report.kept) == (8, 2)
+    assert stream.report.dropped == {
+        "src is missing": 1,
+        "dst is missing": 1,
+        "t is not a number": 1,
+        "t is missing": 1,
+        "weight is missing": 1,
+        "wrong number of cells": 1,
+    }
+    with pytest.raises(DataError, match=r"holds no events \(1 were dropped\)"):
+        read_table({"src": [0], "dst": [1], "t": [None]}, on_bad="drop", t="t")
+
+
+def test_an_unsorted_table_is_sorted_on_request() -> None:
+    table = {"src": [0, 1, 2], "dst": [1, 2, 0], "t": [2.5, 1.0, 2.5], "label": [7, 8, 9]}
+    stream = read_table(table, sort=True)
+    assert stream.t.tolist() == [1000, 2500, 2500]
+    assert stream.labels is not None
+    assert stream.labels.tolist() == [8, 7, 9]
+
+
+def test_one_event_is_a_stream() -> None:
+    stream = read_table({"src": ["a"], "dst": ["a"], "t": [3]})
+    assert (len(stream), stream.nodes) == (1, 1)
+
+
+# Scans --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["integers", "names"])
+def test_a_scan_says_the_same_as_reading_at_once(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(1)
+    ids: Any = random.integers(0, 10**12, 60)
+    if kind == "names":
+        ids = np.array([f"node {value}" for value in ids])
+    src, dst = ids[random.integers(0, 60, (2, 1000))]
+    table = pa.table(
+        {"src": src, "dst": dst, "t": np.cumsum(random.random(1000)).round(3), "label": src == dst}
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
+    whole = read_table(tmp_path / "a.parquet", ids="number")
+    for size in (64, 1 << 18):
+        monkeypatch.setattr("tidegraph.tables._BATCH_ROWS", size)
+        scan = scan_table(tmp_path / "a.parquet")
+        for _ in range(2):  # a scan can be repeated
+            with pytest.raises(DataError, match="not reached its end"):
+                _ = scan_table(tmp_path / "a.parquet").report
+            chunks = list(scan)
+            for name in ("src", "dst", "t", "labels"):
+                joined = np.concatenate([getattr(chunk, name) for chunk in chunks])
+                assert np.array_equal(joined, getattr(whole, name))
+            assert {chunk.unit for chunk in chunks} == {whole.unit} == {"ms"}
+            assert scan.names == whole.names
+            assert scan.nodes == whole.nodes == chunks[-1].nodes
+            assert scan.report == whole.report
+
+
+def test_a_scan_sees_disorder_between_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegraph.tables._BATCH_ROWS", 2)
+    with pytest.raises(DataError, match=r"t is 1 in row 2 .*after 5"):
+        list(scan_table({"src": [0] * 4, "dst": [1] * 4, "t": [4, 5, 1, 2]}))
+
+
+def test_kept_ids_need_no_numbering() -> None:
+    scan = scan_table({"src": [7, 3], "dst": [2**31 - 1, 0], "t": [1, 2]}, ids="keep")
+    assert [chunk.src.tolist() for chunk in scan] == [[7, 3]]
+    assert (scan.nodes, scan.names) == (2**31, None)
+    with pytest.raises(TidegraphError, match="2\\*\\*31"):
+        list(scan_table({"src": [0], "dst": [2**31], "t": [1]}, ids="keep"))
+
+
+def test_chunks_are_checked_as_streams_are() -> None:
+    with pytest.raises(EventError, match="weight of row 0 is 1e-40"):
+        list(scan_table({"src": [0], "dst": [1], "t": [1], "weight": [1e-40]}))
+
+
+@pytest.mark.slow
+def test_twenty_million_rows_are_scanned_in_bounded_memory(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "benchmarks" / "scan_memory.py"
+    arguments = ["--rows", "20000000", "--nodes", "2000000", "--directory", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments], check=True, capture_output=True, text=True
+    )
+    result = json.loads(done.stdout)
+    assert [scan["rows"] for scan in result["scans"]] == [20_000_000] * 2
+    columns_mb = 20_000_000 * 3 * 8 / 2**20
+    for scan in result["scans"]:
+        assert scan["peak_rss_mb"] < columns_mb, scan  # less than the events alone would take

@@ -20,7 +20,7 @@ def stream_of(name: str) -> EventStream:
     path = datasets.data_directory() / f"{name}.csv.gz"
     if not path.exists():
         pytest.skip(f"{name} is not in {datasets.data_directory()}")
-    events = datasets.load(name)
+    events = datasets.load_dataset(name)
     return EventStream(events.src, events.dst, events.t, events.nodes, unit=events.unit, title=name)
 
 

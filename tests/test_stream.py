@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegraph import Batch, DataError, EventError, EventStream, Op, Propagator, Steps
@@ -234,6 +234,7 @@ def test_snapshots_are_counted_from_the_origin_in_absolute_time() -> None:
         assert int(steps.offsets[seen]) == len(stream.before(q))
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 30), every=st.integers(1, 300), origin=st.integers(-500, 500))
 def test_cumulative_snapshots_and_steps_end_alike(seed: int, every: int, origin: int) -> None:
     stream = random_stream(seed, events=60, weighted=True)
@@ -245,6 +246,7 @@ def test_cumulative_snapshots_and_steps_end_alike(seed: int, every: int, origin:
     assert (apart <= 2 * one.threshold() * (1 + 1e-3)).all()
 
 
+@settings(deadline=None)
 @given(
     seed=st.integers(0, 30),
     every=st.integers(1, 60),
@@ -290,6 +292,7 @@ def test_snapshots_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
         random_stream(0).snapshots(**options)
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 50), directed=st.booleans())
 def test_given_snapshots_are_reached_one_after_the_other(seed: int, directed: bool) -> None:
     random = np.random.default_rng(seed)

@@ -268,6 +268,28 @@ def test_windowed_snapshots_hold_exactly_the_window_at_every_step(
     assert (np.diff(steps.times) > 0).all()
 
 
+@pytest.mark.parametrize("directed", [False, True])
+def test_weights_of_all_sizes_leave_a_window_without_a_trace(directed: bool) -> None:
+    random = np.random.default_rng(3)
+    src, dst = random.integers(0, 4, (2, 200))
+    weight = 10 ** random.uniform(-3, 3, 200)
+    stream = EventStream.from_arrays(src, dst, np.arange(200), weight=weight)
+    steps = stream.snapshots(10, window=3, directed=directed)
+    propagator = Propagator(np.eye(4), directed=directed)
+    for step, batch in enumerate(steps):
+        propagator.apply(batch)
+        end = int(steps.times[step]) + 1
+        expected = Propagator(np.eye(4), directed=directed)
+        window = stream.between(end - 30, end)
+        expected.apply(Batch(src=window.src, dst=window.dst, weight=window.weight))
+        (src, dst, weight), wanted = propagator.edges(), expected.edges()
+        order, other = np.lexsort((dst, src)), np.lexsort(wanted[1::-1])
+        assert np.array_equal(src[order], wanted[0][other])
+        assert np.array_equal(dst[order], wanted[1][other])
+        # At most 30 additions in float32 on either side, each rounded by half a unit.
+        np.testing.assert_allclose(weight[order], wanted[2][other], rtol=60 * 2.0**-24)
+
+
 def test_departures_make_a_step_even_where_nothing_arrives() -> None:
     stream = EventStream.from_arrays([0, 0], [1, 2], [0, 50])
     steps = stream.snapshots(10, window=2)

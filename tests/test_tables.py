@@ -128,7 +128,9 @@ HEADERS = {
 }
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_order_and_names_of_columns_do_not_matter(data: st.DataObject, tmp_path: Path) -> None:
     rows = data.draw(st.integers(1, 6))
@@ -300,6 +302,7 @@ def test_fractions_of_coarse_units_become_finer_ones() -> None:
         whole_times([1999.5], "year")
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-(10**15), 10**15), min_size=1), st.sampled_from(["ms", "us"]))
 def test_decimal_seconds_come_back_exactly(ticks: list[int], unit: str) -> None:
     per_second = {"ms": 10**3, "us": 10**6}[unit]

@@ -494,16 +494,19 @@ class EventStream:
             self.src, self.dst, self.t, self.weight, self.op, bounds, self.t[bounds[1:] - 1]
         )
 
-    def snapshots(self, every: int, window: int | None = None, origin: int = 0) -> Steps:
+    def snapshots(
+        self, every: int, window: int | None = None, origin: int = 0, *, directed: bool = False
+    ) -> Steps:
         """One step per snapshot: the events at `origin + k·every <= t < origin + (k+1)·every`.
 
         Snapshot k has happened at its last tick, so that a question at the start of snapshot k+1
         sees it. A snapshot in which nothing changes makes no step.
 
         window: None lets edges stay. With `w`, an event counts during its snapshot and the w-1
-            following ones: REMOVE rows, which precede the arrivals, take the weight of what leaves.
-            The last step is that of the last event. Weights that float32 does not hold exactly
-            leave a rounding residue in the engine; a `Channel` with a window does not.
+            following ones: rows that precede the arrivals take away what leaves. The last step is
+            that of the last event.
+        directed: whether u→v and v→u are two edges, which matters to a window over weighted events;
+            say the same to the `Propagator`.
         """
         every = _count(every, "every", "the length of a snapshot in ticks, 1 or more")
         origin = operator.index(origin)
@@ -522,23 +525,54 @@ class EventStream:
                 "a window of snapshots needs events that add, and this stream has an op column;"
                 " leave window out, or use a Channel with a window"
             )
+        src, dst, when, weight, op = self._departures(index, size, directed)
+        when = np.concatenate([when, index])
+        # Both parts ascend; a stable sort puts the departures of a snapshot before its arrivals.
+        order = np.argsort(when, kind="stable")
+        bounds = _bounds(np.flatnonzero(np.diff(when[order])) + 1, len(when))
+        arriving = np.ones(len(self)) if self.weight is None else self.weight
+        return Steps(
+            np.concatenate([src, self.src])[order],
+            np.concatenate([dst, self.dst])[order],
+            np.concatenate([origin + when[: len(src)] * every, self.t])[order],
+            np.concatenate([weight, arriving])[order],
+            np.concatenate([op, np.full(len(self), Op.ADD)])[order].astype(np.uint8),
+            bounds,
+            origin + (when[order][bounds[:-1]] + 1) * every - 1,
+        )
+
+    def _departures(
+        self, index: IntArray, size: int, directed: bool
+    ) -> tuple[IntArray, IntArray, IntArray, NDArray[np.float64], NDArray[Any]]:
+        """src, dst, snapshot, weight and op of the rows that undo events after `size` snapshots."""
         last = int(index[-1]) if len(self) else 0
         leaving = int(np.searchsorted(index, last - size, side="right"))
-        # Both parts ascend; a stable sort puts the departures of a snapshot before its arrivals.
-        when = np.concatenate([index[:leaving] + size, index])
-        order = np.argsort(when, kind="stable")
-        when = when[order]
-        rows = np.concatenate([np.arange(leaving), np.arange(len(self))])[order]
-        gone = order < leaving
-        bounds = _bounds(np.flatnonzero(np.diff(when)) + 1, len(when))
-        return Steps(
-            self.src[rows],
-            self.dst[rows],
-            np.where(gone, origin + when * every, self.t[rows]),
-            np.ones(len(rows)) if self.weight is None else self.weight[rows],
-            np.where(gone, Op.REMOVE, Op.ADD).astype(np.uint8),
-            bounds,
-            origin + (when[bounds[:-1]] + 1) * every - 1,
+        src, dst = self.src, self.dst
+        if self.weight is None or leaving == 0:
+            ones = np.ones(leaving)
+            return src[:leaving], dst[:leaving], index[:leaving] + size, ones, ones * Op.REMOVE
+        # Sums of float32 cannot be taken apart again: what remains is summed afresh, in float64.
+        if not directed:
+            src, dst = np.minimum(src, dst), np.maximum(src, dst)
+        pair = np.unique(src * self.nodes + dst, return_inverse=True)[1]
+        moments = np.unique(np.concatenate([index, index[:leaving] + size]))
+        place = pair * len(moments) + np.searchsorted(moments, index)  # by pair, then by snapshot
+        order = np.argsort(place, kind="stable")
+        gone, row = np.unique(place[:leaving], return_index=True)
+        row = row[np.argsort(index[row], kind="stable")]
+        gone, when = place[row], index[row] + size
+        limit = pair[row] * len(moments) + np.searchsorted(moments, when)
+        begin = np.searchsorted(place[order], gone, side="right")
+        end = np.searchsorted(place[order], limit, side="left")
+        ranges = np.stack([begin, end], axis=1).ravel()
+        remaining = np.add.reduceat(np.append(self.weight[order], 0.0), ranges)[::2]
+        stays = end > begin
+        return (
+            src[row],
+            dst[row],
+            when,
+            np.where(stays, remaining, np.inf),
+            np.where(stays, Op.SET, Op.REMOVE),
         )
 
     # Files ----------------------------------------------------------------------------------------

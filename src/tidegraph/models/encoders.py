@@ -1,0 +1,160 @@
+"""From the window of a node's latest changes to one vector."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from tidegraph.errors import ParameterError
+
+__all__ = [
+    "ENCODERS",
+    "Encoder",
+    "Gru",
+    "Lstm",
+    "StateOnly",
+    "TimeEncoding",
+    "Transformer",
+    "Window",
+]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The latest changes of `B` nodes before a time, newest last, and their states then."""
+
+    change: Tensor  # [B, k, width]
+    elapsed: Tensor  # [B, k]: logarithm of the time from the change to the question
+    known: Tensor  # [B, k]: false where the node has not moved so often
+    state: Tensor  # [B, width]
+
+
+class TimeEncoding(nn.Module):
+    """Cosines of an elapsed time at frequencies and phases that are learned."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.frequency = nn.Parameter(torch.logspace(0, -3, width))
+        self.phase = nn.Parameter(torch.zeros(width))
+
+    def forward(self, elapsed: Tensor) -> Tensor:
+        return torch.cos(elapsed[..., None] * self.frequency + self.phase)
+
+
+class Encoder(nn.Module):
+    """The parent of all encoders: `forward(window)` gives `[B, self.width]`.
+
+    Any `nn.Module` with that call, made from `(columns, width)`, can stand in its place.
+    """
+
+    def __init__(self, columns: int, width: int) -> None:
+        super().__init__()
+        if columns < 1 or width < 1:
+            raise ParameterError(f"columns is {columns}, width is {width}; both are at least 1")
+        self.columns = columns
+        self.width = width
+
+
+class StateOnly(Encoder):
+    """No sequence model: a layer on the state itself."""
+
+    def __init__(self, columns: int, width: int) -> None:
+        super().__init__(columns, width)
+        self.project = nn.Linear(columns, width)
+
+    def forward(self, window: Window) -> Tensor:
+        return torch.relu(self.project(window.state))
+
+
+class _Sequence(Encoder):
+    """What the sequence models share: changes, and if wanted times, as one input per step."""
+
+    def __init__(self, columns: int, width: int, *, time_encoding: bool) -> None:
+        super().__init__(columns, width)
+        self.time = TimeEncoding(width) if time_encoding else None
+        self.project = nn.Linear(columns + (width if time_encoding else 0), width)
+
+    def steps(self, window: Window) -> Tensor:
+        parts = [window.change]
+        if self.time is not None:
+            parts.append(self.time(window.elapsed))
+        projected: Tensor = self.project(torch.cat(parts, dim=-1))
+        return projected * window.known[..., None]
+
+
+class _Recurrent(_Sequence):
+    cell: type[nn.LSTM] | type[nn.GRU]
+
+    def __init__(
+        self, columns: int, width: int, *, layers: int = 2, time_encoding: bool = False
+    ) -> None:
+        super().__init__(columns, width, time_encoding=time_encoding)
+        self.recurrent = self.cell(width, width, num_layers=layers, batch_first=True)
+
+    def forward(self, window: Window) -> Tensor:
+        # Unknown changes stand at the front and are zero; the last output has seen all others.
+        out, _ = self.recurrent(self.steps(window))
+        last: Tensor = out[:, -1]
+        return last
+
+
+class Lstm(_Recurrent):
+    """The paper's encoder: a long short-term memory over the changes."""
+
+    cell = nn.LSTM
+
+
+class Gru(_Recurrent):
+    """Gated recurrent units over the changes."""
+
+    cell = nn.GRU
+
+
+class Transformer(_Sequence):
+    """Self-attention over the changes; the newest one's output is the answer."""
+
+    def __init__(
+        self,
+        columns: int,
+        width: int,
+        *,
+        layers: int = 2,
+        heads: int = 4,
+        time_encoding: bool = False,
+        window: int = 64,
+    ) -> None:
+        super().__init__(columns, width, time_encoding=time_encoding)
+        if width % heads:
+            raise ParameterError(f"width {width} is not a multiple of {heads} heads")
+        layer = nn.TransformerEncoderLayer(
+            width, heads, dim_feedforward=2 * width, dropout=0.0, batch_first=True
+        )
+        self.attention = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.position = nn.Parameter(torch.randn(window, width) / math.sqrt(width))
+        self.nothing = nn.Parameter(torch.zeros(width))  # what stands for a node that never moved
+
+    def forward(self, window: Window) -> Tensor:
+        steps = self.steps(window)
+        length = steps.shape[1]
+        if length > len(self.position):
+            raise ParameterError(f"a window of {length} is longer than {len(self.position)}")
+        steps = steps + self.position[-length:]
+        first = self.nothing.expand(len(steps), 1, -1)
+        hidden = torch.cat(
+            [torch.zeros_like(window.known[:, :1]), ~window.known], dim=1
+        )  # the first one is always there to be attended to
+        out = self.attention(torch.cat([first, steps], dim=1), src_key_padding_mask=hidden)
+        answer: Tensor = out[:, -1]
+        moved = window.known[:, -1:]
+        return torch.where(moved, answer, out[:, 0])
+
+
+ENCODERS: dict[str, type[Encoder]] = {
+    "state": StateOnly,
+    "lstm": Lstm,
+    "gru": Gru,
+    "transformer": Transformer,
+}

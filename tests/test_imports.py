@@ -15,11 +15,12 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 # A module imports only from lines above its own. Modules on one line do not know each other.
 LAYERS = [
     {"errors"},
-    {"events", "channels", "statefile"},
+    {"events", "channels", "statefile", "segments"},
     {"stream"},
     {"datasets"},
     {"_native"},
     {"reference", "propagation"},
+    {"trajectories"},
     {"verify"},
     {"bench", "demo"},
     {"cli"},

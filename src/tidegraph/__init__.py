@@ -14,11 +14,13 @@ if TYPE_CHECKING:
         ParameterError,
         PrecisionError,
         StateFileError,
+        StorageError,
         TidegraphError,
     )
     from tidegraph.events import Batch, Op
     from tidegraph.propagation import Propagator, propagate
     from tidegraph.stream import EventStream, Steps
+    from tidegraph.trajectories import Trajectories, record
 
 __all__ = [
     "Audit",
@@ -34,8 +36,11 @@ __all__ = [
     "Sketch",
     "StateFileError",
     "Steps",
+    "StorageError",
     "TidegraphError",
+    "Trajectories",
     "propagate",
+    "record",
     "reference",
 ]
 
@@ -46,6 +51,7 @@ _HOMES = {
     "events": ("Batch", "Op"),
     "propagation": ("Propagator", "propagate"),
     "stream": ("EventStream", "Steps"),
+    "trajectories": ("Trajectories", "record"),
 }
 
 

@@ -25,3 +25,7 @@ class StateFileError(TidegraphError, ValueError):
 
 class DataError(TidegraphError, ValueError):
     """A data set or data file that is missing or not in the expected form."""
+
+
+class StorageError(TidegraphError, OSError):
+    """A file that could not be written, for instance on a full disk; what was stored is intact."""

@@ -2,9 +2,10 @@
 
 python benchmarks/trajectories.py [SECTION ...] [--directory SCRATCH] [--output FILE]
 
-Sections that are not named keep the numbers they have. Beside seconds of the clock stand those of
-the processor, which tell more on a machine that is shared. Recording: Wikipedia, and a generated stream of Reddit's size, two channels of 128 columns. Reading:
-windows of 8 changes out of 20 M records of 16 floats, against NumPy on the same mapped file.
+Sections that are not named keep the numbers they have. Recording: Wikipedia, and a generated stream
+of Reddit's size, two channels of 128 columns. Reading: windows of 8 changes out of 20 M records of
+16 floats, against NumPy on the same mapped file. Beside seconds of the clock stand those of the
+processor, which tell more where the machine is shared.
 """
 
 from __future__ import annotations

@@ -366,6 +366,7 @@ void Trajectories::gather(std::span<const std::int64_t> nodes, std::span<const s
         while (until > from && count < latest) to[count++] = {&segments_[s], --until};
       }
       while (last > first[i] && count < latest) to[count++] = {&base, --last};
+      if (count == 0) to[count++] = {&base, first[i]};  // the beginning, whatever its time says
       found[i] = count;
       if (rows && (end - begin) * latest * row_bytes <= kFetched)
         for (std::size_t p = 0; p < count; ++p)

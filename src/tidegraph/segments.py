@@ -182,6 +182,13 @@ class Segment:
         self.nodes: IntArray = array("nodes")
         self.offsets: IntArray = array("offsets")
         self._flat = Records(*(array(name) for name in Records._fields))
+        # The core follows these without looking where they lead.
+        whole = self.offsets[0] == 0 and self.offsets[-1] == entry.records
+        if not whole or (np.diff(self.offsets) < 0).any() or (np.diff(self.nodes) <= 0).any():
+            raise StateFileError(
+                f"{self.path} lists its records in an impossible order: it is damaged; copy it"
+                " again or record anew"
+            )
 
     def native(self) -> tuple[Any, ...]:
         """The arrays as the reader of the core takes them."""

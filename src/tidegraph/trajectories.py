@@ -274,19 +274,19 @@ class _Writer:
                     self._save_checkpoint()
                 self._merge()
             self._report(done, len(steps))
-        if refusal:  # what was done is a part of its own, to which the rest can be appended
-            steps = _first_steps(steps, done)
-            part = _Part(_steps_digest(steps), done)
-            self._publish(parts=(*self.manifest.parts[:-1], part))
         if self._recorder.waiting:
-            self._seal(first + done, int(steps.times[-1]))
+            self._seal(first + done, int(steps.times[done - 1]))
         elif done:
-            self._publish(steps=first + done, time=int(steps.times[-1]))
+            self._publish(steps=first + done, time=int(steps.times[done - 1]))
         self._save_checkpoint()
         self._merge()
         if first == 0:
             self._merge(0)
-        self._publish(complete=True, events=self._propagator.statistics()["events"])
+        # Before a refused step the part ends: what is mended can be appended.
+        part = _Part(_steps_digest(_first_steps(steps, done)), done)
+        parts = (*self.manifest.parts[:-1], part if refusal else self.manifest.parts[-1])
+        events = self._propagator.statistics()["events"]
+        self._publish(parts=parts, complete=True, events=events)
         self._tidy()
         if refusal:
             raise EventError(
@@ -352,13 +352,15 @@ class _Writer:
                 self._propagator.save(path)
             except OSError as error:
                 raise not_written(path, error) from error
+        for steps in _checkpoints(self._directory):
+            if steps < self.manifest.steps:
+                (self._directory / _checkpoint_name(steps)).unlink()
         self._saved_at = time.monotonic()
 
     def _tidy(self) -> None:
-        """Deletes what the manifest does not speak of, and older checkpoints."""
+        """Deletes what a run that ended early or a merge has left behind."""
         keep = {_MANIFEST, _NAMES, *(entry.file for entry in self.manifest.segments)}
-        newest = max(_checkpoints(self._directory), default=0)
-        keep.add(_checkpoint_name(newest))
+        keep.update(map(_checkpoint_name, _checkpoints(self._directory)))
         for path in self._directory.iterdir():
             if path.name not in keep and _OWN_FILE.fullmatch(path.name):
                 path.unlink()
@@ -406,9 +408,9 @@ def _only_writer(directory: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             raise StorageError(
-                None, f"{directory} is being written to already; wait until that has ended"
+                error.errno, f"{directory} is being written to already; wait until that has ended"
             ) from None
         yield
     finally:
@@ -583,6 +585,8 @@ def _new_manifest(
         raise ParameterError(
             f"{directory} holds {strangers[0]} and no store; give an empty or a new directory"
         )
+    for leftover in directory.iterdir():  # of a run that ended before there was a manifest
+        leftover.unlink()
     layout = Layout(len(propagator.channels), propagator.columns, dtype)
     names, unit = None, None
     if isinstance(events, EventStream):
@@ -842,7 +846,7 @@ class Trajectories:
             reader.state(ids[part], before[part], states, self._threads)
             reader.scales(ids[part], before[part], scales, self._threads)
             norm = np.linalg.norm(states.astype(np.float64), axis=2)
-            moved = (epsilon / (1 - epsilon) + 2 * relative / (1 - epsilon)) * norm
+            moved = (epsilon + 2 * relative) / (1 - epsilon) * norm
             total[part] = moved + scales * promise + smallest * manifest.columns**0.5
         return total
 

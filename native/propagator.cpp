@@ -353,7 +353,8 @@ void Propagator<Real>::apply(const Update& update) {
 
 template <class Real>
 std::size_t Propagator<Real>::apply_steps(const Rows& rows, std::span<const std::int64_t> offsets,
-                                          std::span<std::int64_t> counts, std::string& refusal) {
+                                          std::span<std::int64_t> counts, std::string& refusal,
+                                          const std::function<bool(std::size_t)>& after) {
   Update update;
   for (std::size_t s = 0; s + 1 < offsets.size(); ++s) {
     update.rows = rows.slice(std::size_t(offsets[s]), std::size_t(offsets[s + 1]));
@@ -368,6 +369,7 @@ std::size_t Propagator<Real>::apply_steps(const Rows& rows, std::span<const std:
     step(update);
     gather_touched(update);
     counts[s] = std::int64_t(touched_.size());
+    if (after && !after(s)) return s + 1;
   }
   return offsets.size() - 1;
 }

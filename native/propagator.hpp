@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -77,9 +78,10 @@ class Propagator {
   std::span<const Node> touched() const { return touched_; }
   // Steps rows[offsets[s]:offsets[s + 1]] one after the other; touched nodes per step into counts.
   // Returns the number of steps done: fewer than asked where one was refused, whose error then
-  // stands in `refusal`.
+  // stands in `refusal`. `after(s)` is called when step s has been applied; false ends there.
   std::size_t apply_steps(const Rows& rows, std::span<const std::int64_t> offsets,
-                          std::span<std::int64_t> counts, std::string& refusal);
+                          std::span<std::int64_t> counts, std::string& refusal,
+                          const std::function<bool(std::size_t)>& after = {});
 
   std::size_t nodes() const { return versions_.nodes(); }
   std::size_t columns() const { return thresholds_.size(); }

@@ -15,13 +15,14 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 # A module imports only from lines above its own. Modules on one line do not know each other.
 LAYERS = [
     {"errors"},
-    {"events", "channels", "statefile"},
+    {"events", "channels", "statefile", "segments"},
     {"stream"},
     {"tables", "evaluation"},
     {"formats"},
     {"datasets", "describe"},
     {"_native"},
     {"reference", "propagation", "history"},
+    {"trajectories"},
     {"verify"},
     {"bench", "demo"},
     {"terminal"},

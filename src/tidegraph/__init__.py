@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from tidegraph.datasets import generate_communities, load_dataset
     from tidegraph.errors import (
         DataError,
+        EvaluationError,
         EventError,
         ParameterError,
         PrecisionError,
         StateFileError,
+        StorageError,
         TidegraphError,
     )
     from tidegraph.events import Batch, Op
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
     from tidegraph.propagation import Propagator, propagate
     from tidegraph.stream import EventStream, Steps
     from tidegraph.tables import read_table, scan_table
+    from tidegraph.trajectories import Trajectories, record
 
 __all__ = [
     "Audit",
     "Batch",
     "Channel",
     "DataError",
+    "EvaluationError",
     "EventError",
     "EventStream",
     "Op",
@@ -37,12 +41,15 @@ __all__ = [
     "Sketch",
     "StateFileError",
     "Steps",
+    "StorageError",
     "TidegraphError",
+    "Trajectories",
     "generate_communities",
     "load_dataset",
     "propagate",
     "read",
     "read_table",
+    "record",
     "reference",
     "scan_table",
 ]
@@ -57,6 +64,7 @@ _HOMES = {
     "propagation": ("Propagator", "propagate"),
     "stream": ("EventStream", "Steps"),
     "tables": ("read_table", "scan_table"),
+    "trajectories": ("Trajectories", "record"),
 }
 
 

@@ -29,3 +29,7 @@ class DataError(TidegraphError, ValueError):
 
 class EvaluationError(TidegraphError, ValueError):
     """Scores, labels or a split on which no honest number can be computed."""
+
+
+class StorageError(TidegraphError, OSError):
+    """A file that could not be written, for instance on a full disk; what was stored is intact."""

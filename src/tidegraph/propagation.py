@@ -242,6 +242,42 @@ class Propagator:
             raise EventError(f"step {done}: {refusal}; the {done} steps before it are applied")
         return counts
 
+    def _record_steps(
+        self,
+        recorder: _native.Recorder,
+        batch: Batch,
+        offsets: NDArray[np.int64],
+        times: NDArray[np.int64],
+        limit: int,
+    ) -> tuple[int, str]:
+        """As `apply_steps`, watched by a recorder and ending when `limit` records wait in it.
+
+        Returns how many steps were done and why the next was refused, or an empty text.
+        """
+        with self._lock:
+            return recorder.run(
+                self._native,
+                batch.src,
+                batch.dst,
+                batch.weight,
+                batch.op,
+                batch.t,
+                offsets,
+                times,
+                limit,
+            )
+
+    def _begin_record(self, recorder: _native.Recorder, first: int, last: int) -> None:
+        """Has the nodes `first` to `last` (not included) recorded as they are."""
+        with self._lock:
+            recorder.begin(self._native, first, last)
+
+    def _become(self, other: Propagator) -> None:
+        """Takes over the state of another one with the same settings, which is then used up."""
+        with self._lock:
+            self._native = other._native
+            self._native.set_threads(self._threads)
+
     def apply_snapshot(
         self,
         src: ArrayLike,

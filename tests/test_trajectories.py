@@ -1,0 +1,831 @@
+"""A record of how representations moved: what it holds, what it answers, what it survives."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.histories import History, histories, long_history
+
+import tidegraph as tg
+from tidegraph import Batch, Channel, EventStream, Propagator, Sketch, Steps, Trajectories, datasets
+from tidegraph.reference import exact, exact_of
+from tidegraph.stream import NodeNames
+
+BEGINNING = np.iinfo(np.int64).min
+FOREVER = 2**62
+CHANNELS = (
+    Channel.low_pass(),
+    Channel.high_pass(half_life=40.0),
+    Channel.low_pass(0.4, window=30),
+)
+
+
+def random_stream(
+    seed: int = 0, nodes: int = 25, events: int = 400, ties: float = 0.5
+) -> EventStream:
+    rng = np.random.default_rng(seed)
+    src, dst = rng.zipf(1.6, events) % nodes, rng.integers(0, nodes, events)
+    t = np.cumsum(rng.random(events) > ties, dtype=np.int64)
+    return EventStream(src=src.astype(np.int64), dst=dst, t=t, nodes=nodes)
+
+
+def propagator_for(stream: EventStream, columns: int = 6, **options: Any) -> Propagator:
+    return Propagator(
+        Sketch(columns, seed=3), nodes=stream.nodes, **{"channels": CHANNELS, **options}
+    )
+
+
+class Recorded(NamedTuple):
+    """What a recording should hold, found by applying one step after the other."""
+
+    records: list[list[tuple[int, NDArray[np.float32]]]]  # of each node: time and state
+    embeddings: list[NDArray[Any]]  # before the first step and after each
+
+
+def by_hand(steps: Steps, propagator: Propagator, epsilon: float) -> Recorded:
+    """The rule of recording in NumPy; float32 stores only, as `last` is what was stored."""
+    now = propagator.embedding()
+    records = [[(BEGINNING, now[node])] for node in range(propagator.nodes)]
+    scales = propagator.threshold()[:, :, 0]
+    embeddings = [now]
+    for step, batch in enumerate(steps):
+        propagator.apply(batch)
+        now, scale = propagator.embedding(), propagator.threshold()[:, :, 0]
+        ends = {*batch.src.tolist(), *batch.dst.tolist()}
+        for node in range(propagator.nodes):
+            last = records[node][-1][1].astype(np.float64)
+            apart = np.linalg.norm(now[node] - last, axis=1)
+            far = (apart > epsilon * np.linalg.norm(now[node].astype(np.float64), axis=1)).any()
+            if node in ends or far or (scale[node] > scales[node] * (1 + 1e-6)).any():
+                records[node].append((int(steps.times[step]), now[node]))
+                scales[node] = scale[node]
+        embeddings.append(now)
+    return Recorded(records, embeddings)
+
+
+# What is recorded ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.5])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_records_are_those_of_the_rule(tmp_path: Path, epsilon: float, dtype: Any) -> None:
+    stream = random_stream(events=200)
+    store = tg.record(
+        stream, propagator_for(stream, dtype=dtype), tmp_path, epsilon=epsilon, segment_bytes=5000
+    )
+    expected = by_hand(stream.steps(), propagator_for(stream, dtype=dtype), epsilon).records
+    assert store.records == sum(map(len, expected))
+    for node in range(stream.nodes):
+        times, states = store.changes(node)
+        assert times.tolist() == [t for t, _ in expected[node]]
+        assert states.tobytes() == b"".join(
+            z.astype(np.float32).tobytes() for _, z in expected[node]
+        )
+
+
+def test_the_propagator_is_left_as_if_it_had_applied_the_steps(tmp_path: Path) -> None:
+    stream = random_stream()
+    steps = stream.steps()
+    watched, plain = propagator_for(stream), propagator_for(stream)
+    tg.record(steps, watched, tmp_path)
+    plain.apply_steps(steps.batch(0, len(steps)), steps.offsets)
+    assert watched._packed() == plain._packed()
+
+
+def test_a_stream_without_events_leaves_every_node_where_it_was(tmp_path: Path) -> None:
+    stream = random_stream()[:0]
+    propagator = propagator_for(stream)
+    store = tg.record(stream, propagator, tmp_path)
+    assert store.records == stream.nodes
+    assert store.state(range(25), 7).tobytes() == propagator.embedding().tobytes()
+    assert not store.window(range(25), 7, 3)[2].any()
+
+
+def test_progress_counts_up_to_the_last_step(tmp_path: Path) -> None:
+    stream = random_stream()
+    seen: list[tuple[int, int, str]] = []
+    tg.record(
+        stream,
+        propagator_for(stream),
+        tmp_path,
+        segment_bytes=5000,
+        progress=lambda *report: seen.append(report),
+    )
+    done = [report[0] for report in seen]
+    assert done == sorted(done)
+    assert seen[-1][:2] == (len(stream.steps()),) * 2
+    assert "records" in seen[-1][2]
+
+
+def test_a_store_knows_what_it_holds(tmp_path: Path) -> None:
+    stream = random_stream()
+    ids = [f"page {number}" for number in range(stream.nodes)]
+    named = replace(stream, names=NodeNames(ids), unit="min")
+    tg.record(named, propagator_for(stream), tmp_path, dtype="float16", epsilon=0.1)
+    store = Trajectories.open(tmp_path, verify=True)
+    assert (store.nodes, store.columns, store.channels) == (stream.nodes, 6, CHANNELS)
+    assert (store.epsilon, store.dtype.name, store.unit) == (0.1, "float16", "min")
+    assert store.names is not None
+    assert store.names.numbers(["page 7"]).tolist() == [7]
+    assert store.complete
+    assert store.nbytes == sum(f.stat().st_size for f in tmp_path.glob("segment-*"))
+    assert f"records={store.records:,}" in repr(store)
+
+
+# What is answered ---------------------------------------------------------------------------------
+
+
+def naive_window(
+    store: Trajectories, node: int, t: int, k: int, g: str
+) -> tuple[list[Any], list[int]]:
+    times, states = store.changes(node)
+    known = int((times < t).sum())
+    states = states[:known]
+    deltas: list[Any] = []
+    for before, after in pairwise(states):
+        if g == "difference":
+            deltas.append(after - before)
+            continue
+        a, b = after.astype(np.float64), before.astype(np.float64)
+        if g == "l2":
+            deltas.append(np.linalg.norm(a - b, axis=1))
+        else:
+            norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+            deltas.append(1 - (a * b).sum(axis=1) / norms)
+    return deltas[-k:], [t - int(when) for when in times[1:known]][-k:]
+
+
+@pytest.mark.parametrize("pieces", [1, 5])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("g", ["difference", "l2", "cosine"])
+def test_windows_are_the_latest_changes_newest_last(
+    tmp_path: Path, g: Any, dtype: Any, pieces: int
+) -> None:
+    stream = random_stream(events=600)
+    cuts = np.searchsorted(stream.t, np.linspace(0, stream.t[-1] + 1, pieces + 1)[1:])
+    store = tg.record(stream[: cuts[0]], propagator_for(stream), tmp_path, dtype=dtype)
+    for first, last in pairwise(cuts):
+        store.append(stream[int(first) : int(last)])
+    assert len(store._view[0].segments) == pieces
+    rng = np.random.default_rng(1)
+    nodes = rng.integers(0, stream.nodes, 100)
+    times = rng.integers(-1, stream.t[-1] + 3, 100)
+    for k in (1, 3, 40):
+        delta, dt, mask = store.window(nodes, times, k, g)
+        states = store.state(nodes, times)
+        for b in range(len(nodes)):
+            deltas, gaps = naive_window(store, int(nodes[b]), int(times[b]), k, g)
+            missing = k - len(deltas)
+            assert mask[b].tolist() == [False] * missing + [True] * len(deltas)
+            assert dt[b].tolist() == [0] * missing + gaps
+            assert not delta[b, :missing].any()
+            if deltas:
+                tolerance = 0 if g == "difference" else 1e-6
+                np.testing.assert_allclose(
+                    delta[b, missing:], np.array(deltas), rtol=tolerance, atol=tolerance
+                )
+            when, all_states = store.changes(int(nodes[b]))
+            assert (states[b] == all_states[(when < times[b]).sum() - 1]).all()
+
+
+def test_answers_can_be_written_into_given_arrays(tmp_path: Path) -> None:
+    stream = random_stream()
+    store = tg.record(stream, propagator_for(stream), tmp_path)
+    nodes, times = np.arange(25), np.full(25, 60)
+    out = np.full((25, 2, 3, 6), 7, np.float32), np.full((25, 2), 7), np.ones((25, 2), bool)
+    assert store.window(nodes, times, 2, out=out) == out
+    for written, fresh in zip(out, store.window(nodes, times, 2), strict=True):
+        assert (written == fresh).all()
+    states = np.empty((25, 3, 6), np.float32)
+    assert store.state(nodes, times, out=states) is states
+    with pytest.raises(tg.ParameterError, match=r"out must be .* float32 \(25, 3, 6\)"):
+        store.state(nodes, times, out=np.empty((25, 18), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (lambda s: s.state([0, 25], [1, 1]), "node 25 was asked for; there are nodes 0 to 24"),
+        (lambda s: s.state([-1], [1]), "node -1 was asked for"),
+        (lambda s: s.state([0, 1, 2], [1, 2]), "3 nodes and 2 times"),
+        (lambda s: s.state([0.5], [1]), "nodes has dtype float64"),
+        (lambda s: s.state([[0]], [1]), r"shape \(1, 1\)"),
+        (lambda s: s.state([0], ["now"]), "times has dtype"),
+        (lambda s: s.state([0], [BEGINNING]), "strictly between"),
+        (lambda s: s.window([0], [1], 0), "k is 0"),
+        (lambda s: s.window([0], [1], True), "k is True"),
+        (lambda s: s.window([0], [1], 2, "angle"), "g is 'angle'"),
+        (lambda s: s.changes([0, 1]), "2 nodes were given"),
+        (lambda s: s.append("events"), "give an EventStream or Steps"),
+        (lambda s: s.append(random_stream()), "begin at 1; .* up to 196"),
+        (lambda s: s.append(replace(random_stream(), unit="h")), "time in 'h', the store in 's'"),
+        (lambda s: s.append(random_stream(nodes=40)), "there are nodes 0 to 24"),
+    ],
+)
+def test_a_bad_question_says_what_is_accepted(tmp_path: Path, question: Any, words: str) -> None:
+    stream = random_stream()
+    store = tg.record(stream, propagator_for(stream), tmp_path)
+    with pytest.raises((tg.EventError, tg.ParameterError), match=words):
+        question(store)
+
+
+def test_a_gap_too_long_for_64_bits_is_the_longest_there_is(tmp_path: Path) -> None:
+    stream = EventStream(
+        src=np.array([0]), dst=np.array([1]), t=np.array([-(2**61)]), nodes=2, unit="ns"
+    )
+    store = tg.record(stream, propagator_for(stream, channels=(Channel.low_pass(),)), tmp_path)
+    _, dt, mask = store.window([0], [2**63 - 1], 1)
+    assert mask.all()
+    assert dt[0, 0] == 2**63 - 1
+
+
+# Time travel --------------------------------------------------------------------------------------
+
+
+def check_bound(
+    store: Trajectories, times: list[int], exact_states: list[NDArray[np.float64]]
+) -> None:
+    """Every node's state just after each step is within its bound of exact."""
+    nodes = np.arange(store.nodes)
+    for t, truth in zip(times, exact_states, strict=True):
+        apart = np.linalg.norm(store.state(nodes, t) - truth, axis=2)
+        assert (apart <= store.bound(nodes, t)).all(), (t, apart / store.bound(nodes, t))
+
+
+def edge_steps(history: History) -> Steps:
+    """The edge rows of a history, one step per batch that has any, times made distinct."""
+    batches = [batch for batch in history.batches() if batch.rows]
+    rows = [batch.rows for batch in batches]
+    empty = np.zeros(0)
+
+    def column(name: str, dtype: Any, fill: float) -> NDArray[Any]:
+        parts = []
+        for batch in batches:
+            value = getattr(batch, name)
+            parts.append(np.full(batch.rows, fill) if value is None else value)
+        return np.concatenate([empty, *parts]).astype(dtype)
+
+    offsets = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+    t = column("t", np.int64, 0)
+    return Steps(
+        column("src", np.int64, 0),
+        column("dst", np.int64, 0),
+        t,
+        column("weight", np.float64, 1.0),
+        column("op", np.uint8, 0),
+        offsets,
+        t[offsets[1:] - 1],
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    history=histories(node_events=False),
+    epsilon=st.sampled_from([0.0, 0.05, 0.6]),
+    store_dtype=st.sampled_from(["float32", "float16"]),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
+def test_any_past_state_is_within_its_bound_of_exact(
+    tmp_path_factory: pytest.TempPathFactory,
+    history: History,
+    epsilon: float,
+    store_dtype: Any,
+    dtype: Any,
+) -> None:
+    path = tmp_path_factory.mktemp("store")
+    steps = edge_steps(history)
+    # Segments of one step each: drift is then measured after every one.
+    store = tg.record(
+        steps,
+        history.start(Propagator, dtype=dtype),
+        path,
+        epsilon=epsilon,
+        dtype=store_dtype,
+        segment_bytes=1,
+    )
+    oracle = history.start(Propagator, dtype=dtype)
+    times, truths = [-(2**62)], [exact_of(oracle)]
+    for step, batch in enumerate(steps):
+        oracle.apply(batch)
+        last_of_its_time = step + 1 == len(steps) or steps.times[step + 1] > steps.times[step]
+        if last_of_its_time:
+            times.append(int(steps.times[step]) + 1)
+            truths.append(exact_of(oracle))
+    check_bound(store, times, truths)
+    shutil.rmtree(path)
+
+
+def test_the_bound_holds_along_a_long_history(tmp_path: Path) -> None:
+    history = long_history(5, directed=True, nodes=30, columns=5, steps=120)
+    steps = edge_steps(history)
+    store = tg.record(steps, history.start(Propagator), tmp_path, segment_bytes=20_000)
+    oracle = history.start(Propagator)
+    times, truths = [], []
+    for step, batch in enumerate(steps):
+        oracle.apply(batch)
+        if step % 9 == 0 and steps.times[min(step + 1, len(steps) - 1)] > steps.times[step]:
+            times.append(int(steps.times[step]) + 1)
+            truths.append(exact_of(oracle))
+    assert len(times) > 5
+    check_bound(store, times, truths)
+
+
+def test_past_states_of_uci_are_near_the_exact_ones_of_the_graph_then(tmp_path: Path) -> None:
+    path = datasets.data_directory() / "uci.csv.gz"
+    if not path.exists():
+        pytest.skip(f"uci is not in {path.parent}")
+    events = datasets.load_dataset("uci")
+    stream = EventStream(src=events.src, dst=events.dst, t=events.t, nodes=events.nodes)[:6000]
+    channels = (Channel.low_pass(), Channel.high_pass())
+    propagator = propagator_for(stream, columns=8, channels=channels)
+    store = tg.record(stream, propagator, tmp_path)
+    features = propagator.features()
+    rng = np.random.default_rng(0)
+    for t in [int(stream.t[0]), *rng.integers(stream.t[0], stream.t[-1], 4).tolist()]:
+        past = stream.before(t)
+        truth = np.stack(
+            [exact(past.src, past.dst, features, gamma0=c.gamma0, gamma=c.gamma) for c in channels],
+            axis=1,
+        )
+        check_bound(store, [t], [truth])
+    # The bound is worth having: around a tenth of the state itself, idle nodes included.
+    nodes = np.arange(stream.nodes)
+    norm = np.linalg.norm(store.state(nodes, FOREVER), axis=2)
+    assert np.median(store.bound(nodes, FOREVER) / norm) < 0.25
+
+
+# Half precision -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1e-38, 1e-20, 1.0, 7e4, 1e30])
+def test_half_precision_keeps_eleven_bits_at_any_size(tmp_path: Path, size: float) -> None:
+    stream = random_stream()
+    features = np.random.default_rng(0).normal(size=(25, 6)) * size
+    features[3] = 0
+    options: dict[str, Any] = {"channels": CHANNELS, "dtype": "float64"}
+    store = tg.record(stream, Propagator(features, **options), tmp_path, dtype="float16", epsilon=0)
+    plain = Propagator(features, **options)
+    steps = stream.steps()
+    plain.apply_steps(steps.batch(0, len(steps)), steps.offsets)
+    exact_states = plain.embedding().astype(np.float32).astype(np.float64)
+    states = store.state(np.arange(25), FOREVER).astype(np.float64)
+    peak = np.abs(exact_states).max(axis=2, keepdims=True)
+    # An idle node keeps what it had; those below moved in the last step in which they did.
+    error = np.abs(states - exact_states)
+    assert (error <= 2.0**-11 * np.abs(exact_states) + 2.0**-38 * peak + 2.0**-145).all()
+
+
+def test_a_value_that_float32_cannot_hold_is_refused(tmp_path: Path) -> None:
+    stream = random_stream()
+    propagator = Propagator(np.full((25, 2), 1e39), dtype="float64")
+    with pytest.raises(tg.ParameterError, match="beyond what float32 holds; scale the features"):
+        tg.record(stream, propagator, tmp_path)
+
+
+# Appending ----------------------------------------------------------------------------------------
+
+
+def answers(store: Trajectories) -> bytes:
+    nodes = np.repeat(np.arange(store.nodes), 40)
+    times = np.tile(np.arange(-1, 39) * 6, store.nodes)
+    delta, dt, mask = store.window(nodes, times, 4)
+    parts: list[NDArray[Any]] = [store.state(nodes, times), delta, dt, mask]
+    parts += [array for node in range(store.nodes) for array in store.changes(node)]
+    return b"".join(array.tobytes() for array in parts)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_recording_in_parts_answers_as_recording_at_once(tmp_path: Path, dtype: Any) -> None:
+    stream = random_stream()
+    whole = tg.record(stream, propagator_for(stream), tmp_path / "whole", dtype=dtype)
+    propagator = propagator_for(stream)
+    parts = tg.record(stream.before(50), propagator, tmp_path / "parts", dtype=dtype)
+    parts.append(stream.between(50, 51), propagator)
+    parts.append(stream.between(51, 90))
+    Trajectories.open(tmp_path / "parts").append(stream.between(90, FOREVER))
+    assert parts.records < whole.records
+    assert parts.refresh()
+    assert not parts.refresh()
+    assert answers(parts) == answers(whole)
+
+
+def test_many_appended_pieces_are_merged_into_few(tmp_path: Path) -> None:
+    stream = random_stream()
+    propagator = propagator_for(stream)
+    store = tg.record(stream.before(30), propagator, tmp_path)
+    for t in range(30, 90, 3):
+        store.append(stream.between(t, t + 3), propagator)
+        assert len(list(tmp_path.glob("segment-*"))) <= 8
+    whole = tg.record(stream.before(90), propagator_for(stream), tmp_path / "whole")
+    assert answers(store) == answers(whole)
+    Trajectories.open(tmp_path, verify=True)
+
+
+def test_a_propagator_that_went_on_by_itself_is_not_recorded_further(tmp_path: Path) -> None:
+    stream = random_stream()
+    propagator = propagator_for(stream)
+    store = tg.record(stream.before(50), propagator, tmp_path)
+    propagator.apply(Batch(src=[0], dst=[1], t=50))
+    with pytest.raises(tg.EventError, match="leave it out to go on with the stored one"):
+        store.append(stream.between(50, 60), propagator)
+    with pytest.raises(tg.ParameterError, match="with other settings"):
+        store.append(stream.between(50, 60), propagator_for(stream, r_max=0.1))
+
+
+def test_what_was_opened_stays_as_it_was_while_more_is_appended(tmp_path: Path) -> None:
+    stream = random_stream(events=1500)
+    store = tg.record(stream.before(100), propagator_for(stream), tmp_path, segment_bytes=3000)
+    before = answers(store)
+    failures: list[BaseException] = []
+    generations: set[int] = set()
+    done = threading.Event()
+
+    def ask() -> None:
+        try:
+            while not done.is_set():
+                assert answers(store) == before
+                generations.add(Trajectories.open(tmp_path).records)
+        except BaseException as error:
+            failures.append(error)
+
+    reader = threading.Thread(target=ask)
+    reader.start()
+    try:
+        writer = Trajectories.open(tmp_path)
+        for t in range(100, 500, 40):
+            writer.append(stream.between(t, t + 40))
+    finally:
+        done.set()
+        reader.join()
+    assert not failures
+    assert generations
+    assert store.refresh()
+    assert answers(store) == answers(writer)
+
+
+def test_two_writers_do_not_meet(tmp_path: Path) -> None:
+    stream = random_stream()
+    store = tg.record(stream.before(50), propagator_for(stream), tmp_path)
+    met: list[str] = []
+
+    def interrupt(*_: Any) -> None:
+        with pytest.raises(tg.StorageError) as refused:
+            Trajectories.open(tmp_path).append(stream.between(50, 60))
+        met.append(str(refused.value))
+
+    store.append(stream.between(50, 60), progress=interrupt)
+    assert "is being written to already" in met[0]
+
+
+def test_a_refused_step_ends_the_record_before_it(tmp_path: Path) -> None:
+    stream = replace(random_stream(), op=np.zeros(400, np.uint8))
+    assert stream.op is not None
+    op = stream.op.copy()
+    row = int(np.searchsorted(stream.t, 60))  # times begin at 1
+    op[row] = tg.Op.REMOVE
+    src, dst = stream.src.copy(), stream.dst.copy()
+    src[row], dst[row] = 24, 24
+    broken = replace(stream, op=op, src=src, dst=dst)
+    propagator = propagator_for(stream)
+    with pytest.raises(tg.EventError, match=r"step 59: .*mend the rest and append it"):
+        tg.record(broken, propagator, tmp_path)
+    store = Trajectories.open(tmp_path)
+    assert store.complete
+    store.append(stream.between(60, FOREVER), propagator)
+    mended = tg.record(stream, propagator_for(stream), tmp_path / "mended")
+    assert answers(store) == answers(mended)
+
+
+def test_steps_that_would_show_the_future_are_refused(tmp_path: Path) -> None:
+    stream = random_stream()
+    steps = stream.steps()
+    with pytest.raises(tg.EventError, match="would see the future"):
+        tg.record(replace(steps, times=steps.times - 1), propagator_for(stream), tmp_path)
+    with pytest.raises(tg.EventError, match="one offset more than times"):
+        tg.record(replace(steps, times=steps.times[1:]), propagator_for(stream), tmp_path)
+
+
+# Crashes ------------------------------------------------------------------------------------------
+
+SMALL = 3000  # bytes of a segment: eleven of them, hence merges on the way
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(path.iterdir())}
+
+
+def resumable_run(path: Path) -> Trajectories:
+    stream = random_stream(7, events=150)
+    return tg.record(
+        stream,
+        propagator_for(stream),
+        path,
+        dtype="float16",
+        segment_bytes=SMALL,
+        checkpoint_every_s=0.0,
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    path = tmp_path_factory.mktemp("undisturbed")
+    resumable_run(path)
+    return files(path)
+
+
+def test_a_finished_run_called_again_changes_nothing(
+    tmp_path: Path, undisturbed: dict[str, bytes]
+) -> None:
+    resumable_run(tmp_path)
+    stream = random_stream(7, events=150)
+    again = propagator_for(stream)
+    tg.record(stream, again, tmp_path, dtype="float16")
+    assert files(tmp_path) == undisturbed
+    assert again.statistics()["events"] == 150
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_and_resume(path: Path, stops: list[int], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Runs as often as there are stops, each ended before its n-th rename, then to the end.
+
+    Returns how many renames the last run made.
+    """
+    real, made = os.replace, 0
+
+    def counted(*names: Any) -> None:
+        nonlocal made
+        if made == limit:
+            raise Stopped
+        made += 1
+        real(*names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", counted)
+        for limit in [*stops, None]:
+            made = 0
+            if limit is None:
+                resumable_run(path)
+            else:
+                with pytest.raises(Stopped):
+                    resumable_run(path)
+    return made
+
+
+def test_a_run_stopped_now_and_again_resumes_to_the_same_bytes(
+    tmp_path: Path, undisturbed: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_and_resume(tmp_path, [0, 1, 2, 5, 7, 9, 3, 6], monkeypatch)
+    assert files(tmp_path) == undisturbed
+
+
+def test_nothing_is_left_of_a_run_that_ended_before_its_first_manifest(
+    tmp_path: Path, undisturbed: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = random_stream(7, events=150)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda old, new: shutil.copy(old, new))
+        patch.setattr("tidegraph.trajectories._Manifest.write", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            tg.record(stream, propagator_for(stream, r_max=0.3), tmp_path, dtype="float16")
+    assert files(tmp_path)
+    resumable_run(tmp_path)
+    assert files(tmp_path) == undisturbed
+
+
+@pytest.mark.slow
+def test_a_run_stopped_at_any_write_resumes_to_the_same_bytes(
+    tmp_path: Path, undisturbed: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = stop_and_resume(tmp_path / "all", [], monkeypatch)
+    assert writes > 30
+    for stop in range(writes):
+        stop_and_resume(tmp_path / str(stop), [stop], monkeypatch)
+        assert files(tmp_path / str(stop)) == undisturbed
+
+
+@pytest.mark.parametrize("target", ["write", "save"])
+def test_a_full_disk_loses_nothing(
+    tmp_path: Path,
+    undisturbed: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+) -> None:
+    module, name = (os, "fsync") if target == "write" else (Propagator, "save")
+    real, left = getattr(module, name), [9]
+
+    def full(*arguments: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, full)
+        with pytest.raises(tg.StorageError, match=r"No space left.*call again") as error:
+            resumable_run(tmp_path)
+    assert error.value.errno == errno.ENOSPC
+    assert not list(tmp_path.glob("*.part"))
+    kept = Trajectories.open(tmp_path, verify=True)
+    assert not kept.complete
+    records = kept.records
+    resumable_run(tmp_path)
+    assert kept.refresh()
+    assert kept.records > records
+    assert files(tmp_path) == undisturbed
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.test_trajectories import resumable_run
+left, fsync = int(sys.argv[2]), os.fsync
+def fatal(handle):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    fsync(handle)
+os.fsync = fatal
+resumable_run(Path(sys.argv[1]))
+"""
+
+
+def test_a_killed_run_resumes_to_the_same_bytes(
+    tmp_path: Path, undisturbed: dict[str, bytes]
+) -> None:
+    """Killed with a file written but not yet safe, again and again."""
+    chance = random.Random(3)
+    for writes in (chance.randrange(8, 20) for _ in range(3)):
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, str(tmp_path), str(writes)],
+            cwd=Path(__file__).parents[1],
+            check=False,
+        )
+        assert killed.returncode == -signal.SIGKILL
+        assert not Trajectories.open(tmp_path, verify=True).complete
+    resumable_run(tmp_path)
+    assert files(tmp_path) == undisturbed
+
+
+def test_an_interrupted_append_goes_on(tmp_path: Path) -> None:
+    stream = random_stream()
+
+    def stop(*_: Any) -> None:
+        raise Stopped
+
+    stores = []
+    for name in ("straight", "interrupted"):
+        store = tg.record(
+            stream.before(40), propagator_for(stream), tmp_path / name, segment_bytes=SMALL
+        )
+        if name == "interrupted":
+            with pytest.raises(Stopped):
+                store.append(stream.between(40, FOREVER), progress=stop)
+            with pytest.raises(tg.EventError, match="is not finished"):
+                store.append(stream.between(40, 50))
+        store.append(stream.between(40, FOREVER))
+        stores.append(files(tmp_path / name))
+    assert stores[0] == stores[1]
+
+
+def test_a_store_is_not_resumed_with_anything_else(tmp_path: Path) -> None:
+    stream = random_stream()
+    tg.record(stream, propagator_for(stream), tmp_path)
+    other = Propagator(np.eye(25)[:, :6], channels=CHANNELS)
+    cases: list[tuple[Any, Any, dict[str, Any], str]] = [
+        (stream, propagator_for(stream), {"resume": False}, "holds a store already"),
+        (stream, propagator_for(stream), {"epsilon": 0.1}, "recorded with epsilon=0.05"),
+        (stream[:50], propagator_for(stream), {}, "record of other events"),
+        (stream, propagator_for(stream, r_max=0.1), {}, "with other settings"),
+        (stream, other, {}, "other sketch"),
+    ]
+    for events, propagator, options, words in cases:
+        with pytest.raises((tg.ParameterError, tg.EventError), match=words):
+            tg.record(events, propagator, tmp_path, **options)
+
+
+@pytest.mark.parametrize("option", [{"epsilon": 1.0}, {"epsilon": "5 %"}, {"dtype": "float64"}])
+def test_settings_that_cannot_work_are_refused(tmp_path: Path, option: dict[str, Any]) -> None:
+    stream = random_stream()
+    with pytest.raises(tg.ParameterError, match=f"{next(iter(option))} is"):
+        tg.record(stream, propagator_for(stream), tmp_path / "new", **option)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_of_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    stream = random_stream()
+    with pytest.raises(tg.ParameterError, match=r"holds thesis\.tex and no store"):
+        tg.record(stream, propagator_for(stream), tmp_path)
+    with pytest.raises(tg.StateFileError, match="not a store of trajectories"):
+        Trajectories.open(tmp_path)
+    assert files(tmp_path) == {"thesis.tex": b"precious"}
+
+
+# Damage -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    stream = random_stream()
+    tg.record(stream, propagator_for(stream), tmp_path)
+    return tmp_path
+
+
+def only_segment(path: Path) -> Path:
+    (segment,) = path.glob("segment-*")
+    return segment
+
+
+def test_a_truncated_segment_is_named_when_opened(finished: Path) -> None:
+    segment = only_segment(finished)
+    os.truncate(segment, segment.stat().st_size - 1)
+    with pytest.raises(tg.StateFileError, match=f"{segment.name} holds .* damaged"):
+        Trajectories.open(finished)
+
+
+def test_a_missing_segment_is_named(finished: Path) -> None:
+    segment = only_segment(finished)
+    segment.unlink()
+    with pytest.raises(tg.StateFileError, match=f"{segment.name} is missing"):
+        Trajectories.open(finished)
+
+
+def test_any_altered_byte_is_found(finished: Path) -> None:
+    segment = only_segment(finished)
+    good = segment.read_bytes()
+    for at in [3, 70, len(good) // 3, len(good) // 2, len(good) - 1]:
+        bad = bytearray(good)
+        bad[at] ^= 4
+        segment.write_bytes(bad)
+        with pytest.raises(tg.StateFileError, match=segment.name):
+            Trajectories.open(finished, verify=True)
+    segment.write_bytes(good)
+    Trajectories.open(finished, verify=True)
+
+
+def test_offsets_that_would_lead_astray_are_refused_even_without_comparing_digests(
+    finished: Path,
+) -> None:
+    segment = only_segment(finished)
+    bad = bytearray(segment.read_bytes())
+    first_offset = 64 + 25 * 8 + (-25 * 8) % 64
+    assert bad[first_offset : first_offset + 8] == bytes(8)
+    bad[first_offset + 15] = 0x7F
+    segment.write_bytes(bad)
+    with pytest.raises(tg.StateFileError, match="impossible order"):
+        Trajectories.open(finished)
+
+
+def test_damage_is_not_merged_into_a_new_segment(finished: Path) -> None:
+    segment = only_segment(finished)
+    bad = bytearray(segment.read_bytes())
+    bad[len(bad) // 2] ^= 4
+    segment.write_bytes(bad)
+    later = replace(random_stream(), t=np.arange(500, 900))
+    store = Trajectories.open(finished)
+    for part in range(7):
+        store.append(later[50 * part : 50 * part + 50])
+    with pytest.raises(tg.StateFileError, match=f"{segment.name} was altered"):
+        store.append(later[350:])  # the ninth segment, too many
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 2}, "has format version 2; this release reads version 1"),
+        ({"epsilon": 0.5}, "was altered"),
+        ({"format": "something"}, "is not the manifest"),
+    ],
+)
+def test_a_manifest_that_is_not_ours_is_refused(
+    finished: Path, change: dict[str, Any], words: str
+) -> None:
+    manifest = finished / "manifest.json"
+    body = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**body, **change}))
+    with pytest.raises(tg.StateFileError, match=words):
+        Trajectories.open(finished)
+    manifest.write_text("{")
+    with pytest.raises(tg.StateFileError, match="is damaged"):
+        Trajectories.open(finished)

@@ -212,7 +212,7 @@ def test_answers_can_be_written_into_given_arrays(tmp_path: Path) -> None:
     out = np.full((25, 2, 3, 6), 7, np.float32), np.full((25, 2), 7), np.ones((25, 2), bool)
     assert store.window(nodes, times, 2, out=out) == out
     for written, fresh in zip(out, store.window(nodes, times, 2), strict=True):
-        assert (written == fresh).all()
+        np.testing.assert_array_equal(written, fresh)
     states = np.empty((25, 3, 6), np.float32)
     assert store.state(nodes, times, out=states) is states
     with pytest.raises(tg.ParameterError, match=r"out must be .* float32 \(25, 3, 6\)"):

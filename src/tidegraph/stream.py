@@ -427,6 +427,25 @@ class EventStream:
             return self._take(slice(first, first + count))
         return self._take(np.flatnonzero(chosen))
 
+    def joined(self, later: EventStream) -> EventStream:
+        """These events and the later ones, between the same nodes."""
+        if later.nodes != self.nodes or later.unit != self.unit:
+            raise EventError(
+                f"the later events are between {later.nodes} nodes with times in {later.unit}; these"
+                f" are between {self.nodes} with times in {self.unit}"
+            )
+        if len(self) and len(later) and later.t[0] < self.t[-1]:
+            raise EventError(
+                f"the later events start at {later.t[0]}, before these end at {self.t[-1]}"
+            )
+        columns: dict[str, Any] = {}
+        for name in ("src", "dst", "t", "weight", "op", "edge_features", "labels"):
+            parts = getattr(self, name), getattr(later, name)
+            if (parts[0] is None) != (parts[1] is None):
+                raise EventError(f"only one of the two streams has {name}; give it to both")
+            columns[name] = None if parts[0] is None else _frozen(np.concatenate(parts))
+        return replace(self, **columns)
+
     def before(self, t: int) -> EventStream:
         """The events strictly before `t`."""
         return self._take(slice(0, int(np.searchsorted(self.t, t, side="left"))))

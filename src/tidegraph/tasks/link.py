@@ -1,0 +1,502 @@
+"""Which edges come next."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from tidegraph import evaluation
+from tidegraph.channels import Channel, Sketch
+from tidegraph.errors import DataError, ParameterError, StateFileError
+from tidegraph.evaluation import Result, Split
+from tidegraph.events import Batch
+from tidegraph.features import PairFeatures
+from tidegraph.history import History
+from tidegraph.models import DECODERS, ENCODERS, Window
+from tidegraph.propagation import Propagator
+from tidegraph.stream import EventStream
+from tidegraph.training import Epoch, Training, fit, read_tensors, write_tensors
+from tidegraph.trajectories import Trajectories, record
+
+__all__ = ["LinkPredictor"]
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
+Progress = Callable[[int, int, str], None]
+
+_FORMAT = 1
+_PAIRS_AT_ONCE = 1 << 15
+_CLIP = 8.0  # standard deviations; what lies beyond was not seen in training
+_HISTORY_PARTS = (3000, 300, 30, 3)  # of the training period: half-lives of recent activity
+
+
+class _Network(nn.Module):
+    """Standardised pair features and encoded windows of both nodes to one logit."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, settings: LinkPredictor, columns: int, pair: int) -> None:
+        super().__init__()
+        self.encoder: nn.Module | None = None
+        if settings.encoder is not None:
+            options = settings.encoder_options or {}
+            self.encoder = ENCODERS[settings.encoder](columns, settings.width, **options)
+        self.decoder = DECODERS[settings.decoder](
+            settings.width if self.encoder is not None else 0,
+            pair,
+            hidden=settings.hidden,
+            layers=settings.layers,
+            dropout=settings.dropout,
+        )
+        self.register_buffer("mean", torch.zeros(pair))
+        self.register_buffer("scale", torch.ones(pair))
+
+    def forward(self, pair: Tensor, src: Window | None, dst: Window | None) -> Tensor:
+        pair = ((pair - self.mean) / self.scale).clamp(-_CLIP, _CLIP)
+        ends = (None, None) if self.encoder is None else (self.encoder(src), self.encoder(dst))
+        logits: Tensor = self.decoder(*ends, pair)
+        return logits
+
+
+@dataclass(frozen=True, eq=False)
+class _Examples:
+    """Pairs that happened and pairs that did not, each at the time of an event."""
+
+    src: IntArray
+    dst: IntArray
+    t: IntArray
+    label: FloatArray
+    weight: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+@dataclass(eq=False, kw_only=True)
+class LinkPredictor:
+    """Predicts how likely an edge `src -> dst` is at time `t`, from what happened before `t`.
+
+    `fit(stream)` runs the stream once through the propagation engine, records how every node moved,
+    and trains a small network on those records; no graph is touched during training.
+    """
+
+    # Propagation and its record.
+    columns: int = 128  # random feature columns per channel
+    alpha: float = 0.2  # of the low- and high-pass filters
+    half_lives: Sequence[float] | None = None  # of channels that forget; None: training period / 30
+    r_max: float = 1e-2  # the promised error
+    epsilon: float = 0.05  # how far a node moves before it is recorded again
+    # The network.
+    encoder: str | None = None  # "state", "lstm", "gru", "transformer" over both nodes' changes
+    encoder_options: dict[str, Any] | None = None
+    decoder: str = "pair"  # or "concatenation", "hadamard"
+    window: int = 8  # changes an encoder sees
+    width: int = 64  # of an encoder's answer
+    hidden: int = 128
+    layers: int = 2
+    dropout: float = 0.0
+    # Training.
+    random_negatives: int = 6  # per event: a random destination for the same source
+    past_negatives: int = 1  # per event: a whole pair that happened before
+    past_weight: float = 0.3  # of each of them in the loss
+    max_examples: int = 200_000  # events to train on, the latest ones
+    epochs: int = 12
+    batch_size: int = 2000
+    learning_rate: float = 3e-3
+    patience: int = 5
+    seed: int = 0
+    threads: int | None = None
+    device: str = "cpu"
+    path: str | None = None  # of the record; None: a temporary directory
+
+    def __post_init__(self) -> None:
+        if self.encoder is not None and self.encoder not in ENCODERS:
+            raise ParameterError(
+                f"encoder is {self.encoder!r}; give None or one of {', '.join(ENCODERS)}"
+            )
+        if self.decoder not in DECODERS:
+            raise ParameterError(f"decoder is {self.decoder!r}; give one of {', '.join(DECODERS)}")
+        if self.encoder is None and self.decoder != "pair":
+            raise ParameterError(f"decoder {self.decoder!r} needs an encoder; 'pair' does not")
+        if min(self.random_negatives, self.past_negatives) < 0 or not (
+            self.random_negatives + self.past_negatives
+        ):
+            raise ParameterError(
+                f"random_negatives is {self.random_negatives}, past_negatives is"
+                f" {self.past_negatives}; at least one negative per event is needed"
+            )
+        self._training()  # judges its own settings
+
+    def _training(self) -> Training:
+        return Training(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            patience=self.patience,
+            seed=self.seed,
+            device=self.device,
+        )
+
+    # Settings, as scikit-learn has them -----------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings given to the constructor."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def set_params(self, **params: Any) -> LinkPredictor:
+        """Changes settings; they take effect with the next `fit`."""
+        known = self.get_params()
+        for name in params:
+            if name not in known:
+                raise ParameterError(f"there is no setting {name!r}; there are {', '.join(known)}")
+        type(self)(**{**known, **params})  # judges them before anything has changed
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    # Fitting --------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        stream: EventStream,
+        split: Split | None = None,
+        *,
+        checkpoint: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> LinkPredictor:
+        """Learns from the events of `split.train`, stops by those of `split.validation`.
+
+        Without a split the last 15 % of the events decide when to stop, and all others train.
+        Representations follow all events of the stream; an answer for a time uses those before it.
+        """
+        if split is None:
+            split = evaluation.time_split(
+                stream, validation_time=float(np.quantile(stream.t, 0.85)), test_time=np.inf
+            )
+        for part in ("train", "validation"):
+            if len(getattr(split, part)) == 0:
+                raise DataError(
+                    f"there are no events for {part} among {len(stream):,};"
+                    " give a longer stream or another split"
+                )
+        self.observe(stream, split, progress=progress)
+        self.train(split, checkpoint=checkpoint, progress=progress)
+        return self
+
+    def observe(
+        self, stream: EventStream, split: Split, *, progress: Progress | None = None
+    ) -> None:
+        """Propagates and records: the part of `fit` that works on the graph."""
+        self._span = max(1.0, float(split.validation_time) - float(stream.t[0]))
+        if self.path is None:
+            directory = Path(tempfile.mkdtemp(prefix="tidegraph-"))
+            weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+            self._directory = directory / "trajectories"
+        else:
+            self._directory = Path(self.path)
+        initial = stream.initial
+        propagator = Propagator(
+            Sketch(self.columns, seed=self.seed),
+            nodes=stream.nodes,
+            channels=self._channels(),
+            r_max=self.r_max,
+            threads=self.threads,
+            initial=None
+            if initial is None
+            else Batch(src=initial.src, dst=initial.dst, weight=initial.weight),
+        )
+        record(stream, propagator, self._directory, epsilon=self.epsilon, progress=progress)
+        self._open(stream)
+
+    def _channels(self) -> list[Channel]:
+        half_lives = [self._span / 30] if self.half_lives is None else self.half_lives
+        channels = [Channel.low_pass(self.alpha), Channel.high_pass(self.alpha)]
+        for half_life in half_lives:
+            channels.append(Channel.low_pass(self.alpha, half_life=half_life))
+            channels.append(Channel.high_pass(self.alpha, half_life=half_life))
+        return channels
+
+    def _open(self, stream: EventStream) -> None:
+        self._stream = stream
+        self._trajectories = Trajectories.open(self._directory)
+        self._history = History(stream.nodes, [self._span / part for part in _HISTORY_PARTS])
+        self._history.append(stream)
+        self._features = PairFeatures(
+            self._trajectories, self._history, Sketch(self.columns, seed=self.seed)
+        )
+
+    def train(
+        self,
+        split: Split,
+        *,
+        checkpoint: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Fits the network to what `observe` recorded: the part of `fit` that needs no graph."""
+        examples = self._examples(split.train[-self.max_examples :], seed=0)
+        held_back = self._examples(split.validation[-self.max_examples :], seed=1)
+        features = torch.from_numpy(self._features(examples.src, examples.dst, examples.t))
+        held_features = torch.from_numpy(self._features(held_back.src, held_back.dst, held_back.t))
+        torch.manual_seed(self.seed)
+        network = self._new_network()
+        network.mean.copy_(features.mean(0))
+        network.scale.copy_(features.std(0) + 1e-3)
+        self._network = network
+
+        def loss(rows: IntArray) -> Tensor:
+            asked = examples.src[rows], examples.dst[rows], examples.t[rows]
+            return self._loss(
+                self._logits(features[torch.from_numpy(rows)], *asked), examples, rows
+            )
+
+        def validate() -> float:
+            rows = np.arange(len(held_back))
+            asked = held_back.src, held_back.dst, held_back.t
+            with torch.no_grad():
+                return -float(self._loss(self._in_pieces(held_features, *asked), held_back, rows))
+
+        self.epochs_: list[Epoch] = fit(
+            network,
+            len(examples),
+            loss,
+            validate,
+            self._training(),
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            progress=progress,
+        )
+
+    def _loss(self, logits: Tensor, examples: _Examples, rows: IntArray) -> Tensor:
+        return nn.functional.binary_cross_entropy_with_logits(
+            logits,
+            torch.from_numpy(examples.label[rows]).to(logits.device),
+            weight=torch.from_numpy(examples.weight[rows]).to(logits.device),
+        )
+
+    def _new_network(self) -> _Network:
+        columns = len(self._trajectories.channels) * self._trajectories.columns
+        return _Network(self, columns, len(self._features)).to(self.device)
+
+    def _examples(self, events: IntArray, *, seed: int) -> _Examples:
+        """The events, and for each of them its negatives, one kind after the other."""
+        generator = np.random.default_rng((self.seed, seed))
+        stream, count = self._stream, len(events)
+        src, dst, t = stream.src[events], stream.dst[events], stream.t[events]
+        sources, targets = [src], [dst]
+        known = np.unique(dst)
+        for _ in range(self.random_negatives):
+            sources.append(src)
+            targets.append(generator.choice(known, count))
+        # Distinct pairs in the order of their first event: those before an event are a prefix.
+        first = np.sort(np.unique(src * stream.nodes + dst, return_index=True)[1])
+        before = np.maximum(np.searchsorted(first, np.arange(count)), 1)
+        for _ in range(self.past_negatives):
+            pick = first[(generator.random(count) * before).astype(np.int64)]
+            sources.append(src[pick])
+            targets.append(dst[pick])
+        times = np.array([1, self.random_negatives, self.past_negatives]) * count
+        label = np.array([1, 0, 0], dtype=np.float32)
+        weight = np.array([1, 1, self.past_weight], dtype=np.float32)
+        return _Examples(
+            np.concatenate(sources),
+            np.concatenate(targets),
+            np.tile(t, len(sources)),
+            np.repeat(label, times),
+            np.repeat(weight, times),
+        )
+
+    @property
+    def training_negatives(self) -> str:
+        """What it was trained against, in words."""
+        return (
+            f"{self.random_negatives} random destinations and {self.past_negatives} past pairs"
+            f" (weight {self.past_weight:g}) per event"
+        )
+
+    # Asking ---------------------------------------------------------------------------------------
+
+    def _logits(self, pair: Tensor, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
+        windows = self._window(src, t), self._window(dst, t)
+        logits: Tensor = self._network(pair.to(self.device), *windows)
+        return logits
+
+    def _window(self, nodes: IntArray, t: IntArray) -> Window | None:
+        if self.encoder is None:
+            return None
+        change, elapsed, known = self._trajectories.window(nodes, t, self.window)
+        state = self._trajectories.state(nodes, t)
+        return Window(
+            torch.from_numpy(change).flatten(2).to(self.device),
+            torch.log1p(torch.from_numpy(elapsed).float()).to(self.device),
+            torch.from_numpy(known).to(self.device),
+            torch.from_numpy(state).flatten(1).to(self.device),
+        )
+
+    def _in_pieces(self, pair: Tensor, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
+        pieces = []
+        for first in range(0, len(src), _PAIRS_AT_ONCE):
+            rows = slice(first, first + _PAIRS_AT_ONCE)
+            pieces.append(self._logits(pair[rows], src[rows], dst[rows], t[rows]).cpu())
+        return torch.cat(pieces)
+
+    def score(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
+        """The logit of every pair, from what happened strictly before its time."""
+        self._check_fitted()
+        columns = np.broadcast_arrays(*(np.atleast_1d(_whole(each)) for each in (src, dst, t)))
+        sources, targets, times = (np.ascontiguousarray(column) for column in columns)
+        out = np.empty(len(sources), dtype=np.float32)
+        for first in range(0, len(sources), _PAIRS_AT_ONCE):
+            rows = slice(first, first + _PAIRS_AT_ONCE)
+            asked = sources[rows], targets[rows], times[rows]
+            with torch.no_grad():
+                out[rows] = self._logits(torch.from_numpy(self._features(*asked)), *asked).cpu()
+        return out
+
+    def predict_proba(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
+        """One probability per pair `(src, dst)` at `t`, among pairs like those it was trained on.
+
+        Nodes are numbers of the stream; `stream.number(ids)` gives them.
+        """
+        return torch.sigmoid(torch.from_numpy(self.score(src, dst, t))).numpy()
+
+    def rank(
+        self,
+        src: int,
+        t: int,
+        k: int = 10,
+        *,
+        candidates: ArrayLike | None = None,
+        without_self: bool = True,
+        without_known: bool = False,
+    ) -> tuple[IntArray, FloatArray]:
+        """The `k` likeliest destinations of `src` at `t`, likeliest first, and their probabilities.
+
+        Candidates are the nodes that were destinations before `t`, unless others are given;
+        `without_known` leaves out those that `src` was linked to before.
+        """
+        self._check_fitted()
+        past = self._stream.before(t)
+        nodes = np.unique(past.dst if candidates is None else _whole(candidates))
+        if without_self:
+            nodes = nodes[nodes != src]
+        if without_known:
+            nodes = np.setdiff1d(nodes, past.dst[past.src == src])
+        probability = self.predict_proba(src, nodes, t) if len(nodes) else np.zeros(0, np.float32)
+        best = np.argsort(-probability, kind="stable")[:k]
+        return nodes[best], probability[best]
+
+    def evaluate(
+        self,
+        split: Split,
+        *,
+        samplers: Sequence[str] = ("random-dst", "historical", "inductive", "random-all"),
+        **options: Any,
+    ) -> Result:
+        """AP and AUC under TGN's protocol, with the heuristics beside."""
+        self._check_fitted()
+        return evaluation.evaluate_link(
+            self.score,
+            self._stream,
+            split,
+            samplers=samplers,
+            model="tidegraph",
+            training_negatives=self.training_negatives,
+            **options,
+        )
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_network"):
+            raise ParameterError("the predictor has learned nothing yet; call fit, or load one")
+
+    # Going on -------------------------------------------------------------------------------------
+
+    def advance(self, events: EventStream) -> LinkPredictor:
+        """Takes later events into the state; the weights stay."""
+        self._check_fitted()
+        stream = self._stream.joined(events)  # judges them before anything has changed
+        self._trajectories.append(events)
+        self._history.append(events)
+        self._stream = stream
+        return self
+
+    def partial_fit(
+        self, events: EventStream, *, progress: Progress | None = None
+    ) -> LinkPredictor:
+        """Takes later events into the state, and goes on training on them from where it was."""
+        seen = len(self._stream)
+        weights = self._network.state_dict() if hasattr(self, "_network") else {}
+        self.advance(events)
+        fresh = self._examples(np.arange(seen, seen + len(events)), seed=seen)
+        features = torch.from_numpy(self._features(fresh.src, fresh.dst, fresh.t))
+        self._network.load_state_dict(weights)
+
+        def loss(rows: IntArray) -> Tensor:
+            asked = fresh.src[rows], fresh.dst[rows], fresh.t[rows]
+            return self._loss(self._logits(features[torch.from_numpy(rows)], *asked), fresh, rows)
+
+        one = dataclasses.replace(
+            self._training(), epochs=1, learning_rate=0.1 * self.learning_rate
+        )
+        fit(self._network, len(fresh), loss, lambda: 0.0, one, progress=progress)
+        return self
+
+    # Files ----------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Weights, settings, the events and the record of all nodes, in a directory."""
+        self._check_fitted()
+        directory = Path(path)
+        if directory.exists():
+            raise StateFileError(f"{directory} exists; give a directory that does not")
+        directory.mkdir(parents=True)
+        shutil.copytree(self._directory, directory / "trajectories")
+        self._stream.save(directory / "events")
+        about = {
+            "format": _FORMAT,
+            "settings": {**self.get_params(), "path": None},
+            "span": self._span,
+            "epochs": [dataclasses.asdict(epoch) for epoch in self.epochs_],
+        }
+        (directory / "settings.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
+        write_tensors(directory / "model.safetensors", self._network.state_dict(), about)
+
+    @classmethod
+    def load(cls, path: str | Path) -> LinkPredictor:
+        """What `save` wrote: it answers as before, and goes on in the same directory."""
+        directory = Path(path)
+        tensors, about = read_tensors(directory / "model.safetensors")
+        if about.get("format") != _FORMAT:
+            raise StateFileError(
+                f"{directory} has format {about.get('format')}; this version reads {_FORMAT}"
+            )
+        predictor = cls(**about["settings"])
+        predictor._span = about["span"]
+        predictor._directory = directory / "trajectories"
+        predictor._open(EventStream.load(directory / "events"))
+        predictor._network = predictor._new_network()
+        predictor._network.load_state_dict(tensors)
+        predictor._network.eval()
+        predictor.epochs_ = [Epoch(**epoch) for epoch in about["epochs"]]
+        return predictor
+
+
+def _whole(values: ArrayLike) -> IntArray:
+    numbers = np.asarray(values)
+    if numbers.dtype.kind not in "iu":
+        raise DataError(
+            f"nodes and times are whole numbers, not {numbers.dtype}; stream.number(ids) gives"
+            " the numbers of ids"
+        )
+    return numbers.astype(np.int64)

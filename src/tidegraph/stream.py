@@ -431,8 +431,8 @@ class EventStream:
         """These events and the later ones, between the same nodes."""
         if later.nodes != self.nodes or later.unit != self.unit:
             raise EventError(
-                f"the later events are between {later.nodes} nodes with times in {later.unit}; these"
-                f" are between {self.nodes} with times in {self.unit}"
+                f"the later events are between {later.nodes} nodes with times in {later.unit};"
+                f" these are between {self.nodes} with times in {self.unit}"
             )
         if len(self) and len(later) and later.t[0] < self.t[-1]:
             raise EventError(

@@ -51,13 +51,10 @@ void History::append(std::span<const std::int64_t> src, std::span<const std::int
                      std::span<const std::int64_t> t) {
   for (std::size_t row = 0; row < t.size(); ++row) {
     if (events_++ == 0) start_ = t[row];
-    for (const std::int64_t node : {src[row], dst[row]}) {
-      NodeSeries& series = nodes_[std::size_t(node)];
-      series.sources.push_back((series.sources.empty() ? 0 : series.sources.back()) +
-                               std::uint32_t(node == src[row]));
-      series.append(t[row], half_lives_);
-      if (src[row] == dst[row]) break;  // a self-edge is one event
-    }
+    NodeSeries& source = nodes_[std::size_t(src[row])];
+    NodeSeries& target = nodes_[std::size_t(dst[row])];
+    source.as[0].append(t[row], half_lives_);
+    target.as[1].append(t[row], half_lives_);
     const std::uint64_t pair = key(src[row], dst[row]);
     std::uint32_t slot = index_.find(pair);
     if (slot == PairMap::kAbsent) {
@@ -67,8 +64,8 @@ void History::append(std::span<const std::int64_t> src, std::span<const std::int
     }
     PairSeries& series = pairs_[slot];
     series.append(t[row], half_lives_);
-    series.of_src.push_back(std::uint32_t(nodes_[std::size_t(src[row])].t.size()));
-    series.of_dst.push_back(std::uint32_t(nodes_[std::size_t(dst[row])].t.size()));
+    series.of_src.push_back(std::uint32_t(source.events()));
+    series.of_dst.push_back(std::uint32_t(target.events()));
   }
 }
 
@@ -89,14 +86,16 @@ float* History::write_series(const Series& series, std::size_t count, std::int64
 }
 
 std::size_t History::write_node(std::int64_t node, std::int64_t t, float* out) const {
-  const NodeSeries& series = nodes_[std::size_t(node)];
-  const std::size_t count = series.before(t);
-  *out++ = float(std::log1p(double(count)));
-  for (const std::size_t back : {1, 2, 5})
-    *out++ = float(count >= back ? std::log1p(double(t - series.t[count - back])) : unseen(t));
-  out = write_series(series, count, t, out);
-  *out = count ? float(series.sources[count - 1]) / float(count) : 0.0f;
-  return count;
+  std::size_t events = 0;
+  for (const Series& series : nodes_[std::size_t(node)].as) {
+    const std::size_t count = series.before(t);
+    *out++ = float(std::log1p(double(count)));
+    for (const std::size_t back : {1, 2, 5})
+      *out++ = float(count >= back ? std::log1p(double(t - series.t[count - back])) : unseen(t));
+    out = write_series(series, count, t, out);
+    events += count;
+  }
+  return events;
 }
 
 void History::write_pair(std::int64_t src, std::int64_t dst, std::int64_t t, std::size_t src_events,

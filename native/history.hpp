@@ -19,9 +19,9 @@ class History {
   void append(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
               std::span<const std::int64_t> t);
 
-  // Per node: log of the number of events; log of the time since the last, the one before it, and
-  // the fifth last; log of the number per half-life; share of events it was the source of.
-  std::size_t node_columns() const { return 5 + half_lives_.size(); }
+  // Per node, first as a source and then as a destination: log of the number of events; log of the
+  // time since the last, the one before it, and the fifth last; log of the number per half-life.
+  std::size_t node_columns() const { return 2 * (4 + half_lives_.size()); }
   // Per ordered pair: whether it ever happened; log of the number; log of the time since; log of
   // the number per half-life; log of how many events of either node came since.
   std::size_t pair_columns() const { return 5 + half_lives_.size(); }
@@ -44,8 +44,9 @@ class History {
     void append(std::int64_t when, std::span<const double> half_lives);
     std::size_t before(std::int64_t when) const;  // events strictly before
   };
-  struct NodeSeries : Series {
-    std::vector<std::uint32_t> sources;  // how many events up to this one it was the source of
+  struct NodeSeries {
+    Series as[2];  // source, destination
+    std::size_t events() const { return as[0].t.size() + as[1].t.size(); }
   };
   struct PairSeries : Series {
     std::vector<std::uint32_t> of_src, of_dst;  // events of either node up to this one

@@ -31,12 +31,14 @@ def history_of(rows: list[tuple[int, int, int]]) -> History:
 
 
 def told_of_node(rows: list[tuple[int, int, int]], node: int, t: int) -> list[float]:
-    past = [row for row in rows if row[2] < t and node in row[:2]]
     unseen = np.log1p(max(t - rows[0][2], 0)) + 1
-    gaps = [np.log1p(t - past[-k][2]) if len(past) >= k else unseen for k in (1, 2, 5)]
-    recent = [np.log1p(10 * sum(2 ** (-(t - w) / h) for *_, w in past)) for h in HALF_LIVES]
-    share = sum(row[0] == node for row in past) / len(past) if past else 0.0
-    return [np.log1p(len(past)), *gaps, *recent, share]
+    told: list[float] = []
+    for role in (0, 1):
+        past = [row[2] for row in rows if row[2] < t and row[role] == node]
+        gaps = [np.log1p(t - past[-k]) if len(past) >= k else unseen for k in (1, 2, 5)]
+        recent = [np.log1p(10 * sum(2 ** (-(t - w) / h) for w in past)) for h in HALF_LIVES]
+        told += [np.log1p(len(past)), *gaps, *recent]
+    return told
 
 
 def told_of_pair(rows: list[tuple[int, int, int]], src: int, dst: int, t: int) -> list[float]:
@@ -46,7 +48,9 @@ def told_of_pair(rows: list[tuple[int, int, int]], src: int, dst: int, t: int) -
     gap = np.log1p(t - before[at[-1]][2]) if at else unseen
     recent = [np.log1p(10 * sum(2 ** (-(t - before[i][2]) / h) for i in at)) for h in HALF_LIVES]
     later = before[at[-1] + 1 :] if at else before
-    since = [np.log1p(sum(node in row[:2] for row in later)) for node in (src, dst)]
+    since = [
+        np.log1p(sum((row[0] == node) + (row[1] == node) for row in later)) for node in (src, dst)
+    ]
     return [float(bool(at)), np.log1p(len(at)), gap, *recent, *since]
 
 

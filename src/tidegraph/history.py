@@ -20,7 +20,7 @@ class History:
     """Counts, gaps and recent activity of nodes and pairs, as of any time.
 
     Answers see what happened strictly before the time asked about. Every number is a logarithm
-    (of 1 + count, of 1 + time) except shares and truth values.
+    (of 1 + count, of 1 + time) except truth values.
 
     nodes: how many there are.
     half_lives: recent activity is told once for each, in the stream's unit of time.
@@ -58,7 +58,8 @@ class History:
     def node_names(self) -> tuple[str, ...]:
         """What the columns of `of_nodes` mean."""
         recent = tuple(f"events_within_{half_life:g}" for half_life in self.half_lives)
-        return ("events", *(f"time_since_{gap}" for gap in _GAPS), *recent, "share_as_source")
+        role = ("events", *(f"time_since_{gap}" for gap in _GAPS), *recent)
+        return tuple(f"{name}_as_{end}" for end in ("src", "dst") for name in role)
 
     @property
     def link_names(self) -> tuple[str, ...]:

@@ -49,6 +49,13 @@ inline typename Vector<Real>::type* row(Real* base, const Block<Real>& block, No
 }
 
 template <class Real>
+inline const Real* features_of(const Block<Real>& block, Node node) {
+  const FeatureRows<Real>& features = block.features;
+  if (features.kept) return features.kept + std::size_t(node) * block.width;
+  return features.read(features.reader, node);
+}
+
+template <class Real>
 inline Extremes<Real> extremes_of(const Block<Real>& block, Node node) {
   const std::size_t vectors = block.width / kLanes<Real>;
   const auto* r = row(block.residual, block, node);
@@ -205,7 +212,7 @@ template <class Real>
 inline void true_residual(const Block<Real>& block, const Matrix& matrix, Node node, double* sum) {
   const std::size_t width = block.width;
   const Real* const p = block.estimate + std::size_t(node) * width;
-  const Real* const x = block.features + std::size_t(node) * width;
+  const Real* const x = features_of(block, node);
   for (std::size_t c = 0; c < width; ++c) sum[c] = 0;
   for_entries(matrix.rows, node, [&](Node other, float weight) {
     const Real* const q = block.estimate + std::size_t(other) * width;
@@ -284,7 +291,7 @@ void correct(Block<Real>& block, const Matrix& matrix, const Moved* moved, std::
     const Moved& move = moved[m];
     Real* const r = block.residual + std::size_t(move.node) * width;
     const Real* const p = block.estimate + std::size_t(move.node) * width;
-    const Real* const x = block.features + std::size_t(move.node) * width;
+    const Real* const x = features_of(block, move.node);
     double sum[kMaxWidth];
     for (std::size_t c = 0; c < width; ++c)
       sum[c] = double(r[c]) + move.on_features * double(x[c]) + move.on_estimate * double(p[c]);
@@ -352,7 +359,7 @@ void measure(Block<Real>& block, const Matrix& matrix, Measured& measured) {
     double sum[kMaxWidth];
     true_residual(block, matrix, Node(node), sum);
     const Real* const r = block.residual + node * width;
-    const Real* const x = block.features + node * width;
+    const Real* const x = features_of(block, Node(node));
     const double limit = double(block.limit[node]);
     // What evaluating the sum in float64, and keeping the features in the working precision, may
     // hide.

@@ -43,6 +43,14 @@ struct Term {
   double change;
 };
 
+// Features [nodes, width] that are kept as rows, or are read one at a time.
+template <class Real>
+struct FeatureRows {
+  const Real* kept;  // null where they are read
+  void* reader;
+  const Real* (*read)(void* reader, Node node);  // valid until the next call
+};
+
 // The state of one channel on one block of columns, row-major [nodes, width], width a multiple of
 // kLanes<Real>. Estimates and residuals are kept scaled: p = estimate / d^(1-beta) and R = residual
 // * d^beta, in units of the column's threshold. The exponent beta then drops out of every loop,
@@ -52,7 +60,7 @@ struct Block {
   std::size_t nodes, width;
   Real* estimate;
   Real* residual;
-  const Real* features;
+  FeatureRows<Real> features;
   const Real* limit;    // per node
   const double* pivot;  // per node: degree less gamma times the self-weight
   double gamma;

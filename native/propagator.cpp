@@ -1,13 +1,7 @@
 #include "propagator.hpp"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <new>
 
 #include "parallel.hpp"
 
@@ -48,17 +42,6 @@ const Kernels<Real>& kernels() {
 
 namespace {
 
-constexpr std::size_t kLargePage = std::size_t(1) << 21;
-
-// Rows are read at random: with pages of 4 KiB a large state misses the page tables before it
-// misses the cache.
-void use_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
-#ifdef MADV_HUGEPAGE
-  if (bytes >= kLargePage)
-    madvise(memory, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);  // a wish, not a need
-#endif
-}
-
 // An edge is pushed a thousand times for every time it is re-read to take out drift: a tenth of a
 // percent of the work.
 constexpr std::uint64_t kEdgePushesPerRepair = 1000;
@@ -81,25 +64,25 @@ double relaxation(const ChannelSpec& spec, const View& view) {
   return std::min(1.5, 2 / (1 + std::sqrt(1 - spec.gamma * spec.gamma)));
 }
 
-}  // namespace
-
-template <class Real>
-void RowStore<Real>::resize(std::size_t rows, std::size_t width) {
-  const std::size_t size = rows * width;
-  if (size > capacity_) {
-    const std::size_t capacity = capacity_ == 0 ? size : std::max(size, capacity_ + capacity_ / 2);
-    const std::size_t bytes = capacity * sizeof(Real);
-    const std::align_val_t alignment{bytes < kLargePage ? 64 : kLargePage};
-    Real* const memory = static_cast<Real*>(::operator new[](bytes, alignment));
-    use_large_pages(memory, bytes);
-    if (size_) std::memcpy(memory, data_.get(), size_ * sizeof(Real));
-    data_ = {memory, Free{alignment}};
-    capacity_ = capacity;
+// Blocks of nearly equal width, an even number of them, in whole vectors. A function of the columns
+// alone: results must not depend on the threads.
+std::vector<ColumnBlock> share_out(std::size_t columns, std::size_t lanes, std::size_t widest) {
+  const std::size_t vectors = (columns + lanes - 1) / lanes;
+  widest = std::min(widest, kMaxWidth) / lanes;
+  std::size_t count = (vectors + widest - 1) / std::max<std::size_t>(widest, 1);
+  if (count % 2 && vectors >= 4) ++count;
+  std::vector<ColumnBlock> blocks;
+  for (std::size_t b = 0, vector = 0; b < count; ++b) {
+    const std::size_t take =
+        (vectors - vector) / (count - b) + ((vectors - vector) % (count - b) != 0);
+    const std::size_t first = vector * lanes;
+    blocks.push_back({first, std::min(take * lanes, columns - first), take * lanes});
+    vector += take;
   }
-  if (size > size_)
-    std::memset(static_cast<void*>(data_.get() + size_), 0, (size - size_) * sizeof(Real));
-  size_ = size;
+  return blocks;
 }
+
+}  // namespace
 
 template <class Real>
 Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
@@ -107,21 +90,9 @@ Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
     : settings_(std::move(settings)),
       versions_(nodes, settings_.directed, settings_.self_loop, settings_.versions,
                 settings_.views),
-      thresholds_(thresholds.begin(), thresholds.end()) {
-  // Blocks of nearly equal width, an even number of them, in whole vectors. A function of the
-  // columns alone: results must not depend on the threads.
-  const std::size_t lanes = kLanes<Real>, vectors = (columns() + lanes - 1) / lanes;
-  const std::size_t widest = std::min(settings_.block_columns, kMaxWidth) / lanes;
-  std::size_t count = (vectors + widest - 1) / std::max<std::size_t>(widest, 1);
-  if (count % 2 && vectors >= 4) ++count;
-  for (std::size_t b = 0, vector = 0; b < count; ++b) {
-    const std::size_t take =
-        (vectors - vector) / (count - b) + ((vectors - vector) % (count - b) != 0);
-    const std::size_t first = vector * lanes;
-    blocks_.push_back({first, std::min(take * lanes, columns() - first), take * lanes});
-    vector += take;
-  }
-  features_.resize(blocks_.size());
+      thresholds_(thresholds.begin(), thresholds.end()),
+      blocks_(share_out(columns(), kLanes<Real>, settings_.block_columns)),
+      features_(settings_.features, blocks_, thresholds_) {
   states_.resize(settings_.channels.size() * blocks_.size());
   for (const ChannelSpec& spec : settings_.channels) {
     Channel channel;
@@ -135,13 +106,13 @@ Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
 template <class Real>
 void Propagator<Real>::set_features(std::size_t first, std::span<const double> rows) {
   for (std::size_t row = 0; row < rows.size() / columns(); ++row)
-    write_features(first + row, rows.data() + row * columns());
+    features_.write(Node(first + row), rows.data() + row * columns());
 }
 
 template <class Real>
 void Propagator<Real>::resize(std::size_t nodes) {
+  features_.resize(nodes);
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    features_[b].resize(nodes, blocks_[b].width);
     for (std::size_t c = 0; c < channels_.size(); ++c) {
       State& s = state(c, b);
       if (started_) {  // not before: loading a graph needs memory of its own for a while
@@ -170,7 +141,11 @@ void Propagator<Real>::resize(std::size_t nodes) {
       block.width = blocks_[b].width;
       block.estimate = s.estimate.data();
       block.residual = s.residual.data();
-      block.features = features_[b].data();
+      s.features.open(features_, b);
+      using Reader = typename Features<Real>::Reader;
+      block.features = {features_.kept(b), &s.features, [](void* reader, Node node) {
+                          return static_cast<Reader*>(reader)->row(node);
+                        }};
       block.limit = channels_[c].limit.data();
       block.pivot = channels_[c].pivot.data();
       block.queue = s.queue.data();
@@ -182,14 +157,6 @@ void Propagator<Real>::resize(std::size_t nodes) {
       block.gamma = channels_[c].spec.gamma;
     }
   }
-}
-
-template <class Real>
-void Propagator<Real>::write_features(std::size_t node, const double* row) {
-  for (std::size_t b = 0; b < blocks_.size(); ++b)
-    for (std::size_t c = 0; c < blocks_[b].count; ++c)
-      features_[b].data()[node * blocks_[b].width + c] =
-          Real(row[blocks_[b].first + c] / thresholds_[blocks_[b].first + c]);
 }
 
 namespace {
@@ -289,9 +256,11 @@ void Propagator<Real>::initialise_row(std::size_t c, std::size_t b, std::size_t 
                                       double degree) {
   State& s = state(c, b);
   const double scale = channels_[c].residual_unit * power(degree, channels_[c].spec.beta);
-  for (std::size_t i = node * blocks_[b].width; i < (node + 1) * blocks_[b].width; ++i) {
-    s.estimate.data()[i] = 0;
-    s.residual.data()[i] = Real(scale * double(features_[b].data()[i]));
+  const std::size_t width = blocks_[b].width;
+  const Real* const x = s.features.row(Node(node));
+  for (std::size_t i = 0; i < width; ++i) {
+    s.estimate.data()[node * width + i] = 0;
+    s.residual.data()[node * width + i] = Real(scale * double(x[i]));
   }
 }
 
@@ -377,15 +346,17 @@ template <class Real>
 void Propagator<Real>::change_features(const Update& update) {
   feature_change_.assign(update.feature_nodes.size() * columns(), 0.0);
   for (std::size_t f = 0; f < update.feature_nodes.size(); ++f) {
-    const std::size_t node = std::size_t(update.feature_nodes[f]);
+    const Node node = Node(update.feature_nodes[f]);
     const auto add = [&](double sign) {
-      for (std::size_t b = 0; b < blocks_.size(); ++b)
+      Real row[kMaxWidth];
+      for (std::size_t b = 0; b < blocks_.size(); ++b) {
+        features_.read(b, node, row);
         for (std::size_t i = 0; i < blocks_[b].count; ++i)
-          feature_change_[f * columns() + blocks_[b].first + i] +=
-              sign * double(features_[b].data()[node * blocks_[b].width + i]);
+          feature_change_[f * columns() + blocks_[b].first + i] += sign * double(row[i]);
+      }
     };
     add(-1);
-    write_features(node, update.feature_values.data() + f * columns());
+    features_.write(node, update.feature_values.data() + f * columns());
     add(+1);
   }
   for_items([&](std::size_t c, std::size_t b) {
@@ -439,13 +410,9 @@ void Propagator<Real>::step(const Update& update) {
   events_ += update.rows.size();
   if (update.new_nodes) {
     resize(nodes());
-    for (std::size_t node = before; node < nodes(); ++node)
-      write_features(node, update.new_features.data() + (node - before) * columns());
+    set_features(before, update.new_features);
   }
-  for (const std::int64_t node : update.removed_nodes)
-    for (std::size_t b = 0; b < blocks_.size(); ++b)
-      std::fill_n(features_[b].data() + std::size_t(node) * blocks_[b].width, blocks_[b].width,
-                  Real(0));
+  for (const std::int64_t node : update.removed_nodes) features_.clear(Node(node));
   for (std::size_t c = 0; c < channels_.size(); ++c) prepare(c, before, false);
   for_items([&](std::size_t c, std::size_t b) {
     Block<Real>& block = state(c, b).block;
@@ -539,13 +506,17 @@ void Propagator<Real>::embedding(std::span<const std::int64_t> nodes, std::span<
     const double scale = power(degree, 1 - channel.spec.beta) / channel.estimate_unit;
     Real* const row = out.data() + (k * channels_.size() + c) * columns();
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
-      const std::size_t at = std::size_t(node) * blocks_[b].width;
-      const Real* const p = state(c, b).estimate.data() + at;
-      const Real* const x = features_[b].data() + at;
-      for (std::size_t i = 0; i < blocks_[b].count; ++i) {
-        const double value = degree > 0 ? double(p[i]) * scale : channel.spec.gamma0 * double(x[i]);
-        row[blocks_[b].first + i] = Real(value * thresholds_[blocks_[b].first + i]);
+      const auto [first, count, width] = blocks_[b];
+      const Real* const p = state(c, b).estimate.data() + std::size_t(node) * width;
+      if (degree > 0) {
+        for (std::size_t i = 0; i < count; ++i)
+          row[first + i] = Real(double(p[i]) * scale * thresholds_[first + i]);
+        continue;
       }
+      Real x[kMaxWidth];
+      features_.read(b, node, x);
+      for (std::size_t i = 0; i < count; ++i)
+        row[first + i] = Real(channel.spec.gamma0 * double(x[i]) * thresholds_[first + i]);
     }
   });
 }
@@ -570,11 +541,13 @@ template <class Real>
 void Propagator<Real>::features(std::span<const std::int64_t> nodes, std::span<double> out) const {
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
     if (c) return;
-    for (std::size_t b = 0; b < blocks_.size(); ++b)
+    Real row[kMaxWidth];
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      const std::size_t first = blocks_[b].first;
+      features_.read(b, node, row);
       for (std::size_t i = 0; i < blocks_[b].count; ++i)
-        out[k * columns() + blocks_[b].first + i] =
-            double(features_[b].data()[std::size_t(node) * blocks_[b].width + i]) *
-            thresholds_[blocks_[b].first + i];
+        out[k * columns() + first + i] = double(row[i]) * thresholds_[first + i];
+    }
   });
 }
 
@@ -689,27 +662,46 @@ void Propagator<Real>::refine(double factor) {
 
 template <class Real>
 double Propagator<Real>::finest_tolerance() const {
-  double finest = 0;
-  for (const Channel& channel : channels_) {
-    const View& matrix = view(channel);
-    const double beta = channel.spec.beta;
+  struct Extremes {
     double largest = 0, ratio = 1;
-    for (std::size_t node = 0; node < nodes(); ++node) {
-      const double degree = matrix.degree(Node(node)) / versions_.present(matrix.version());
-      if (degree <= 0) continue;
+    void see(const Extremes& other) {
+      largest = std::max(largest, other.largest);
+      ratio = std::min(ratio, other.ratio);
+    }
+  };
+  constexpr std::size_t kChunk = 1024;
+  const std::size_t chunks = (nodes() + kChunk - 1) / kChunk;
+  std::vector<Extremes> found(chunks * channels_.size());
+  parallel_for(chunks, settings_.threads, [&](std::size_t chunk) {
+    Real x[kMaxWidth];
+    for (std::size_t node = chunk * kChunk; node < std::min(nodes(), (chunk + 1) * kChunk);
+         ++node) {
       Real peak = 0;
       for (std::size_t b = 0; b < blocks_.size(); ++b) {
-        const Real* const x = features_[b].data() + node * blocks_[b].width;
+        features_.read(b, Node(node), x);
         for (std::size_t i = 0; i < blocks_[b].width; ++i) peak = std::max(peak, std::abs(x[i]));
       }
-      largest = std::max(largest, double(peak) * power(degree, beta - 1));
-      if (!settings_.scale_by_degree) ratio = std::min(ratio, power(degree, beta - 1));
+      for (std::size_t c = 0; c < channels_.size(); ++c) {
+        const View& matrix = view(channels_[c]);
+        const double degree = matrix.degree(Node(node)) / versions_.present(matrix.version());
+        if (degree <= 0) continue;
+        const double per_degree = power(degree, channels_[c].spec.beta - 1);
+        found[chunk * channels_.size() + c].see(
+            {double(peak) * per_degree, settings_.scale_by_degree ? 1 : per_degree});
+      }
     }
+  });
+  double finest = 0;
+  for (std::size_t c = 0; c < channels_.size(); ++c) {
+    Extremes of;
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk)
+      of.see(found[chunk * channels_.size() + c]);
     // An idle node's threshold shrinks with its degree until it is forgotten.
-    const int forget = settings_.versions[matrix.version()].forget;
-    ratio *= std::exp2(-double(forget + (forget > 0)) * (1 - beta));
+    const ChannelSpec& spec = channels_[c].spec;
+    const int forget = settings_.versions[view(channels_[c]).version()].forget;
+    of.ratio *= std::exp2(-double(forget + (forget > 0)) * (1 - spec.beta));
     const double feel = sizeof(Real) == 4 ? 0x1p-22 : 0x1p-51;
-    finest = std::max(finest, feel * largest / (1 - std::abs(channel.spec.gamma)) / ratio);
+    finest = std::max(finest, feel * of.largest / (1 - std::abs(spec.gamma)) / of.ratio);
   }
   return finest;
 }
@@ -737,10 +729,10 @@ typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
     statistics.pushes += s.block.pushes;
     statistics.edge_pushes += s.block.edge_pushes;
     statistics.stalled += s.block.stalled;
-    statistics.state_bytes += s.estimate.bytes() + s.residual.bytes() + s.marks.size() +
-                              (s.queue.size() + s.touched.size()) * sizeof(Node);
+    statistics.state_bytes += s.estimate.bytes() + s.residual.bytes() + s.features.bytes() +
+                              s.marks.size() + (s.queue.size() + s.touched.size()) * sizeof(Node);
   }
-  for (const auto& features : features_) statistics.state_bytes += features.bytes();
+  statistics.state_bytes += features_.bytes();
   for (const Channel& channel : channels_)
     statistics.state_bytes += channel.limit.size() * (sizeof(Real) + 2 * sizeof(double));
   return statistics;
@@ -750,7 +742,10 @@ template <class Real>
 void Propagator<Real>::archive(Archive& archive) {
   if (archive.reading()) {
     started_ = true;
+    features_.archive(archive);
     resize(nodes());
+  } else {
+    features_.archive(archive);
   }
   versions_.archive(archive);
   archive.scalar("tolerance", tolerance_);
@@ -760,7 +755,6 @@ void Propagator<Real>::archive(Archive& archive) {
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     const std::string name = "block" + std::to_string(b);
     const std::size_t size = nodes() * blocks_[b].width;
-    archive.lasting(name + ".features", features_[b].data(), size);
     for (std::size_t c = 0; c < channels_.size(); ++c) {
       State& s = state(c, b);
       const std::string part = name + ".channel" + std::to_string(c);

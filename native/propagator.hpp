@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "features.hpp"
+#include "rowstore.hpp"
 #include "versions.hpp"
 
 namespace tidegraph {
@@ -24,6 +24,7 @@ struct Settings {
   bool scale_by_degree = true;
   std::size_t block_columns = 0;  // widest block
   int threads = 1;
+  FeatureSource features;
   std::vector<VersionSpec> versions;
   std::vector<std::pair<std::size_t, Direction>> views;  // version, direction
   std::vector<ChannelSpec> channels;
@@ -35,29 +36,10 @@ struct Update {
   Rows rows;
   std::optional<std::int64_t> end;  // the time the step moves to
   std::size_t new_nodes = 0;
-  std::span<const double> new_features;
+  std::span<const double> new_features;  // empty: what the source of the features says
   std::span<const std::int64_t> feature_nodes;
   std::span<const double> feature_values;
   std::span<const std::int64_t> removed_nodes;
-};
-
-// Zeroed memory for rows, in large pages where it is large. Growing copies this store alone, so
-// that no more than one block of columns exists twice.
-template <class Real>
-class RowStore {
- public:
-  void resize(std::size_t rows, std::size_t width);
-  Real* data() { return data_.get(); }
-  const Real* data() const { return data_.get(); }
-  std::size_t bytes() const { return capacity_ * sizeof(Real); }
-
- private:
-  struct Free {
-    std::align_val_t alignment{64};
-    void operator()(Real* memory) const { ::operator delete[](memory, alignment); }
-  };
-  std::unique_ptr<Real[], Free> data_;
-  std::size_t size_ = 0, capacity_ = 0;
 };
 
 template <class Real>
@@ -66,9 +48,14 @@ class Propagator {
   // One threshold per column. Nothing is propagated before start().
   Propagator(Settings settings, std::size_t nodes, std::span<const double> thresholds);
 
-  // Features of the nodes from `first` on, [count, columns], and rows of a graph to start from,
-  // each in any number of calls; then start() propagates for the first time.
+  // Features of the nodes from `first` on, [count, columns], or of all in a matrix that outlives
+  // this object, and rows of a graph to start from, in any number of calls; then start() propagates
+  // for the first time.
   void set_features(std::size_t first, std::span<const double> rows);
+  template <class Given>
+  void borrow_features(std::span<const Given> rows) {
+    features_.borrow(rows.data(), rows.size() / columns());
+  }
   void load(const Rows& rows, std::optional<std::int64_t> end);
   void start();
 
@@ -133,6 +120,7 @@ class Propagator {
   };
   struct State {
     RowStore<Real> estimate, residual;
+    typename Features<Real>::Reader features;
     std::vector<Node> queue, touched;
     std::vector<std::uint8_t> marks;
     Block<Real> block{};
@@ -150,7 +138,6 @@ class Propagator {
   void set_limit(Channel& channel, Node node);
   void set_limits(Channel& channel);
   void resize(std::size_t nodes);
-  void write_features(std::size_t node, const double* row);
   void initialise(std::size_t channel, std::size_t block);
   void initialise_row(std::size_t channel, std::size_t block, std::size_t node, double degree);
   void change_features(const Update& update);
@@ -177,11 +164,8 @@ class Propagator {
   Versions versions_;
   std::vector<double> thresholds_;
   double tolerance_ = 1;
-  struct Columns {
-    std::size_t first, count, width;
-  };
-  std::vector<Columns> blocks_;
-  std::vector<RowStore<Real>> features_;  // per block
+  std::vector<ColumnBlock> blocks_;
+  Features<Real> features_;
   std::vector<Channel> channels_;
   std::vector<State> states_;
   std::vector<double> feature_change_;  // scratch: [count, columns] in units of the threshold

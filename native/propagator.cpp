@@ -396,7 +396,10 @@ void Propagator<Real>::pass_time(std::optional<std::int64_t> end) {
     const std::size_t version = view(channels_[c]).version();
     if (versions_.restarted(version)) return initialise(c, b);
     correct(c, b);
-    if (versions_.swept(version)) kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
+    if (versions_.leapt(version))
+      kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]));
+    else if (versions_.swept(version))
+      kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
   });
 }
 

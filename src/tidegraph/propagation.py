@@ -268,7 +268,8 @@ class Propagator:
     ) -> NDArray[np.int64]:
         """Moves the graph to exactly these edges and returns the nodes touched.
 
-        Repeated rows are merged, their weights summed. Only the difference is worked on.
+        Repeated rows are merged, their weights summed. Only the difference is worked on. All or
+        nothing, as `apply`.
         """
         snapshot = Batch(src=src, dst=dst, weight=weight)
         with self._lock:
@@ -276,6 +277,7 @@ class Propagator:
                 rows = self._native.difference(snapshot.src, snapshot.dst, snapshot.weight)
             except _native.EventError as error:
                 raise EventError(str(error)) from None
+            # Whatever could be wrong with a row was said by now, counting the rows given here.
             return self._apply(Batch(src=rows[0], dst=rows[1], weight=rows[2], op=rows[3], t=t))
 
     def refine(self, r_max: float) -> None:

@@ -48,6 +48,11 @@ constexpr std::uint64_t kEdgePushesPerRepair = 1000;
 // A degree that grows by more than this when its self-loop is renewed makes its node's estimate
 // shrink in `correct`.
 constexpr double kSteep = 4;
+// Nodes touched in a step are listed while they are fewer than this share of all; beyond it, a look
+// at all marks costs less than the step did.
+constexpr std::size_t kListedShare = 16;
+// Steps, and entries in the log of one block, before the logs are united.
+constexpr std::size_t kLoggedSteps = 256, kLoggedNodes = 1 << 16;
 
 double power(double degree, double exponent) {
   if (degree <= 0) return 0;
@@ -120,14 +125,13 @@ void Propagator<Real>::resize(std::size_t nodes) {
         s.residual.resize(nodes, blocks_[b].width);
       }
       s.queue.resize(nodes + 1);
-      s.touched.resize(nodes);
+      s.touched.resize(nodes / kListedShare + 1);
       s.marks.resize(nodes, 0);
     }
   }
   for (Channel& channel : channels_) {
     channel.limit.resize(nodes, 0);
     channel.pivot.resize(nodes, 0);
-    channel.power.resize(nodes, 0);
     set_units(channel);
   }
   is_touched_.resize(nodes, 0);
@@ -154,6 +158,8 @@ void Propagator<Real>::resize(std::size_t nodes) {
       block.head = 0;
       block.marks = s.marks.data();
       block.touched = s.touched.data();
+      if (block.touches > block.touched_room) block.touches = nodes + 1;  // not all are listed
+      block.touched_room = s.touched.size() - 1;
       block.gamma = channels_[c].spec.gamma;
     }
   }
@@ -217,11 +223,31 @@ void Propagator<Real>::set_limit(Channel& channel, Node node) {
   const double degree = matrix.degree(node), beta = channel.spec.beta;
   const double now = power(degree / versions_.horizon(matrix.version()), 1 - beta);
   const double factor = settings_.scale_by_degree ? now : std::min(1.0, now);
-  channel.power[node] = power(degree, beta);
   // One ulp down: rounding must not loosen the promise.
-  const double limit = tolerance_ * channel.residual_unit * channel.power[node] * factor;
+  const double limit = tolerance_ * channel.residual_unit * power(degree, beta) * factor;
   channel.limit[node] = std::nextafter(Real(limit), Real(0));
-  channel.pivot[node] = degree - channel.spec.gamma * versions_.self_weight(matrix, node);
+  channel.pivot[node] = Real(pivot(channel, node));
+}
+
+template <class Real>
+double Propagator<Real>::pivot(const Channel& channel, Node node) const {
+  const View& matrix = view(channel);
+  return matrix.degree(node) - channel.spec.gamma * versions_.self_weight(matrix, node);
+}
+
+template <class Real>
+template <class Wanted>
+Propagator<Real>::Diagonals::Diagonals(const Propagator& of, Wanted wanted)
+    : values_(of.channels_.size()) {
+  for (std::size_t c = 0; c < values_.size(); ++c) {
+    const Channel& channel = of.channels_[c];
+    if (!wanted(channel)) continue;
+    values_[c].resize(2 * of.nodes());
+    for (std::size_t node = 0; node < of.nodes(); ++node) {
+      values_[c][node] = of.pivot(channel, Node(node));
+      values_[c][of.nodes() + node] = power(of.view(channel).degree(Node(node)), channel.spec.beta);
+    }
+  }
 }
 
 template <class Real>
@@ -231,7 +257,6 @@ Matrix Propagator<Real>::matrix(const Channel& channel) const {
   matrix.columns = versions_.columns(of);
   matrix.rows = versions_.rows(of);
   matrix.degree = of.degrees().data();
-  matrix.power = channel.power.data();
   matrix.residual_unit = channel.residual_unit;
   return matrix;
 }
@@ -302,7 +327,7 @@ void Propagator<Real>::start() {
     kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
   });
   repair_where_due();
-  gather_touched({});
+  forget_touched();
 }
 
 template <class Real>
@@ -316,29 +341,42 @@ void Propagator<Real>::apply(const Update& update) {
   }
   versions_.check(update.rows, update.new_nodes, update.removed_nodes, update.end);
   step(update);
-  gather_touched(update);
+  unite_touched(0, update);
+  clear_logs();
   std::sort(touched_.begin(), touched_.end());
 }
 
 template <class Real>
 std::size_t Propagator<Real>::apply_steps(const Rows& rows, std::span<const std::int64_t> offsets,
                                           std::span<std::int64_t> counts, std::string& refusal) {
-  Update update;
-  for (std::size_t s = 0; s + 1 < offsets.size(); ++s) {
+  const auto update_of = [&](std::size_t s) {
+    Update update;
     update.rows = rows.slice(std::size_t(offsets[s]), std::size_t(offsets[s + 1]));
-    update.end.reset();
     if (!update.rows.t.empty()) update.end = update.rows.t.back();
+    return update;
+  };
+  std::size_t done = 0, counted = 0;
+  const auto count = [&] {
+    for (std::size_t s = counted; s < done; ++s) {
+      unite_touched(s - counted, update_of(s));
+      counts[s] = std::int64_t(touched_.size());
+    }
+    counted = done;
+    clear_logs();
+  };
+  for (; done + 1 < offsets.size(); ++done) {
+    if (done - counted == kLoggedSteps || logged_much()) count();
+    const Update update = update_of(done);
     try {
       versions_.check(update.rows, 0, {}, update.end);
     } catch (const EventError& error) {
       refusal = error.what();
-      return s;
+      break;
     }
     step(update);
-    gather_touched(update);
-    counts[s] = std::int64_t(touched_.size());
   }
-  return offsets.size() - 1;
+  count();
+  return done;
 }
 
 // R += d^beta (x' - x).
@@ -392,12 +430,14 @@ void Propagator<Real>::pass_time(std::optional<std::int64_t> end) {
       rescale_state(c, units[c]);
     prepare(c, versions_.swept(version) ? 0 : nodes(), true);
   }
+  const Diagonals diagonals(
+      *this, [&](const Channel& channel) { return versions_.leapt(view(channel).version()); });
   for_items([&](std::size_t c, std::size_t b) {
     const std::size_t version = view(channels_[c]).version();
     if (versions_.restarted(version)) return initialise(c, b);
     correct(c, b);
     if (versions_.leapt(version))
-      kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]));
+      kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]), diagonals.of(c));
     else if (versions_.swept(version))
       kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
   });
@@ -424,8 +464,11 @@ void Propagator<Real>::step(const Update& update) {
     correct(c, b);
     kernels<Real>().scan(block, before, nodes(), false);
     kernels<Real>().settle(block, matrix(channels_[c]));
+    state(c, b).log_begins.push_back(state(c, b).log.size());
+    log_touched(state(c, b));
   });
-  repair_where_due();
+  if (repair_where_due())
+    for (State& s : states_) log_touched(s);
 }
 
 template <class Real>
@@ -459,32 +502,71 @@ void Propagator<Real>::prepare(std::size_t c, std::size_t first, bool renewed) {
     moved.shrink = renewed && degree.before > 0 && degree.after > kSteep * degree.before
                        ? power(degree.before / degree.after, 1 - beta)
                        : 1;
+    moved.pivot = pivot(channel, degree.node);
     moved.vanished = degree.after <= 0 || versions_.removed(degree.node);
     channel.moved.push_back(moved);
   }
   correction_rows_ += channel.moved.size() + matrix.terms().size();
 }
 
+// Empties the list of a block into its log. On the thread that filled it, to which its memory is
+// near: the lists of a step are united when there are many.
 template <class Real>
-void Propagator<Real>::gather_touched(const Update& update) {
+void Propagator<Real>::log_touched(State& s) {
+  Block<Real>& block = s.block;
+  const auto take = [&](Node node) {
+    s.marks[node] &= std::uint8_t(~kTouched);
+    s.log.push_back(node);
+  };
+  if (block.touches <= block.touched_room) {
+    for (std::size_t i = 0; i < block.touches; ++i) take(block.touched[i]);
+  } else {
+    for (std::size_t node = 0; node < nodes(); ++node)
+      if (s.marks[node] & kTouched) take(Node(node));
+  }
+  block.touches = 0;
+}
+
+template <class Real>
+void Propagator<Real>::forget_touched() {
+  for (State& s : states_) {
+    for (std::uint8_t& mark : s.marks) mark &= std::uint8_t(~kTouched);
+    s.block.touches = 0;
+  }
+}
+
+// The nodes that a step in the logs touched, in any block or by name.
+template <class Real>
+void Propagator<Real>::unite_touched(std::size_t step, const Update& update) {
   touched_.clear();
   const auto touch = [&](Node node) {
     if (is_touched_[node]) return;
     is_touched_[node] = 1;
     touched_.push_back(node);
   };
-  for (State& s : states_) {
-    for (std::size_t i = 0; i < s.block.touches; ++i) {
-      s.marks[s.block.touched[i]] &= std::uint8_t(~kTouched);
-      touch(s.block.touched[i]);
-    }
-    s.block.touches = 0;
+  for (const State& s : states_) {
+    const std::size_t last = step + 1 < s.log_begins.size() ? s.log_begins[step + 1] : s.log.size();
+    for (std::size_t i = s.log_begins[step]; i < last; ++i) touch(s.log[i]);
   }
   for (const std::int64_t node : update.rows.src) touch(Node(node));
   for (const std::int64_t node : update.rows.dst) touch(Node(node));
   for (const std::int64_t node : update.feature_nodes) touch(Node(node));
   for (std::size_t node = nodes() - update.new_nodes; node < nodes(); ++node) touch(Node(node));
   for (const Node node : touched_) is_touched_[node] = 0;
+}
+
+template <class Real>
+bool Propagator<Real>::logged_much() const {
+  return std::any_of(states_.begin(), states_.end(),
+                     [](const State& s) { return s.log.size() > kLoggedNodes; });
+}
+
+template <class Real>
+void Propagator<Real>::clear_logs() {
+  for (State& s : states_) {
+    s.log.clear();
+    s.log_begins.clear();
+  }
 }
 
 // ---- reading
@@ -582,9 +664,10 @@ typename Propagator<Real>::Certificate Propagator<Real>::certify() {
   certificate.ratio.resize(channels_.size() * padded);
   certificate.drift.resize(states_.size());
   certificate.excess.resize(states_.size());
+  const Diagonals diagonals(*this, [](const Channel&) { return true; });
   for_items([&](std::size_t c, std::size_t b) {
     Measured measured{certificate.ratio.data() + c * padded + blocks_[b].first, 0, 0};
-    kernels<Real>().measure(state(c, b).block, matrix(channels_[c]), measured);
+    kernels<Real>().measure(state(c, b).block, matrix(channels_[c]), diagonals.of(c), measured);
     certificate.drift[c * blocks_.size() + b] = measured.drift;
     certificate.excess[c * blocks_.size() + b] = measured.excess;
   });
@@ -629,8 +712,9 @@ typename Propagator<Real>::Audit Propagator<Real>::audit() {
 
 template <class Real>
 void Propagator<Real>::rewrite_residuals() {
+  const Diagonals diagonals(*this, [](const Channel&) { return true; });
   for_items([&](std::size_t c, std::size_t b) {
-    kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]));
+    kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]), diagonals.of(c));
     kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
   });
   for (State& s : states_) s.edges_at_repair = s.block.edge_pushes;
@@ -640,16 +724,18 @@ void Propagator<Real>::rewrite_residuals() {
 template <class Real>
 void Propagator<Real>::repair() {
   rewrite_residuals();
-  gather_touched({});
+  forget_touched();
 }
 
-// Counted over all blocks, so that they are repaired in one pass.
+// Counted over all blocks, so that they are repaired in one pass. Says whether they were.
 template <class Real>
-void Propagator<Real>::repair_where_due() {
+bool Propagator<Real>::repair_where_due() {
   std::uint64_t pushed = 0;
   for (const State& s : states_) pushed += s.block.edge_pushes - s.edges_at_repair;
-  if (pushed > kEdgePushesPerRepair * states_.size() * (2 * versions_.edges() + nodes()))
-    rewrite_residuals();
+  const bool due =
+      pushed > kEdgePushesPerRepair * states_.size() * (2 * versions_.edges() + nodes());
+  if (due) rewrite_residuals();
+  return due;
 }
 
 template <class Real>
@@ -660,7 +746,7 @@ void Propagator<Real>::refine(double factor) {
     kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
     kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
   });
-  gather_touched({});
+  forget_touched();
 }
 
 template <class Real>
@@ -733,11 +819,12 @@ typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
     statistics.edge_pushes += s.block.edge_pushes;
     statistics.stalled += s.block.stalled;
     statistics.state_bytes += s.estimate.bytes() + s.residual.bytes() + s.features.bytes() +
-                              s.marks.size() + (s.queue.size() + s.touched.size()) * sizeof(Node);
+                              s.marks.size() +
+                              (s.queue.size() + s.touched.size() + s.log.capacity()) * sizeof(Node);
   }
   statistics.state_bytes += features_.bytes();
   for (const Channel& channel : channels_)
-    statistics.state_bytes += channel.limit.size() * (sizeof(Real) + 2 * sizeof(double));
+    statistics.state_bytes += (channel.limit.size() + channel.pivot.size()) * sizeof(Real);
   return statistics;
 }
 

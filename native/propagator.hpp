@@ -114,8 +114,7 @@ class Propagator {
     double omega = 1;
     double estimate_unit = 1,
            residual_unit = 1;  // stored = unit * natural; other than 1 only under decay
-    std::vector<Real> limit;
-    std::vector<double> pivot, power;
+    std::vector<Real> limit, pivot;
     std::vector<Moved> moved;  // of this step
   };
   struct State {
@@ -123,6 +122,9 @@ class Propagator {
     typename Features<Real>::Reader features;
     std::vector<Node> queue, touched;
     std::vector<std::uint8_t> marks;
+    // Nodes touched in the steps since they were last united, and where each step begins.
+    std::vector<Node> log;
+    std::vector<std::size_t> log_begins;
     Block<Real> block{};
     std::uint64_t edges_at_repair = 0;  // edge_pushes when the residuals were last computed anew
   };
@@ -146,19 +148,36 @@ class Propagator {
   void correct(std::size_t channel, std::size_t block);
   void step(const Update& update);
   void prepare(std::size_t channel, std::size_t first, bool renewed);
-  void gather_touched(const Update& update);
+  void log_touched(State& s);
+  void forget_touched();
+  void unite_touched(std::size_t step, const Update& update);
+  bool logged_much() const;
+  void clear_logs();
   template <class Work>
   void for_items(Work work);
   template <class Visit>
   void for_nodes(std::span<const std::int64_t> nodes, Visit visit) const;
   Matrix matrix(const Channel& channel) const;
+  double pivot(const Channel& channel, Node node) const;
+  // One per channel, empty where it is not wanted.
+  class Diagonals {
+   public:
+    template <class Wanted>
+    Diagonals(const Propagator& of, Wanted wanted);
+    Diagonal of(std::size_t channel) const {
+      return {values_[channel].data(), values_[channel].data() + values_[channel].size() / 2};
+    }
+
+   private:
+    std::vector<std::vector<double>> values_;  // pivots, then powers
+  };
   struct Certificate {
     std::vector<double> ratio;          // [channels, padded columns]
     std::vector<double> drift, excess;  // [channels, blocks]
   };
   Certificate certify();
   void rewrite_residuals();
-  void repair_where_due();
+  bool repair_where_due();
 
   Settings settings_;
   Versions versions_;
@@ -170,7 +189,7 @@ class Propagator {
   std::vector<State> states_;
   std::vector<double> feature_change_;  // scratch: [count, columns] in units of the threshold
   std::vector<Node> touched_;
-  std::vector<std::uint8_t> is_touched_;
+  std::vector<std::uint8_t> is_touched_;  // all zero between two calls of unite_touched
   std::uint64_t events_ = 0, correction_rows_ = 0, repairs_ = 0;
   bool started_ = false;
 };

@@ -458,6 +458,31 @@ def test_steps_in_one_call_equal_steps_one_by_one() -> None:
     assert state_bytes(one) == state_bytes(other)
 
 
+def test_nodes_moved_by_a_silence_are_touched_also_where_many_new_ones_arrive() -> None:
+    propagator = Propagator(
+        Sketch(8),
+        nodes=40,
+        channels=(Channel.low_pass(half_life=1.0),),
+        initial=Batch([0], [1], t=0),
+    )
+    touched = propagator.apply(Batch(new_nodes=2000, src=[2], dst=[40], t=500))
+    assert touched.tolist() == list(range(2040))
+
+
+@pytest.mark.parametrize(
+    "r_max",
+    [pytest.param(0.5, id="few nodes move"), pytest.param(1e-4, id="all nodes move")],
+)
+def test_a_long_call_counts_the_nodes_touched_in_each_of_its_steps(r_max: float) -> None:
+    nodes, steps = 300, 600
+    src, dst = np.random.default_rng(6).integers(0, nodes, (2, steps))
+    one, other = (Propagator(Sketch(16), nodes=nodes, r_max=r_max) for _ in range(2))
+    counts = one.apply_steps(Batch(src, dst), np.arange(steps + 1))
+    touched = [other.apply(Batch([a], [b])).size for a, b in zip(src, dst, strict=True)]
+    assert counts.tolist() == touched
+    assert (counts.max() > 0.9 * nodes) == (r_max == 1e-4)
+
+
 def test_the_sketch_of_the_core_is_the_sketch_of_numpy() -> None:
     for distribution in ("gaussian", "uniform", "sign"):
         sketch = Sketch(7, seed=2**63 + 5, distribution=distribution)

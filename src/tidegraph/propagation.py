@@ -25,9 +25,9 @@ _DIRECTIONS = {"out": 0, "in": 1, "both": 2}
 _ALL, _DECAY, _WINDOW, _LAST = range(4)
 _KEPT, _SKETCHED, _BORROWED = range(3)
 _STATE_LAYOUT = 2  # of the arrays in a saved state
-_FEATURE_ROWS = (
-    1 << 15
-)  # features are handed over in pieces: a whole copy in float64 would double them
+# Features are handed over in pieces: a whole copy in float64 would double them. Small ones, since
+# the allocator holds on to what large ones leave behind.
+_FEATURE_ROWS = 1 << 12
 _BLOCK_COLUMNS = 96
 _BORROWABLE = {np.dtype(np.float32).str, np.dtype(np.float64).str}  # in this machine's byte order
 

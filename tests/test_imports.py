@@ -22,10 +22,10 @@ LAYERS = [
     {"datasets", "describe"},
     {"_native"},
     {"reference", "propagation", "history"},
-    {"verify"},
+    {"verify", "explanation"},
     {"bench", "demo"},
     {"terminal"},
-    {"cli_data"},
+    {"cli_data", "cli_explain"},
     {"cli"},
     {"__main__"},
 ]

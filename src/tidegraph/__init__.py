@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TidegraphError,
     )
     from tidegraph.events import Batch, Op
+    from tidegraph.explanation import Explanation, explain
     from tidegraph.formats import read
     from tidegraph.propagation import Propagator, propagate
     from tidegraph.stream import EventStream, Steps
@@ -30,6 +31,7 @@ __all__ = [
     "DataError",
     "EventError",
     "EventStream",
+    "Explanation",
     "Op",
     "ParameterError",
     "PrecisionError",
@@ -38,6 +40,7 @@ __all__ = [
     "StateFileError",
     "Steps",
     "TidegraphError",
+    "explain",
     "generate_communities",
     "load_dataset",
     "propagate",
@@ -53,6 +56,7 @@ _HOMES = {
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "datasets": ("generate_communities", "load_dataset"),
     "events": ("Batch", "Op"),
+    "explanation": ("Explanation", "explain"),
     "formats": ("read",),
     "propagation": ("Propagator", "propagate"),
     "stream": ("EventStream", "Steps"),

@@ -25,10 +25,12 @@ LAYERS = [
     {"trajectories", "models", "training"},
     {"features"},
     {"tasks"},
+    {"experiment"},
     {"verify"},
     {"bench", "demo"},
     {"terminal"},
     {"cli_data"},
+    {"cli_learn"},
     {"cli"},
     {"__main__"},
 ]

@@ -379,7 +379,7 @@ def _load(path: Path) -> LinkPredictor:
 
 def _answer(predictor: LinkPredictor, file: IO[str], now: int) -> tuple[list[str], list[list[str]]]:
     """The rows of a CSV of pairs with a column more."""
-    stream = predictor.stream
+    stream, source = predictor.stream, getattr(file, "name", "standard input")
     reader = csv.reader(file)
     header = next(reader, [])
     rows = [row for row in reader if row]
@@ -387,13 +387,13 @@ def _answer(predictor: LinkPredictor, file: IO[str], now: int) -> tuple[list[str
     missing = [name for name in ("src", "dst") if name not in places]
     if missing:
         raise DataError(
-            f"{file.name} has the columns {', '.join(header) or '(none)'}; src and dst are needed,"
+            f"{source} has the columns {', '.join(header) or '(none)'}; src and dst are needed,"
             " t is optional, parted by commas"
         )
     for line, row in enumerate(rows):
         if len(row) != len(header):
             raise DataError(
-                f"{file.name} has {len(row)} cells in row {line + 1} under a header of"
+                f"{source} has {len(row)} cells in row {line + 1} under a header of"
                 f" {len(header)}; give every row as many cells as the header has"
             )
     columns = {name: [row[place].strip() for row in rows] for name, place in places.items()}

@@ -84,9 +84,12 @@ def train(
     split = _split(stream, protocol, validation_time, test_time)
     predictor = _predictor(settings, {"path": str(work / "trajectories")})
     _take_up(work, _run(stream, split, predictor))
-    predictor.fit(stream, split, checkpoint=work / "training.safetensors", progress=progress)
-    if progress is not None:
-        progress(0, 1, "saving and validating")
+    report = progress or _silent
+    report(0, 1, "looking for records")
+    predictor.observe(stream, split, progress=progress)
+    report(0, 1, "reading features of pairs")
+    predictor.train(split, checkpoint=work / "training.safetensors", progress=progress)
+    report(0, 1, "saving and validating")
     whole = work / "model"
     if whole.exists():  # the last run was killed while it was being written
         shutil.rmtree(whole)
@@ -197,6 +200,7 @@ def evaluate(
         told = _prefixed(report, f"seed {seed} ({number + 1} of {len(seeds)}), ")
         with clock.stage("record"):
             predictor.observe(trial.events, trial.training, progress=told)
+        told(0, 1, "reading features of pairs")
         with clock.stage("train"):
             predictor.train(trial.training, progress=told)
         report(number, len(seeds), f"seed {seed}, scoring")

@@ -197,6 +197,13 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
         assert advice in refused(run("train", *words, "-o", path))
         assert not path.exists()
         assert not experiment.unfinished(path).exists()
+    for text, advice in (
+        ("src,dst,t\n0,1,5\n1,2,5\n", "learned from events at different times"),
+        ("src,dst,t,op\n0,1,5,add\n0,1,6,remove\n", "only the events that add"),
+        ("src,dst,t\n0,1,5\n0,,6\n", "say --on-bad drop"),
+    ):
+        (tmp_path / "few.csv").write_text(text)
+        assert advice in refused(run("train", tmp_path / "few.csv", "-o", path))
     path.mkdir()
     (path / "thesis.tex").write_text("")
     assert "exists already" in refused(run("train", purchases, *AWKWARD, "-o", path))
@@ -258,6 +265,8 @@ def test_a_date_and_its_number_are_the_same_time(model: Path) -> None:
     answers = cells(succeeded(run("predict", model, "--pairs", "-", text=rows)).stdout)
     assert {row["probability"] for row in answers} == found
     assert "an ISO date like" in refused(run(*words, "2.4.2023"))
+    for far in ("1999-01-01", "2099-01-01"):
+        assert "an answer says little" in succeeded(run(*words, far)).stderr
     assert cli_learn._time("2023-04-02T10:00", "ms") == 1000 * number
     with pytest.raises(ValueError, match="a whole number of day"):
         cli_learn._time("2023-04-02", "day")

@@ -143,6 +143,7 @@ def _needs_no_options(name: str | Path, given: Iterable[str]) -> click.UsageErro
 def _as_options(message: str) -> str:
     """What a message of a reading function says about its arguments, said about options."""
     message = message.replace("say sort=True to read_table", "say --sort")
+    message = message.replace("on_bad='drop'", "--on-bad drop")
     for argument, option in (("src", "--src"), ("dst", "--dst"), ("t", "--time")):
         message = message.replace(f"for instance {argument}=", f"for instance {option} ")
     return message

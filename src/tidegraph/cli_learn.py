@@ -340,6 +340,13 @@ def predict(
     predictor = _load(model)
     stream = predictor.stream
     now = int(stream.t[-1]) + 1 if when is None else _time(when, stream.unit)
+    span = int(stream.t[-1]) - int(stream.t[0])
+    if not int(stream.t[0]) < now <= int(stream.t[-1]) + max(1, span):
+        click.echo(
+            f"Note: {when} is {now} {stream.unit}, and the events are from {stream.t[0]} to"
+            f" {stream.t[-1]}; so far from them an answer says little",
+            err=True,
+        )
     if pairs is not None:
         header, rows = _answer(predictor, pairs, now)
     elif rank is not None:

@@ -78,8 +78,8 @@ def train(
         raise StateFileError(f"{work.parent} is not a directory; make it first")
     if stream.op is not None and (stream.op != Op.ADD).any():
         raise DataError(
-            "the stream removes or sets edges, and links that appear are learned;"
-            " train on stream.where(stream.op == Op.ADD)"
+            "the stream removes or sets edges, and links that appear are learned; give only the"
+            " events that add, as stream.where(stream.op == Op.ADD) does"
         )
     split = _split(stream, protocol, validation_time, test_time)
     predictor = _predictor(settings, {"path": str(work / "trajectories")})
@@ -404,8 +404,11 @@ def _split(
         return evaluation.time_split(stream, validation_time=validation_time, test_time=test_time)
     if validation_time is not None or test_time is not None:
         raise ParameterError("validation_time and test_time belong to the protocol 'time'")
-    if len(stream) == 0:
-        raise DataError("the stream holds no events; there is nothing to learn from")
+    if len(stream) == 0 or stream.t[0] == stream.t[-1]:
+        raise DataError(
+            f"the stream holds {len(stream):,} events at {min(len(stream), 1)} time; what comes"
+            " next is learned from events at different times"
+        )
     if protocol is None:
         latest = float(np.quantile(stream.t, 1 - _STOP_BY))
         return evaluation.time_split(stream, validation_time=latest, test_time=np.inf)

@@ -160,6 +160,7 @@ def test_settings_are_judged_before_anything_is_read(tmp_path: Path) -> None:
         ("epochs=3.5", "give a whole number"),
         ("epochs=many", "give a whole number"),
         ("alpha=none", "give a number"),
+        ('half_lives=["a"]', "give a list like [60,3600] or none"),
         ("half_lives=60", "give a list like [60,3600] or none"),
         ("epochs", "is not NAME=VALUE"),
     ):
@@ -191,7 +192,7 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
         (["nyc-flights", "--sort"], "leave out --sort"),
         ([purchases, *AWKWARD, "--set", "path=x"], "decided by the run"),
         ([purchases, *AWKWARD, "--set", "encoder=lstn"], "give None or one of"),
-        ([purchases, *AWKWARD, "--protocol", "time"], "needs validation_time and test_time"),
+        ([purchases, *AWKWARD, "--protocol", "time"], "give validation_after and test_after"),
         ([purchases, *AWKWARD, "--test-after", "9"], "belong to the protocol 'time'"),
     ):
         assert advice in refused(run("train", *words, "-o", path))
@@ -204,6 +205,10 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
     ):
         (tmp_path / "few.csv").write_text(text)
         assert advice in refused(run("train", tmp_path / "few.csv", "-o", path))
+    words = ["train", purchases, *AWKWARD, *QUICKLY, "-o", path]
+    assert "r_max" in refused(run(*words, "--set", "r_max=-1"))
+    succeeded(run(*words))  # what was refused before it began is in nobody's way
+    shutil.rmtree(path)
     path.mkdir()
     (path / "thesis.tex").write_text("")
     assert "exists already" in refused(run("train", purchases, *AWKWARD, "-o", path))
@@ -318,7 +323,9 @@ def test_users_and_items_keep_their_own_numbers(tmp_path: Path) -> None:
     succeeded(run("train", source, *QUICKLY, "-o", path))
     rows = cells(succeeded(run("predict", path, "--src", "9", "--rank", "9")).stdout)
     assert {row["dst"] for row in rows} == set("01234")
-    assert "dst '7' is unknown" in refused(run("predict", path, "--src", "9", "--dst", "7"))
+    unknown = refused(run("predict", path, "--src", "9", "--dst", "7"))
+    assert "dst '7' is unknown: no event of the data has it; the nearest id is" in unknown
+    assert unknown.rstrip()[-2] in "01234"
     succeeded(run("predict", path, "--src", "9", "--dst", "4"))
 
 
@@ -427,9 +434,9 @@ def test_an_evaluation_refuses_what_it_cannot_do(purchases: Path) -> None:
         (["--seeds", "a,b"], "parted by commas"),
         (["--seeds", "1,1"], "each once"),
         (["--set", "seed=4"], "decided by the run"),
-        (["--protocol", "roland"], "needs snapshot_s"),
+        (["--protocol", "roland"], "needs snapshot_seconds"),
         (["--protocol", "roland", "--sampler", "historical"], "ranks all nodes"),
-        (["--protocol", "time"], "needs validation_time and test_time"),
+        (["--protocol", "time"], "give validation_after and test_after"),
         (["--protocol", "time", "--validation-after", "soon"], "the time 'soon'"),
     ):
         assert advice in refused(run("evaluate", purchases, *AWKWARD, *words))

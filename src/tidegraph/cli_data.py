@@ -149,13 +149,13 @@ def _as_options(message: str) -> str:
     return message
 
 
-def echo_report(report: ReadReport, *, err: bool = False) -> None:
+def echo_report(report: ReadReport) -> None:
     """Says how a file was understood and what became of its rows."""
     for note in report.notes:
-        click.echo(f"  {note}", err=err)
-    click.echo(f"{report.read:,} rows read, {report.kept:,} kept", err=err)
+        click.echo(f"  {note}")
+    click.echo(f"{report.read:,} rows read, {report.kept:,} kept")
     for reason, rows in report.dropped.items():
-        click.echo(f"  {rows:,} dropped: {reason}", err=err)
+        click.echo(f"  {rows:,} dropped: {reason}")
 
 
 @click.group()

@@ -73,11 +73,11 @@ def _data_options(command: _Command) -> _Command:
 
 
 def _time_options(command: _Command) -> _Command:
-    for name, what in (("test", "test"), ("validation", "validation")):
+    for part in ("test", "validation"):
         command = click.option(
-            f"--{name}-after",
+            f"--{part}-after",
             metavar="T",
-            help=f"With --protocol time: {what} events are those after T, a number or a date.",
+            help=f"With --protocol time: when {part} begins; a number or an ISO date.",
         )(command)
     return command
 
@@ -129,34 +129,28 @@ def _value(name: str, text: str, hint: Any) -> Any:
     """The value that a user means by `text` where one of type `hint` is expected."""
     from typing import get_args, get_origin
 
-    accepted = get_args(hint) or (hint,)
+    kinds = [get_origin(kind) or kind for kind in get_args(hint) or (hint,)]
     try:
-        value = json.loads({"None": "null", "none": "null", "": '""'}.get(text, text))
+        value = json.loads("null" if text in ("none", "None") else text)
     except json.JSONDecodeError:
         value = text
-    kinds = [get_origin(kind) or kind for kind in accepted]
+    for kind in kinds:
+        if _fits(value, kind):
+            return float(value) if kind is float else value
+    if str in kinds and isinstance(value, (bool, int, float)):
+        return text  # a word that happens to look like a number
+    words = {int: "a whole number", float: "a number", str: "a word", type(None): "none"}
+    words |= {bool: "true or false", dict: 'an object like {"heads": 4}'}
+    wanted = " or ".join(words.get(kind, "a list like [60,3600]") for kind in kinds)
+    raise ParameterError(f"the setting {name} is {text!r}; give {wanted}")
+
+
+def _fits(value: Any, kind: Any) -> bool:
     if isinstance(value, bool):
-        fits = bool in kinds
-    elif value is None:
-        fits = type(None) in kinds
-    elif isinstance(value, int) and float in kinds and int not in kinds:
-        return float(value)
-    elif isinstance(value, list):
-        fits = any(kind not in (str, dict) and _is_sequence(kind) for kind in kinds)
-    else:
-        fits = type(value) in kinds
-    if not fits and str in kinds and not isinstance(value, (list, dict)) and value is not None:
-        return text  # a name that happens to look like a number
-    if not fits:
-        words = {int: "a whole number", float: "a number", str: "a word", type(None): "none"}
-        words |= {bool: "true or false", dict: 'an object like {"heads": 4}'}
-        wanted = " or ".join(words.get(kind, "a list like [60,3600]") for kind in kinds)
-        raise ParameterError(f"the setting {name} is {text!r}; give {wanted}")
-    return value
-
-
-def _is_sequence(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(list, kind)
+        return kind is bool
+    if isinstance(value, list):  # every list is one of numbers
+        return issubclass(list, kind) and all(_fits(each, float) for each in value)
+    return isinstance(value, (int, float) if kind is float else kind)
 
 
 # train --------------------------------------------------------------------------------------------
@@ -219,8 +213,8 @@ def train(
             output,
             protocol=protocol,
             settings=chosen,
-            validation_time=_time_or_none(validation_after, stream.unit),
-            test_time=_time_or_none(test_after, stream.unit),
+            validation_after=_time_or_none(validation_after, stream.unit),
+            test_after=_time_or_none(test_after, stream.unit),
             progress=report,
         )
     _print_trained(console(), trained, time.perf_counter() - begun)
@@ -273,7 +267,7 @@ def _an_id(stream: EventStream) -> str:
     import shlex
 
     name = str(stream.name(stream.src[-1:])[0])
-    return shlex.quote(name.removeprefix("src "))
+    return shlex.quote(name.removeprefix("src ") if _apart(stream) else name)
 
 
 # predict ------------------------------------------------------------------------------------------
@@ -420,14 +414,24 @@ def _ranked(
     stream = predictor.stream
     node = int(_numbers(stream, [src], "src")[0])
     nodes, found = predictor.rank(node, now, k, without_known=new)
-    # Where an id is one node as a source and another as a destination, names say which is meant.
-    apart = src != str(stream.name([node])[0])
-    names = [str(name).removeprefix("dst " if apart else "") for name in stream.name(nodes)]
+    before_id = "dst " if _apart(stream) else ""
+    names = [str(name).removeprefix(before_id) for name in stream.name(nodes)]
     rows = [
         [str(place + 1), name, f"{probability:.6g}"]
         for place, (name, probability) in enumerate(zip(names, found, strict=True))
     ]
     return ["rank", "dst", "probability"], rows
+
+
+def _apart(stream: EventStream) -> bool:
+    """Whether an id is one node as a source and another as a destination, as names then tell."""
+    names = stream.names
+    if names is None or names.values.dtype.kind == "i":
+        return False
+    return all(
+        str(names[number]).startswith(end)
+        for number, end in ((0, "src "), (len(names) - 1, "dst "))
+    )
 
 
 def _numbers(stream: EventStream, ids: Sequence[str], end: str) -> NDArray[np.int64]:
@@ -437,22 +441,19 @@ def _numbers(stream: EventStream, ids: Sequence[str], end: str) -> NDArray[np.in
     if not ids:
         return np.zeros(0, dtype=np.int64)
     if stream.names is not None and stream.names.values.dtype.kind != "i":
-        first = stream.names[0]
-        apart = first.startswith("src ") and stream.names[len(stream.names) - 1].startswith("dst ")
-        wanted = [f"{end} {name}" for name in ids] if apart else list(ids)
-        try:
-            return stream.number(wanted)
-        except DataError:
-            known = set(stream.names.values.tolist())
-            unknown = next(
-                name for name, node in zip(ids, wanted, strict=True) if node not in known
-            )
-            near = difflib.get_close_matches(f"{end} {unknown}" if apart else unknown, known, n=1)
-            looks = (near or [first])[0].removeprefix(f"{end} " if apart else "")
-            how = "the nearest id is" if near else "ids look like"
-            raise DataError(
-                f"{end} {unknown!r} is unknown: no event of the data has it; {how} {looks!r}"
-            ) from None
+        before_id = f"{end} " if _apart(stream) else ""
+        wanted = [before_id + name for name in ids]
+        known = set(stream.names.values.tolist())
+        for name, node in zip(ids, wanted, strict=True):
+            if node not in known:
+                possible = sorted(other for other in known if other.startswith(before_id))
+                near = difflib.get_close_matches(node, possible, n=1)
+                how = "the nearest id is" if near else "ids look like"
+                like = (near or possible)[0].removeprefix(before_id)
+                raise DataError(
+                    f"{end} {name!r} is unknown: no event of the data has it; {how} {like!r}"
+                )
+        return stream.number(wanted)
     numbers = []
     for name in ids:
         try:
@@ -547,7 +548,6 @@ def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[in
 @_time_options
 @click.option(
     "--snapshot-seconds",
-    "snapshot_s",
     type=click.IntRange(min=1),
     metavar="S",
     help="With --protocol roland: the width of a snapshot.",
@@ -581,8 +581,8 @@ def evaluate(
     """Train once per seed and judge by a protocol, with heuristics that learn nothing beside.
 
     \b
-    tgn      validation and test are the last 15 % of time each; a tenth of the nodes is hidden from
-             training, and results are also given for events that touch unseen nodes (new)
+    tgn      test are the last 15 % of the events, validation the 15 % before; a tenth of the nodes
+             is hidden from training, and events that touch unseen nodes are also judged alone (new)
     tgb      the same without hidden nodes; with --rank its MRR
     time     divided by --validation-after and --test-after
     roland   from snapshots up to now rank all nodes for every source of the next one
@@ -598,8 +598,9 @@ def evaluate(
     """
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"{output.parent} is not a directory", param_hint="--output")
-    protocol = {name: options.pop(name) for name in ("protocol", "seeds", "snapshot_s")}
-    protocol["first_test"] = options.pop("first_test")
+    protocol = {
+        name: options.pop(name) for name in ("protocol", "seeds", "snapshot_seconds", "first_test")
+    }
     chosen = _settings(settings)
     begun = time.perf_counter()
     name, stream = _events(given, data, options)
@@ -613,14 +614,14 @@ def evaluate(
             settings=chosen,
             rank=rank or rank_sample is not None,
             rank_sample=rank_sample,
-            validation_time=_time_or_none(validation_after, stream.unit),
-            test_time=_time_or_none(test_after, stream.unit),
+            validation_after=_time_or_none(validation_after, stream.unit),
+            test_after=_time_or_none(test_after, stream.unit),
             name=name,
             progress=report,
             **protocol,
         )
     elapsed = results["elapsed_s"]
-    results["elapsed_s"] = {"read": read_s, **elapsed, "total": elapsed["total"] + read_s}
+    results["elapsed_s"] = {"read": read_s, **elapsed, "total": round(elapsed["total"] + read_s, 3)}
     _print_results(console(), results)
     if output is not None:
         output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")

@@ -60,8 +60,8 @@ def train(
     *,
     protocol: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    validation_time: float | None = None,
-    test_time: float | None = None,
+    validation_after: float | None = None,
+    test_after: float | None = None,
     progress: Progress | None = None,
 ) -> Trained:
     """A `LinkPredictor` fitted to the stream and saved in a new directory.
@@ -81,7 +81,7 @@ def train(
             "the stream removes or sets edges, and links that appear are learned; give only the"
             " events that add, as stream.where(stream.op == Op.ADD) does"
         )
-    split = _split(stream, protocol, validation_time, test_time)
+    split = _split(stream, protocol, validation_after, test_after)
     predictor = _predictor(settings, {"path": str(work / "trajectories")})
     _take_up(work, _run(stream, split, predictor))
     report = progress or _silent
@@ -124,21 +124,24 @@ def _run(stream: EventStream, split: Split, predictor: LinkPredictor) -> dict[st
 def _take_up(work: Path, run: Mapping[str, Any]) -> None:
     """Makes the place to work in, or finds it as an earlier run like this one left it."""
     about = work / "run.json"
-    if not about.exists():
-        if work.exists() and any(work.iterdir()):
-            raise StateFileError(f"{work} holds something else than a run; move it away")
-        work.mkdir(exist_ok=True)
-        temporary = about.with_suffix(".tmp")
-        temporary.write_text(json.dumps(run, indent=2), encoding="utf-8")
-        temporary.replace(about)
-        return
-    before = json.loads(about.read_text(encoding="utf-8"))
-    for name, value in run.items():
-        if before.get(name) != value:
+    if about.exists():
+        before = json.loads(about.read_text(encoding="utf-8"))
+        differing = [name for name, value in run.items() if before.get(name) != value]
+        if not differing:
+            return
+        # A run that recorded nothing, refused for its settings perhaps, has nothing to lose.
+        if (work / "trajectories" / "manifest.json").exists():
+            name = differing[0]
             raise StateFileError(
                 f"{work} is what is left of a run with {name} {before.get(name)!r}, and this one"
-                f" has {value!r}; repeat that run to go on, or delete it to start afresh"
+                f" has {run[name]!r}; repeat that run to go on, or delete it to start afresh"
             )
+    elif work.exists() and any(work.iterdir()):
+        raise StateFileError(f"{work} holds something else than a run; move it away")
+    work.mkdir(exist_ok=True)
+    temporary = work.with_name(f"{work.name}.tmp")
+    temporary.write_text(json.dumps(run, indent=2), encoding="utf-8")
+    temporary.replace(about)
 
 
 # Judge by a protocol ------------------------------------------------------------------------------
@@ -153,9 +156,9 @@ def evaluate(
     settings: Mapping[str, Any] | None = None,
     rank: bool = False,
     rank_sample: int | None = None,
-    validation_time: float | None = None,
-    test_time: float | None = None,
-    snapshot_s: int | None = None,
+    validation_after: float | None = None,
+    test_after: float | None = None,
+    snapshot_seconds: int | None = None,
     first_test: int | None = None,
     name: str | None = None,
     progress: Progress | None = None,
@@ -174,8 +177,8 @@ def evaluate(
         ranks all nodes for every source of the next snapshot.
     samplers: of negatives; `random-dst` by default. `roland` has none.
     rank: also ranks every destination for each test event, or for `rank_sample` of them.
-    snapshot_s, first_test: width of a snapshot and first test task, where `name` is none of
-        `ROLAND_SETTINGS`.
+    validation_after, test_after: for `time`.
+    snapshot_seconds, first_test: for `roland`, where `name` is none of `ROLAND_SETTINGS`.
     """
     clock = _Clock()
     report = progress or _silent
@@ -186,9 +189,11 @@ def evaluate(
             raise ParameterError(
                 "the protocol roland ranks all nodes; samplers and rank belong to the others"
             )
-        trial: _Trial = _SnapshotTrial(stream, _snapshots(stream, name, snapshot_s, first_test))
+        trial: _Trial = _SnapshotTrial(
+            stream, _snapshots(stream, name, snapshot_seconds, first_test)
+        )
     else:
-        split = _split(stream, protocol, validation_time, test_time)
+        split = _split(stream, protocol, validation_after, test_after)
         trial = _EventTrial(stream, split, samplers or ("random-dst",), rank, rank_sample)
     predictors = [_predictor(settings, {"seed": seed}) for seed in seeds]  # judges settings first
     report(0, len(seeds), "heuristics")
@@ -392,18 +397,18 @@ def _predictor(settings: Mapping[str, Any] | None, own: Mapping[str, Any]) -> Li
 def _split(
     stream: EventStream,
     protocol: str | None,
-    validation_time: float | None,
-    test_time: float | None,
+    validation_after: float | None,
+    test_after: float | None,
 ) -> Split:
     if protocol == "time":
-        if validation_time is None or test_time is None:
+        if validation_after is None or test_after is None:
             raise ParameterError(
-                "the protocol 'time' needs validation_time and test_time, after which validation"
-                " and test begin"
+                "the protocol 'time' needs to be told after which times validation and test begin;"
+                " give validation_after and test_after"
             )
-        return evaluation.time_split(stream, validation_time=validation_time, test_time=test_time)
-    if validation_time is not None or test_time is not None:
-        raise ParameterError("validation_time and test_time belong to the protocol 'time'")
+        return evaluation.time_split(stream, validation_time=validation_after, test_time=test_after)
+    if validation_after is not None or test_after is not None:
+        raise ParameterError("validation_after and test_after belong to the protocol 'time'")
     if len(stream) == 0 or stream.t[0] == stream.t[-1]:
         raise DataError(
             f"the stream holds {len(stream):,} events at {min(len(stream), 1)} time; what comes"
@@ -420,15 +425,15 @@ def _split(
 
 
 def _snapshots(
-    stream: EventStream, name: str | None, snapshot_s: int | None, first_test: int | None
+    stream: EventStream, name: str | None, snapshot_seconds: int | None, first_test: int | None
 ) -> SnapshotSplit:
     known = ROLAND_SETTINGS.get(name or "", {})
-    width_s = known.get("width_s") if snapshot_s is None else snapshot_s
+    width_s = known.get("width_s") if snapshot_seconds is None else snapshot_seconds
     first = known.get("first_test") if first_test is None else first_test
     if width_s is None or first is None:
         raise ParameterError(
-            "the protocol 'roland' needs snapshot_s, the width of a snapshot in seconds, and"
-            f" first_test, the first test task; published ones are for {', '.join(ROLAND_SETTINGS)}"
+            "the protocol 'roland' needs snapshot_seconds, the width of a snapshot, and first_test,"
+            f" the first test task; published ones are for {', '.join(ROLAND_SETTINGS)}"
         )
     return evaluation.roland_split(stream, width_s=width_s, first_test=first)
 

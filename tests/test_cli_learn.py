@@ -14,18 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
 
-from tidegraph import EventStream, cli, cli_learn, datasets, evaluation
+from tidegraph import EventStream, cli, cli_learn, datasets, evaluation, experiment
 from tidegraph.errors import ParameterError, StateFileError
 from tidegraph.stream import NodeNames
-from tidegraph.terminal import Progress
-
-pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-
-from tidegraph import experiment
 from tidegraph.tasks import LinkPredictor
+from tidegraph.terminal import Progress
 
 QUICK = {"columns": 8, "epochs": 3, "hidden": 16, "batch_size": 256, "threads": 1}
 QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
@@ -55,6 +51,15 @@ def last_line(result: Result) -> dict[str, Any]:
 
 def cells(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Networks this small only wait for each other's threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -439,6 +439,7 @@ def test_an_evaluation_refuses_what_it_cannot_do(purchases: Path) -> None:
         (["--seeds", "a,b"], "parted by commas"),
         (["--seeds", "1,1"], "each once"),
         (["--set", "seed=4"], "decided by the run"),
+        (["--set", "path=here"], "decided by the run"),
         (["--protocol", "roland"], "needs snapshot_seconds"),
         (["--protocol", "roland", "--sampler", "historical"], "ranks all nodes"),
         (["--protocol", "time"], "give validation_after and test_after"),

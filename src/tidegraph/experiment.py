@@ -30,6 +30,7 @@ IntArray = NDArray[np.int64]
 Progress = Callable[[int, int, str], None]
 
 PROTOCOLS = ("tgn", "tgb", "time", "roland")
+_MODEL = "tidegraph"  # among scorers
 _STOP_BY = 0.15  # share of the events that decide when to stop, where none is kept for a test
 # What the results call the parts of the protocols.
 _PARTS = {"test": "all", "new_test": "new"}
@@ -102,7 +103,7 @@ def train(
         stream,
         split,
         parts=("validation",),
-        model="tidegraph",
+        model=_MODEL,
         training_negatives=kept.training_negatives,
     )
     return Trained(kept, directory, result)
@@ -195,13 +196,13 @@ def evaluate(
     else:
         split = _split(stream, protocol, validation_after, test_after)
         trial = _EventTrial(stream, split, samplers or ("random-dst",), rank, rank_sample)
-    predictors = [_predictor(settings, {"seed": seed}) for seed in seeds]  # judges settings first
+    predictors = [_predictor(settings, {"seed": seed, "path": None}) for seed in seeds]
     report(0, len(seeds), "heuristics")
     with clock.stage("heuristics"):
-        rules = trial.judge(None, "heuristic")
+        rules = trial.judge(None)
     runs = []
     for number, seed in enumerate(seeds):
-        predictor = predictors.pop(0)
+        predictor = predictors.pop(0)  # so that its record on disk goes when it goes
         told = _prefixed(report, f"seed {seed} ({number + 1} of {len(seeds)}), ")
         with clock.stage("record"):
             predictor.observe(trial.events, trial.training, progress=told)
@@ -210,10 +211,10 @@ def evaluate(
             predictor.train(trial.training, progress=told)
         report(number, len(seeds), f"seed {seed}, scoring")
         with clock.stage("score"):
-            runs.append(trial.judge(predictor, "tidegraph"))
+            runs.append(trial.judge(predictor))
         negatives, used = predictor.training_negatives, predictor.get_params()
-        del predictor  # and with it the record on disk
-    metrics = _over_seeds([run.table["tidegraph"] for run in runs])
+        del predictor
+    metrics = _over_seeds([run.table[_MODEL] for run in runs])
     return {
         "task": "link",
         "data": {
@@ -273,7 +274,7 @@ class _Trial(ABC):
     training: Split
 
     @abstractmethod
-    def judge(self, predictor: LinkPredictor | None, model: str) -> _Judgement:
+    def judge(self, predictor: LinkPredictor | None) -> _Judgement:
         """The predictor alone, or the heuristics where there is none."""
 
 
@@ -291,9 +292,9 @@ class _EventTrial(_Trial):
         self.events, self.training = stream, split
         self._samplers, self._rank, self._rank_sample = samplers, rank, rank_sample
 
-    def judge(self, predictor: LinkPredictor | None, model: str) -> _Judgement:
+    def judge(self, predictor: LinkPredictor | None) -> _Judgement:
         score = None if predictor is None else predictor.score
-        options: dict[str, Any] = {"model": model}
+        options: dict[str, Any] = {"model": _MODEL}
         if predictor is not None:
             options["heuristics"] = list
         results = [
@@ -327,14 +328,14 @@ class _SnapshotTrial(_Trial):
         )
         self._stream, self._split = stream, split
 
-    def judge(self, predictor: LinkPredictor | None, model: str) -> _Judgement:
+    def judge(self, predictor: LinkPredictor | None) -> _Judgement:
         def score_all(sources: IntArray, task: int) -> NDArray[np.float32]:
             assert predictor is not None
             nodes = self.events.nodes
             pairs = np.repeat(sources, nodes), np.tile(np.arange(nodes), len(sources))
             return predictor.score(*pairs, task + 1).reshape(len(sources), nodes)
 
-        options: dict[str, Any] = {"model": model}
+        options: dict[str, Any] = {"model": _MODEL}
         if predictor is not None:
             options["heuristics"] = list
         return _Judgement.of(

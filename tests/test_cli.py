@@ -239,6 +239,19 @@ def test_progress_speaks_on_standard_error_when_it_takes_long(
     assert capsys.readouterr().out == ""
 
 
+def test_the_time_left_is_that_of_the_stage_at_its_own_pace() -> None:
+    pace = terminal._Pace()
+    assert pace.left_s(1.0) is None
+    pace.see(40, 100, 10.0)  # a run that goes on: these 40 cost nothing now
+    assert pace.left_s(12.0) is None
+    pace.see(60, 100, 14.0)
+    assert pace.left_s(14.0) == pytest.approx(40 * 4 / 20)
+    pace.see(0, 5, 20.0)  # the next stage
+    assert pace.left_s(25.0) is None
+    pace.see(1, 5, 30.0)
+    assert pace.left_s(30.0) == pytest.approx(40)
+
+
 def test_progress_says_nothing_when_it_is_over_at_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

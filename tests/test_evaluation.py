@@ -71,9 +71,13 @@ def test_a_split_at_the_quantiles_is_the_split_at_these_times() -> None:
     np.testing.assert_array_equal(everything, np.arange(len(stream)))
 
 
-def test_a_split_without_test_events_is_refused() -> None:
+def test_a_split_without_test_events_is_refused_unless_none_are_wanted() -> None:
+    stream = random_stream(1)
     with pytest.raises(EvaluationError, match="test part of the split is empty"):
-        evaluation.time_split(random_stream(1), validation_time=50, test_time=10_000)
+        evaluation.time_split(stream, validation_time=50, test_time=10_000)
+    split = evaluation.time_split(stream, validation_time=50, test_time=np.inf)
+    assert len(split.test) == 0
+    assert len(split.train) + len(split.validation) == len(stream)
 
 
 @pytest.mark.parametrize("unit", ["us", "s", "min"])

@@ -25,10 +25,12 @@ LAYERS = [
     {"trajectories", "models", "training"},
     {"features"},
     {"tasks"},
+    {"experiment"},
     {"verify", "explanation"},
     {"bench", "demo"},
     {"terminal"},
     {"cli_data", "cli_explain"},
+    {"cli_learn"},
     {"cli"},
     {"__main__"},
 ]

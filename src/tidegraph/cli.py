@@ -11,6 +11,7 @@ import click
 
 from tidegraph.cli_data import data
 from tidegraph.cli_explain import explain
+from tidegraph.cli_learn import evaluate, predict, train
 from tidegraph.errors import TidegraphError
 from tidegraph.terminal import console as _console
 from tidegraph.terminal import progress as _progress
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_EXTRAS = {  # what brings a module that not every installation has
+    "scipy": "bench",
+    "matplotlib": "report",
+    "torch": "train",
+    "sklearn": "train",
+    "safetensors": "train",
+}
 _BUSY = 0.5  # load average from which times are not to be trusted
 
 
@@ -42,11 +50,12 @@ class _Commands(click.Group):
         except TidegraphError as error:
             raise _Refusal(str(error)) from error
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.split(".")[0] not in ("scipy", "matplotlib"):
+            module = (error.name or "").split(".")[0]
+            if module not in _EXTRAS:
                 raise
             raise _Refusal(
-                f"this needs {error.name.split('.')[0]}, which is not installed;"
-                " pip install 'tidegraph[bench,report]'"
+                f"this needs {module}, which is not installed;"
+                f" pip install 'tidegraph[{_EXTRAS[module]}]'"
             ) from error
 
 
@@ -68,6 +77,12 @@ def main() -> None:
       tidegraph explain --help                           which events moved a node
 
     \b
+    From a CSV of events to predictions:
+      tidegraph train calls.csv -o calls.model           learn who meets whom, and when
+      tidegraph predict calls.model --src ann --rank 5   the likeliest next ones of ann
+      tidegraph evaluate calls.csv                       how good, and against which heuristics
+
+    \b
     In Python:
       from tidegraph import Batch, Propagator, Sketch
       propagator = Propagator(Sketch(columns=64), nodes=1000)
@@ -81,8 +96,8 @@ def main() -> None:
     """
 
 
-main.add_command(data)
-main.add_command(explain)
+for command in (data, explain, train, predict, evaluate):
+    main.add_command(command)
 
 
 # verify -------------------------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,8 +16,11 @@ from tidegraph.terminal import console, progress, table
 
 if TYPE_CHECKING:
     from tidegraph.describe import Description
+    from tidegraph.stream import EventStream, ReadReport
 
-__all__ = ["data"]
+__all__ = ["data", "echo_report", "read_events", "reading_options"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _JSON = click.option(
     "--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON."
@@ -35,6 +40,122 @@ _DIRECTORY = click.option(
     help="A new or empty directory.",
 )
 _SEED = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+
+_READING = (
+    click.option(
+        "--format",
+        "format_",
+        type=click.Choice(["auto", "table", "jodie", "tgn", "tgl", "snap"]),
+        default="auto",
+        show_default=True,
+        help="Of the file.",
+    ),
+    click.option("--src", metavar="COLUMN", help="Who acts. Default: guessed, and said."),
+    click.option("--dst", metavar="COLUMN", help="On whom."),
+    click.option("--time", "t", metavar="COLUMN", help="When."),
+    click.option("--weight", metavar="COLUMN", help="How much; above 0."),
+    click.option("--label", metavar="COLUMN", help="The state of the source at the event."),
+    click.option(
+        "--edge-feature",
+        "edge_features",
+        multiple=True,
+        metavar="COLUMN",
+        help="A number that describes the event; may be given several times.",
+    ),
+    click.option(
+        "--bipartite",
+        is_flag=True,
+        help="An id is one node as --src and another as --dst, as in tables of users and items.",
+    ),
+    click.option("--unit", help="Of the times: ns, us, ms, s, min, h, day, year or step."),
+    click.option("--sort", is_flag=True, help="Sorts rows by time instead of refusing them."),
+    click.option(
+        "--on-bad",
+        type=click.Choice(["error", "drop"]),
+        default="error",
+        show_default=True,
+        help="Whether a row that cannot be used is an error, or dropped and counted.",
+    ),
+)
+_READING_NAMES = (
+    *("format_", "src", "dst", "t", "weight", "label", "edge_features"),
+    *("bipartite", "unit", "sort", "on_bad"),
+)
+
+
+def reading_options(command: _Command) -> _Command:
+    """Gives a command the options that say how a file of events is to be understood."""
+    for option in reversed(_READING):
+        command = option(command)
+    return command
+
+
+def read_events(name: str | Path, options: dict[str, Any]) -> EventStream:
+    """The events of a data set or file; takes the values of `reading_options` out of `options`.
+
+    A `Path` is never taken for the name of a data set. Where an id means two nodes, nodes have
+    names: the file's ids after "src" or "dst".
+    """
+    import numpy as np
+
+    from tidegraph import datasets, formats
+    from tidegraph.datasets import storage
+    from tidegraph.stream import NodeNames
+
+    given = {key: value for key in _READING_NAMES if (value := options.pop(key))}
+    format_, on_bad = given.pop("format_"), given.pop("on_bad")
+    path = Path(name)
+    as_it_is = name in datasets.DATA_SETS or (path / storage.DESCRIPTION).is_file()
+    if as_it_is or not path.exists():
+        if given and as_it_is:
+            raise _needs_no_options(name, given)
+        return datasets.load_dataset(name)
+    columns = [key for key in given if key not in ("unit", "sort")]
+    if columns and format_ not in ("auto", "table"):
+        raise click.BadParameter(
+            f"{format_} says which columns are which; leave out --format or the columns",
+            param_hint="--format",
+        )
+    if format_ == "auto":
+        format_ = "table" if columns else formats.recognised(path)
+    if format_ == "saved":
+        if given:
+            raise _needs_no_options(name, given)
+        return formats.read(path)
+    try:
+        stream = formats.read(path, format=format_, on_bad=on_bad, **given)
+    except DataError as error:
+        raise DataError(_as_options(str(error))) from error
+    if stream.names is None and (format_ == "jodie" or "bipartite" in given):
+        users = int(stream.src.max()) + 1
+        ids = [f"src {number}" for number in range(users)]
+        ids += [f"dst {number}" for number in range(stream.nodes - users)]
+        stream = replace(stream, names=NodeNames(np.array(ids, dtype=np.dtypes.StringDType())))
+    return stream
+
+
+def _needs_no_options(name: str | Path, given: Iterable[str]) -> click.UsageError:
+    spelled = {"t": "--time", "edge_features": "--edge-feature"}
+    options = ", ".join(spelled.get(key, f"--{key}") for key in given)
+    return click.UsageError(f"{name} says itself what its columns are; leave out {options}")
+
+
+def _as_options(message: str) -> str:
+    """What a message of a reading function says about its arguments, said about options."""
+    message = message.replace("say sort=True to read_table", "say --sort")
+    message = message.replace("on_bad='drop'", "--on-bad drop")
+    for argument, option in (("src", "--src"), ("dst", "--dst"), ("t", "--time")):
+        message = message.replace(f"for instance {argument}=", f"for instance {option} ")
+    return message
+
+
+def echo_report(report: ReadReport) -> None:
+    """Says how a file was understood and what became of its rows."""
+    for note in report.notes:
+        click.echo(f"  {note}")
+    click.echo(f"{report.read:,} rows read, {report.kept:,} kept")
+    for reason, rows in report.dropped.items():
+        click.echo(f"  {rows:,} dropped: {reason}")
 
 
 @click.group()
@@ -209,51 +330,9 @@ def fetch(name: str, directory: Path | None, as_json: bool) -> None:
 @data.command("import")
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @_FILE
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["auto", "table", "jodie", "tgn", "tgl", "snap"]),
-    default="auto",
-    show_default=True,
-    help="Of FILE.",
-)
-@click.option("--src", metavar="COLUMN", help="Who acts. Default: guessed, and said.")
-@click.option("--dst", metavar="COLUMN", help="On whom.")
-@click.option("--time", "t", metavar="COLUMN", help="When.")
-@click.option("--weight", metavar="COLUMN", help="How much; above 0.")
-@click.option("--label", metavar="COLUMN", help="The state of the source at the event.")
-@click.option(
-    "--edge-feature",
-    "edge_features",
-    multiple=True,
-    metavar="COLUMN",
-    help="A number that describes the event; may be given several times.",
-)
-@click.option(
-    "--bipartite",
-    is_flag=True,
-    help="An id is one node as --src and another as --dst, as in tables of users and items.",
-)
-@click.option("--unit", help="Of the times: ns, us, ms, s, min, h, day, year or step.")
-@click.option("--sort", is_flag=True, help="Sorts rows by time instead of refusing them.")
-@click.option(
-    "--on-bad",
-    type=click.Choice(["error", "drop"]),
-    default="error",
-    show_default=True,
-    help="Whether a row that cannot be used is an error, or dropped and counted.",
-)
+@reading_options
 @_JSON
-def import_(
-    file: Path,
-    output: Path,
-    format_: Any,
-    as_json: bool,
-    unit: str | None,
-    sort: bool,
-    on_bad: str,
-    **columns: Any,
-) -> None:
+def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
     """Read events from FILE, say how they were understood, and save them for later.
 
     Columns and unit are guessed where they are not given. The result is one checksummed file that
@@ -264,21 +343,10 @@ def import_(
       tidegraph data import calls.csv --src caller --dst callee --time when --sort -o calls.tide
       tidegraph data info calls.tide
     """
-    from tidegraph import formats
-
     _refuse_to_overwrite(output)
-    given = {name: value for name, value in columns.items() if value}
-    if given and format_ not in ("auto", "table"):
-        raise click.BadParameter(
-            f"{format_} says which columns are which; leave out --format or the columns",
-            param_hint="--format",
-        )
-    options: dict[str, Any] = {"sort": sort, "on_bad": on_bad, **given}
-    if unit is not None:
-        options["unit"] = unit
     with progress("import") as report:
         report(0, 2, f"reading {file}")
-        stream = formats.read(file, format="table" if given else format_, **options)
+        stream = read_events(file, options)
         report(1, 2, f"writing {len(stream):,} events")
         stream.save(output)
     result: dict[str, Any] = {
@@ -289,11 +357,7 @@ def import_(
     }
     if stream.report is not None:
         read = stream.report
-        for note in read.notes:
-            click.echo(f"  {note}")
-        click.echo(f"{read.read:,} rows read, {read.kept:,} kept")
-        for reason, rows in read.dropped.items():
-            click.echo(f"  {rows:,} dropped: {reason}")
+        echo_report(read)
         result |= {
             "read": read.read,
             "kept": read.kept,

@@ -35,6 +35,7 @@ __all__ = [
     "read_snap",
     "read_tgl",
     "read_tgn",
+    "recognised",
     "to_temporal_data",
     "to_tgb",
     "write_jodie",
@@ -71,7 +72,7 @@ def read(source: Any, format: Format = "auto", **options: Any) -> EventStream:
         "saved": EventStream.load,
     }
     if format == "auto":
-        format = _recognised(source)
+        format = recognised(source)
     if format not in readers:
         raise ParameterError(f"format is {format!r}; give auto or one of {', '.join(readers)}")
     if format == "saved" and any(option is not None for option in options.values()):
@@ -82,7 +83,8 @@ def read(source: Any, format: Format = "auto", **options: Any) -> EventStream:
     return readers[format](source, **options)
 
 
-def _recognised(source: Any) -> Format:
+def recognised(source: Any) -> Format:
+    """The format in which `read` would read this."""
     if isinstance(source, Mapping):
         return "tgb" if {"sources", "destinations", "timestamps"} <= source.keys() else "table"
     if not isinstance(source, (str, os.PathLike)):

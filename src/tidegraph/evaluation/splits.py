@@ -146,7 +146,10 @@ def tgb_split(stream: EventStream, *, validation: float = 0.15, test: float = 0.
 
 
 def time_split(stream: EventStream, *, validation_time: float, test_time: float) -> Split:
-    """Training up to and including `validation_time`, validation up to `test_time`, then test."""
+    """Training up to and including `validation_time`, validation up to `test_time`, then test.
+
+    With `test_time=inf` nothing is kept for a test.
+    """
     if not validation_time < test_time:
         raise ParameterError(
             f"validation_time {validation_time} is not before test_time {test_time}; exchange them"
@@ -180,7 +183,7 @@ def _split(
     is_test = stream.t > second
     is_validation = (stream.t > first) & ~is_test
     for part, mask in (("train", is_train), ("validation", is_validation), ("test", is_test)):
-        if not mask.any():
+        if not mask.any() and not (part == "test" and second == np.inf):
             raise EvaluationError(
                 f"the {part} part of the split is empty: {len(stream)} events, "
                 f"validation after t={first:g}, test after t={second:g}; choose other bounds"

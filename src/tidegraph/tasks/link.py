@@ -418,6 +418,12 @@ class LinkPredictor:
             **options,
         )
 
+    @property
+    def stream(self) -> EventStream:
+        """The events it answers from, with the names of their nodes."""
+        self._check_fitted()
+        return self._stream
+
     def _check_fitted(self) -> None:
         if not hasattr(self, "_network"):
             raise ParameterError("the predictor has learned nothing yet; call fit, or load one")

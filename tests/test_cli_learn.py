@@ -1,0 +1,462 @@
+"""From a CSV to predictions and to honest numbers, by command."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from tidegraph import EventStream, cli, cli_learn, datasets, evaluation, experiment
+from tidegraph.errors import ParameterError, StateFileError
+from tidegraph.stream import NodeNames
+from tidegraph.tasks import LinkPredictor
+from tidegraph.terminal import Progress
+
+QUICK = {"columns": 8, "epochs": 3, "hidden": 16, "batch_size": 256, "threads": 1}
+QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
+AWKWARD = ["--src", "Customer Name", "--dst", "Shop", "--time", "Bought At", "--sort"]
+FIRST = datetime(2023, 3, 1)
+
+
+def run(*words: object, text: str | None = None) -> Result:
+    return CliRunner().invoke(cli.main, list(map(str, words)), input=text)
+
+
+def succeeded(result: Result) -> Result:
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(result: Result) -> str:
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    return result.stderr
+
+
+def last_line(result: Result) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(succeeded(result).stdout.splitlines()[-1])
+    return report
+
+
+def cells(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Networks this small only wait for each other's threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def purchases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unsorted, with dates, spaces, semicolons, names in several scripts and columns too many."""
+    random = np.random.default_rng(5)
+    customers = ["Ann O'Neil", "Жуков", "Dé, Li", "4711", "Eve  Roth", *map(str, range(15))]
+    path = tmp_path_factory.mktemp("data") / "my purchases.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=";")
+        writer.writerow(["Receipt No", "Bought At", "Customer Name", "Till", "Shop", "Amount €"])
+        for _ in range(600):
+            customer = int(random.integers(20))
+            favourite = random.random() < 0.85
+            shop = (
+                (customer * 7 + int(random.integers(2))) % 12 if favourite else random.integers(12)
+            )
+            at = FIRST + timedelta(minutes=int(random.integers(60 * 24 * 60)))
+            row = [customers[customer], "a", f"shop-{shop:02d}", f"{random.random():.2f}"]
+            writer.writerow([random.integers(10**6), at.isoformat(sep=" "), *row])
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(purchases: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "purchases.model"
+    succeeded(run("train", purchases, *AWKWARD, *QUICKLY, "-o", path))
+    return path
+
+
+# train --------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_out_for_speed_is_what_there_is() -> None:
+    assert cli_learn._PROTOCOLS == experiment.PROTOCOLS
+    assert sorted(cli_learn._SAMPLERS) == sorted(
+        name for name in evaluation.SAMPLERS if name != "given"
+    )
+
+
+def test_training_says_what_it_understood_what_it_achieved_and_what_to_do_next(
+    purchases: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "model"
+    result = run("train", "--data", purchases, *AWKWARD, *QUICKLY, "-o", path, "--json")
+    report = last_line(result)
+    assert (report["events"], report["nodes"], report["unit"]) == (600, 32, "s")
+    assert report["settings"]["columns"] == 8
+    assert 0.5 < report["validation"]["ap"] <= 1
+    for words in (
+        "src is column 'Customer Name', as given",
+        f"Validation AP {report['validation']['ap']:.4f}",
+        "heuristic",
+        f"Saved in {path}",
+        f"tidegraph predict {path} --src ",
+    ):
+        assert words in result.stdout
+    assert not experiment.unfinished(path).exists()
+
+
+def killed(at: str) -> Callable[[str], contextlib.AbstractContextManager[Any]]:
+    """Progress that ends the run when it reports something that holds these words."""
+
+    @contextlib.contextmanager
+    def progress(title: str) -> Iterator[Progress]:
+        def report(done: int, total: int, what: str) -> None:
+            if at in what:
+                raise KeyboardInterrupt
+
+        yield report
+
+    return progress
+
+
+def test_a_killed_training_goes_on_to_the_same_weights(
+    purchases: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model"
+    words = ["train", purchases, *AWKWARD, *QUICKLY, "-o", path]
+    for stage in ("records", "epoch 3", "saving"):
+        with monkeypatch.context() as patch:
+            patch.setattr(cli_learn, "progress", killed(stage))
+            assert run(*words).exit_code == 1
+        assert not path.exists()
+        assert experiment.unfinished(path).is_dir()
+    assert "was not finished" in refused(run("predict", path, "--src", "4711", "--rank", "1"))
+    other = run("train", purchases, *AWKWARD, *QUICKLY, "--set", "alpha=0.3", "-o", path)
+    assert "a run with setting alpha 0.2, and this one has 0.3" in refused(other)
+    assert "Going on from" in succeeded(run(*words)).stdout
+    # Apart from how long each epoch took, which the header tells.
+    kept, same = LinkPredictor.load(path), LinkPredictor.load(model)
+    for name, tensor in kept._network.state_dict().items():
+        assert (tensor == same._network.state_dict()[name]).all(), name
+    assert len(kept.epochs_) == QUICK["epochs"]
+    assert not experiment.unfinished(path).exists()
+
+
+def test_settings_are_judged_before_anything_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    for word, advice in (
+        ("epoch=3", "did you mean 'epochs'?"),
+        ("nonsense=3", "there is no setting 'nonsense'"),
+        ("epochs=3.5", "give a whole number"),
+        ("epochs=many", "give a whole number"),
+        ("alpha=none", "give a number"),
+        ('half_lives=["a"]', "give a list like [60,3600] or none"),
+        ("half_lives=60", "give a list like [60,3600] or none"),
+        ("epochs", "is not NAME=VALUE"),
+    ):
+        assert advice in refused(run("train", "absent.csv", "-o", path, "--set", word))
+    listed = succeeded(run("train", "--set", "help")).stdout
+    for name in LinkPredictor().get_params():
+        assert f"  {name}=" in listed
+    given = cli_learn._settings(
+        ["half_lives=[60,3600.5]", "encoder=lstm", "alpha=1", "threads=none", "path=5"]
+    )
+    assert given == {
+        "half_lives": [60, 3600.5],
+        "encoder": "lstm",
+        "alpha": 1.0,
+        "threads": None,
+        "path": "5",
+    }
+
+
+def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    for words, advice in (
+        ([], "give DATA or --data"),
+        ([purchases, "--data", "uci"], "give DATA or --data"),
+        ([purchases], "for instance --src 'Amount €'"),
+        ([purchases, *AWKWARD[:-1]], "not in time order"),
+        ([purchases, *AWKWARD[:-1]], "say --sort"),
+        (["absent.csv"], "no data set and no file is called 'absent.csv'"),
+        (["nyc-flights", "--sort"], "leave out --sort"),
+        ([purchases, *AWKWARD, "--set", "path=x"], "decided by the run"),
+        ([purchases, *AWKWARD, "--set", "encoder=lstn"], "give None or one of"),
+        ([purchases, *AWKWARD, "--protocol", "time"], "give validation_after and test_after"),
+        ([purchases, *AWKWARD, "--test-after", "9"], "belong to the protocol 'time'"),
+    ):
+        assert advice in refused(run("train", *words, "-o", path))
+        assert not path.exists()
+        assert not experiment.unfinished(path).exists()
+    for text, advice in (
+        ("src,dst,t\n0,1,5\n1,2,5\n", "learned from events at different times"),
+        ("src,dst,t,op\n0,1,5,add\n0,1,6,remove\n", "only the events that add"),
+        ("src,dst,t\n0,1,5\n0,,6\n", "say --on-bad drop"),
+    ):
+        (tmp_path / "few.csv").write_text(text)
+        assert advice in refused(run("train", tmp_path / "few.csv", "-o", path))
+    words = ["train", purchases, *AWKWARD, *QUICKLY, "-o", path]
+    assert "r_max" in refused(run(*words, "--set", "r_max=-1"))
+    succeeded(run(*words))  # what was refused before it began is in nobody's way
+    shutil.rmtree(path)
+    path.mkdir()
+    (path / "thesis.tex").write_text("")
+    assert "exists already" in refused(run("train", purchases, *AWKWARD, "-o", path))
+    assert (path / "thesis.tex").exists()
+
+
+def test_no_test_event_teaches_where_a_protocol_keeps_them_out(tmp_path: Path) -> None:
+    stream = datasets.generate_communities(40, 800, seed=2)
+    split = evaluation.tgb_split(stream)
+    trained = experiment.train(stream, tmp_path / "a", protocol="tgb", settings=QUICK)
+    # The same past, and after the split's end another future.
+    dst = stream.dst.copy()
+    dst[split.test] = dst[split.test][::-1]
+    changed = EventStream.from_arrays(
+        stream.src, dst, stream.t, nodes=stream.nodes, unit=stream.unit
+    )
+    other = experiment.train(changed, tmp_path / "b", protocol="tgb", settings=QUICK)
+    for name, tensor in trained.predictor._network.state_dict().items():
+        assert (tensor == other.predictor._network.state_dict()[name]).all(), name
+
+
+# predict ------------------------------------------------------------------------------------------
+
+
+def test_one_pair_a_file_of_pairs_and_a_ranking_agree(model: Path, tmp_path: Path) -> None:
+    ranked = cells(succeeded(run("predict", model, "--src", "Ann O'Neil", "--rank", "3")).stdout)
+    assert [row["rank"] for row in ranked] == ["1", "2", "3"]
+    values = [float(row["probability"]) for row in ranked]
+    assert values == sorted(values, reverse=True)
+    best = ranked[0]
+    one = run("predict", model, "--src", "Ann O'Neil", "--dst", best["dst"])
+    (answer,) = cells(succeeded(one).stdout)
+    assert float(answer["probability"]) == pytest.approx(values[0], rel=1e-4)
+    asked = tmp_path / "asked.csv"
+    asked.write_text(
+        f'dst,note,src\n{best["dst"]},"a, b",Ann O\'Neil\nshop-03,,"Dé, Li"\n', encoding="utf-8"
+    )
+    answers = tmp_path / "answers.csv"
+    succeeded(run("predict", model, "--pairs", asked, "-o", answers))
+    rows = cells(answers.read_text(encoding="utf-8"))
+    assert list(rows[0]) == ["dst", "note", "src", "probability"]
+    assert [row["note"] for row in rows] == ["a, b", ""]
+    assert float(rows[0]["probability"]) == pytest.approx(values[0], rel=1e-4)
+    predictor = LinkPredictor.load(model)
+    numbers = predictor.stream.number(["Dé, Li", "shop-03"])
+    expected = predictor.predict_proba(numbers[:1], numbers[1:], int(predictor.stream.t[-1]) + 1)
+    assert float(rows[1]["probability"]) == pytest.approx(float(expected[0]), rel=1e-4)
+
+
+def test_a_date_and_its_number_are_the_same_time(model: Path) -> None:
+    words = ["predict", model, "--src", "4711", "--dst", "shop-05", "--t"]
+    number = int((datetime(2023, 4, 2, 10) - datetime(1970, 1, 1)).total_seconds())
+    found = {
+        cells(succeeded(run(*words, when)).stdout)[0]["probability"]
+        for when in ("2023-04-02T10:00", "2023-04-02 12:00:00+02:00", "2023-04-02T10:00Z", number)
+    }
+    assert len(found) == 1
+    rows = f"src,dst,t\n4711,shop-05,{number}\n4711,shop-05,2023-04-02T10:00\n"
+    answers = cells(succeeded(run("predict", model, "--pairs", "-", text=rows)).stdout)
+    assert {row["probability"] for row in answers} == found
+    assert "an ISO date like" in refused(run(*words, "2.4.2023"))
+    for far in ("1999-01-01", "2099-01-01"):
+        assert "an answer says little" in succeeded(run(*words, far)).stderr
+    assert cli_learn._time("2023-04-02T10:00", "ms") == 1000 * number
+    with pytest.raises(ValueError, match="a whole number of day"):
+        cli_learn._time("2023-04-02", "day")
+
+
+def test_new_leaves_out_whom_the_source_has_met(model: Path) -> None:
+    stream = LinkPredictor.load(model).stream
+    node = stream.number(["Жуков"])[0]
+    met = set(map(str, stream.name(stream.dst[stream.src == node])))
+    words = ["predict", model, "--src", "Жуков", "--rank", "100"]
+    everything = {row["dst"] for row in cells(succeeded(run(*words)).stdout)}
+    new = {row["dst"] for row in cells(succeeded(run(*words, "--new")).stdout)}
+    assert met <= everything
+    assert new == everything - met
+
+
+def test_what_cannot_be_predicted_is_refused_by_name(model: Path, tmp_path: Path) -> None:
+    for words, advice in (
+        (["--src", "Ann ONeil", "--rank", "3"], 'the nearest id is "Ann O\'Neil"'),
+        (["--src", "4711", "--dst", "zzz"], "dst 'zzz' is unknown"),
+        (["--src", "4711"], "--rank K"),
+        (["--dst", "shop-01"], "give --src"),
+        (["--src", "4711", "--dst", "shop-01", "--rank", "2"], "for one pair"),
+        (["--src", "4711", "--dst", "shop-01", "--new"], "--new belongs to --rank"),
+        (["--pairs", "-", "--src", "4711"], "--pairs stands alone"),
+        (["--src", "4711", "--rank", "1", "-o", tmp_path / "no" / "x.csv"], "is not a directory"),
+    ):
+        assert advice in refused(run("predict", model, *words))
+    for text, advice in (
+        ("src;dst\n4711;shop-01\n", "has the columns src;dst; src and dst are needed"),
+        ("", "has the columns (none)"),
+        ("src,dst\n4711\n", "has 1 cells in row 1"),
+        ("src,dst\n4711,shop-01\n4711,shop-77\n", "dst 'shop-77' is unknown"),
+        ("src,dst,t\n4711,shop-01,soon\n", "the time 'soon' is not understood"),
+    ):
+        assert advice in refused(run("predict", model, "--pairs", "-", text=text))
+    assert "holds no model" in refused(run("predict", tmp_path, "--src", "a", "--rank", "1"))
+
+
+def test_users_and_items_keep_their_own_numbers(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    lines = ["user_id,item_id,timestamp,state_label,comma_separated_list_of_features"]
+    # Every user from 0 to 9 and item from 0 to 4, so that ids alone do not tell them apart.
+    for second in range(200):
+        lines.append(f"{second % 10},{(second % 10 + int(random.integers(2))) % 5},{second},0,0.5")
+    source = tmp_path / "edits.csv"
+    source.write_text("\n".join(lines) + "\n")
+    path = tmp_path / "model"
+    succeeded(run("train", source, *QUICKLY, "-o", path))
+    rows = cells(succeeded(run("predict", path, "--src", "9", "--rank", "9")).stdout)
+    assert {row["dst"] for row in rows} == set("01234")
+    unknown = refused(run("predict", path, "--src", "9", "--dst", "7"))
+    assert "dst '7' is unknown: no event of the data has it; the nearest id is" in unknown
+    assert unknown.rstrip()[-2] in "01234"
+    succeeded(run("predict", path, "--src", "9", "--dst", "4"))
+
+
+# evaluate -----------------------------------------------------------------------------------------
+
+
+def test_an_evaluation_tells_every_number_once_per_seed_and_heuristics_once(
+    purchases: Path, tmp_path: Path
+) -> None:
+    words = ["--sampler", "random-dst", "--sampler", "historical", "--seeds", "0,3"]
+    output = tmp_path / "results.json"
+    result = run(
+        *("evaluate", purchases, *AWKWARD, *QUICKLY, *words),
+        *("--rank-sample", "20", "-o", output, "--json"),
+    )
+    report = last_line(result)
+    assert json.loads(output.read_text()) == report
+    assert report["seeds"] == [0, 3]
+    assert report["data"]["events"] == 600
+    assert report["split"]["sizes"]["test"] == 90
+    assert list(report["metrics"]) == ["random-dst", "historical", "all-dst"]
+    for sampler in ("random-dst", "historical"):
+        for part in ("all", "new"):
+            for metric in ("ap", "auc"):
+                value = report["metrics"][sampler][part][metric]
+                assert len(value["per_seed"]) == 2
+                assert value["mean"] == pytest.approx(np.mean(value["per_seed"]))
+                assert value["std"] == pytest.approx(np.std(value["per_seed"], ddof=1))
+                assert all(0 <= each <= 1 for each in value["per_seed"])
+                for rule in report["heuristics"].values():
+                    assert 0 <= rule[sampler][part][metric] <= 1
+    assert {"mrr", "hits_10"} <= set(report["metrics"]["all-dst"]["all"])
+    stages = dict(report["elapsed_s"])
+    total = stages.pop("total")
+    assert {"read", "heuristics", "record", "train", "score"} == set(stages)
+    assert sum(stages.values()) <= total + 0.01
+    assert "edgebank-unlimited" in result.stdout
+
+
+def test_the_numbers_are_those_of_the_protocol_for_a_predictor_fitted_by_hand() -> None:
+    stream = datasets.generate_communities(40, 900, seed=4)
+    split = evaluation.tgn_split(stream)
+    report = experiment.evaluate(stream, samplers=("inductive",), seeds=(7,), settings=QUICK)
+    predictor = LinkPredictor(**QUICK, seed=7).fit(stream, split)  # type: ignore[arg-type]
+    result = predictor.evaluate(split, samplers=("inductive",))
+    for part, name in (("test", "all"), ("new_test", "new")):
+        own = report["metrics"]["inductive"][name]
+        assert own["ap"]["per_seed"] == [result.row(part).metrics["ap"]]
+        assert own["ap"]["std"] == 0
+        bank = report["heuristics"]["edgebank-unlimited"]["inductive"][name]
+        assert bank["ap"] == result.row(part, scorer="edgebank-unlimited").metrics["ap"]
+    assert report["training_negatives"] == predictor.training_negatives
+
+
+def test_a_heuristic_that_wins_is_named() -> None:
+    # Who meets whom is settled from the beginning: memory is perfect, one epoch is not.
+    src = np.arange(600) % 20
+    stream = EventStream.from_arrays(src, 20 + src, np.arange(600))
+    report = experiment.evaluate(
+        stream,
+        samplers=("random-dst",),
+        seeds=(0,),
+        settings={**QUICK, "epochs": 1, "learning_rate": 1e-9},
+        protocol="tgb",
+    )
+    own = report["metrics"]["random-dst"]["all"]["ap"]["mean"]
+    best = max(rule["random-dst"]["all"]["ap"] for rule in report["heuristics"].values())
+    assert best > own
+    assert any("a heuristic wins" in note and f"{best:.4f}" in note for note in report["warnings"])
+
+
+def test_snapshots_are_ranked_over_all_nodes_from_the_snapshots_before(tmp_path: Path) -> None:
+    stream = datasets.generate_communities(30, 1500, seed=1)
+    hours = stream.t * 0 + np.arange(1500) // 75 * 3600  # twenty snapshots
+    stream = EventStream.from_arrays(
+        stream.src,
+        stream.dst,
+        hours,
+        nodes=stream.nodes,
+        names=NodeNames([f"n{k}" for k in range(30)]),
+    )
+    stream.save(tmp_path / "toy.tide")
+    words = ["--snapshot-seconds", "3600", "--first-test", "15", "--seeds", "0", "--json"]
+    report = last_line(
+        run("evaluate", tmp_path / "toy.tide", "--protocol", "roland", *words, *QUICKLY)
+    )
+    assert report["split"]["sizes"] == {"snapshots": 20, "train": 13, "validation": 2, "test": 4}
+    own = report["metrics"]["all-nodes"]["all"]
+    assert 0 < own["mrr_1000"]["mean"] <= 1
+    assert 0 < report["heuristics"]["memory"]["all-nodes"]["all"]["mrr_full"] <= 1
+    # The model's own scores, asked for by hand.
+    split = evaluation.roland_split(stream, width_s=3600, first_test=15)
+    predictor = LinkPredictor(**QUICK, seed=0)  # type: ignore[arg-type]
+    in_steps = EventStream.from_arrays(stream.src, stream.dst, hours // 3600, nodes=30, unit="step")
+    predictor.fit(in_steps, evaluation.time_split(in_steps, validation_time=13, test_time=15))
+
+    def score_all(sources: Any, task: int) -> Any:
+        return [predictor.score(int(source), np.arange(30), task + 1) for source in sources]
+
+    expected = evaluation.evaluate_snapshots(score_all, stream, split, heuristics=list)
+    assert own["mrr_full"]["mean"] == pytest.approx(expected.row().metrics["mrr-full"])
+
+
+def test_an_evaluation_refuses_what_it_cannot_do(purchases: Path) -> None:
+    for words, advice in (
+        (["--seeds", "a,b"], "parted by commas"),
+        (["--seeds", "1,1"], "each once"),
+        (["--set", "seed=4"], "decided by the run"),
+        (["--set", "path=here"], "decided by the run"),
+        (["--protocol", "roland"], "needs snapshot_seconds"),
+        (["--protocol", "roland", "--sampler", "historical"], "ranks all nodes"),
+        (["--protocol", "time"], "give validation_after and test_after"),
+        (["--protocol", "time", "--validation-after", "soon"], "the time 'soon'"),
+    ):
+        assert advice in refused(run("evaluate", purchases, *AWKWARD, *words))
+    with pytest.raises(ParameterError, match="protocol is 'tgx'"):
+        experiment.evaluate(datasets.generate_communities(20, 100), protocol="tgx")
+
+
+def test_a_foreign_directory_is_not_taken_for_an_unfinished_run(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    experiment.unfinished(path).mkdir()
+    (experiment.unfinished(path) / "letters").mkdir()
+    stream = datasets.generate_communities(20, 200)
+    with pytest.raises(StateFileError, match="move it away"):
+        experiment.train(stream, path, settings=QUICK)
+    shutil.rmtree(experiment.unfinished(path))
+    with pytest.raises(StateFileError, match="is not a directory"):
+        experiment.train(stream, tmp_path / "no" / "model", settings=QUICK)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidegraph.propagation import Propagator, propagate
     from tidegraph.stream import EventStream, Steps
     from tidegraph.tables import read_table, scan_table
+    from tidegraph.tasks import LinkPredictor, NodeClassifier
     from tidegraph.trajectories import Trajectories, record
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "EvaluationError",
     "EventError",
     "EventStream",
+    "LinkPredictor",
+    "NodeClassifier",
     "Op",
     "ParameterError",
     "PrecisionError",
@@ -63,6 +66,7 @@ _HOMES = {
     "formats": ("read",),
     "propagation": ("Propagator", "propagate"),
     "stream": ("EventStream", "Steps"),
+    "tasks": ("LinkPredictor", "NodeClassifier"),
     "tables": ("read_table", "scan_table"),
     "trajectories": ("Trajectories", "record"),
 }

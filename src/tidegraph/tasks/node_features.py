@@ -15,7 +15,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
 _AT_ONCE = 1 << 14  # nodes whose states are in memory together
-_PARTNERS = 16  # of the latest events, whose labels are counted
+_PARTNERS = 8  # of the latest events, whose labels are counted, and those of their partners
 _RECENT = 8  # events whose features are averaged
 _TINY = 1e-9
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -63,7 +63,8 @@ class NodeFeatures:
         time of day and week.
     edge_features: whether to read those of the latest event and their mean over the latest ones.
     known: labels with the times from which they are known, or None. Read are the last one of the
-        node, the share of each of `classes` among its own, and among the last ones of those it met.
+        node, the share of each of `classes` among its own, among the last ones of those it met,
+        and among the last ones of those whom they had met.
     """
 
     def __init__(
@@ -144,37 +145,54 @@ class NodeFeatures:
         return np.concatenate([recent[:, 0], mean], axis=1)
 
     def _of_labels(self, nodes: IntArray, t: IntArray, labels: Past) -> FloatArray:
-        last = self._last_label(labels, nodes, t)
+        label, labelled = self._last_label(labels, nodes, t)
+        last = np.eye(self._classes)[label] * labelled[:, None]
         own = nodes[:, None] * self._classes + np.arange(self._classes)
         first, end = self._labels_by_class.span(
             own.ravel(), np.broadcast_to(t[:, None], own.shape).ravel()
         )
         count = (end - first).reshape(own.shape)
         total = count.sum(axis=1, keepdims=True)
-        rows, met = self._events.latest(nodes, t, _PARTNERS)
-        partner = self._partner[rows] if len(self._partner) else rows
-        when = np.broadcast_to(t[:, None], partner.shape)
-        theirs = self._last_label(labels, partner.ravel(), when.ravel())
-        theirs = (theirs.reshape(*met.shape, self._classes) * met[:, :, None]).sum(axis=1)
-        labelled = theirs.sum(axis=1, keepdims=True)
+        partner, met = self._met(nodes, t)  # [B, partners]
+        then = np.repeat(t, _PARTNERS)
+        found, known = self._met(partner.ravel(), then)
+        theirs = found.reshape(len(nodes), -1)  # [B, partners · partners]
+        also = known.reshape(theirs.shape) & np.repeat(met, _PARTNERS, axis=1)
+        also &= theirs != nodes[:, None]
         return np.concatenate(
             [
                 last,
                 count / np.maximum(total, 1),
                 np.log1p(total),
-                theirs / np.maximum(labelled, 1),
-                np.log1p(labelled),
+                self._shares(labels, partner, met, t),
+                self._shares(labels, theirs, also, t),
             ],
             axis=1,
         ).astype(np.float32)
 
-    def _last_label(self, labels: Past, nodes: IntArray, t: IntArray) -> FloatArray:
-        """One of `[B, classes]` is 1, or none where no label was known."""
+    def _met(self, nodes: IntArray, t: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
+        """`(partners, known)`, `[B, partners]` each: with whom the latest events were."""
+        rows, known = self._events.latest(nodes, t, _PARTNERS)
+        return (self._partner[rows] if len(self._partner) else rows), known
+
+    def _shares(
+        self, labels: Past, nodes: IntArray, chosen: NDArray[np.bool_], t: IntArray
+    ) -> FloatArray:
+        """Of the last labels of the chosen among `nodes[b]`: the share of each class, how many."""
+        row, column = np.nonzero(chosen)
+        label, known = self._last_label(labels, nodes[row, column], t[row])
+        place = row[known] * self._classes + label[known]
+        count = np.bincount(place, minlength=len(t) * self._classes).reshape(len(t), -1)
+        total = count.sum(axis=1, keepdims=True)
+        return np.concatenate([count / np.maximum(total, 1), np.log1p(total)], axis=1)
+
+    def _last_label(
+        self, labels: Past, nodes: IntArray, t: IntArray
+    ) -> tuple[IntArray, NDArray[np.bool_]]:
+        """The position of each node's last label among the classes, and whether it has one."""
         rows, known = labels.latest(nodes, t, 1)
-        found = np.zeros((len(nodes), self._classes), dtype=np.float32)
-        which = np.flatnonzero(known[:, 0])
-        found[which, self._label[rows[which, 0]]] = 1.0
-        return found
+        label = self._label[rows[:, 0]] if len(self._label) else rows[:, 0]
+        return label, known[:, 0]
 
 
 def _periods(unit: str, span: float) -> NDArray[np.float64]:

@@ -99,7 +99,7 @@ class NodeClassifier(Estimator):
     scale_by_degree: bool = True
     epsilon: float = 0.05  # how far a node moves before it is recorded again
     # What is read.
-    states: bool | None = None  # representations themselves; None: where labels are many enough
+    states: bool | None = None  # representations themselves; None: where nodes have features
     activity: bool = True  # how often and when it and its last partner met others
     known_labels: bool = True  # of the node and of those it met, as far as known
     edge_features: bool = True  # of its latest events, where there are any
@@ -117,7 +117,7 @@ class NodeClassifier(Estimator):
     balance: float = 1.0  # classes weigh their rarity to this power: 0 as they are, 1 all the same
     max_examples: int = 200_000  # labels to train on, the latest ones
     epochs: int = 12
-    batch_size: int = 2000
+    batch_size: int | None = None  # None: a fiftieth of the labels, from 64 to 2,000
     learning_rate: float = 3e-3
     weight_decay: float = 1e-4
     patience: int = 5
@@ -137,12 +137,13 @@ class NodeClassifier(Estimator):
             raise ParameterError(
                 f"ask_after is {self.ask_after}; a label is asked for at its time (0) or later"
             )
-        self._training()  # judges its own settings
+        self._training(0)  # judges its own settings
 
-    def _training(self) -> Training:
+    def _training(self, examples: int) -> Training:
+        fiftieth = min(max(examples // 50, 64), 2000)
         return Training(
             epochs=self.epochs,
-            batch_size=self.batch_size,
+            batch_size=fiftieth if self.batch_size is None else self.batch_size,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             patience=self.patience,
@@ -277,9 +278,9 @@ class NodeClassifier(Estimator):
         learned = self._chosen(examples, _TRAIN)
         held_back = self._chosen(examples, _VALIDATION)
         count = np.bincount(np.searchsorted(self.classes_, learned.label))
-        # With fewer labels of a class than numbers to read, networks learn its nodes by heart.
-        numbers = len(self._trajectories.channels) * self._trajectories.columns
-        self.reads_states_ = bool(count.min() >= numbers) if self.states is None else self.states
+        # Propagated random features name neighbours, which networks learn by heart.
+        has_features = self._stream.node_features is not None
+        self.reads_states_ = has_features if self.states is None else self.states
         self._features = self._new_features()
         features = torch.from_numpy(self._features(learned.node, learned.t))
         held_features = torch.from_numpy(self._features(held_back.node, held_back.t))
@@ -310,7 +311,7 @@ class NodeClassifier(Estimator):
             len(learned.label),
             loss,
             validate,
-            self._training(),
+            self._training(len(learned.label)),
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
         )

@@ -114,7 +114,7 @@ class NodeClassifier(Estimator):
     layers: int = 2
     dropout: float = 0.1
     # Training.
-    balance: float = 1.0  # classes weigh their rarity to this power: 0 as they are, 1 all the same
+    balance: float = 0.5  # classes weigh their rarity to this power: 0 as they are, 1 all the same
     max_examples: int = 200_000  # labels to train on, the latest ones
     epochs: int = 12
     batch_size: int | None = None  # None: a fiftieth of the labels, from 64 to 2,000

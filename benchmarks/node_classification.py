@@ -178,15 +178,15 @@ def main() -> None:
     options = parser.parse_args()
     old = json.loads(options.output.read_text()) if options.output.exists() else {}
     results: dict[str, Any] = old.get("results", {})
+    about = {
+        "command": shlex.join(["python", *sys.argv]),
+        **_commit(),
+        "machine": machine.describe(),
+    }
     for name in options.data or TASKS:
         print(f"{name} ...", flush=True)
         found = measure(TASKS[name](), options.seeds)
-        results[name] = {
-            "command": shlex.join(["python", *sys.argv]),
-            **_commit(),
-            "machine": machine.describe(),
-            **found,
-        }
+        results[name] = {**about, **found}
         ordered = {task: results[task] for task in TASKS if task in results}
         options.output.write_text(json.dumps({"results": ordered}, indent=2) + "\n")
     print(f"written to {options.output}")

@@ -244,6 +244,13 @@ def test_a_rare_class_is_found_and_its_probability_stays_small() -> None:
     assert share / 3 < predicted < share * 3
 
 
+def test_a_class_without_recent_examples_does_no_harm() -> None:
+    early = np.where(np.arange(EVENTS) < 100, 1, 0)
+    model = classifier(max_examples=200, epochs=1).fit(replace(STREAM, labels=early), SPLIT)
+    assert model.classes_.tolist() == [0, 1]
+    assert np.isfinite(model.predict_proba(*questions())).all()
+
+
 def test_one_class_alone_is_refused() -> None:
     same = replace(STREAM, labels=np.full(EVENTS, 2))
     with pytest.raises(DataError, match="only class 2 occurs"):

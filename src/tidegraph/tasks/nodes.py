@@ -33,7 +33,7 @@ FloatArray = NDArray[np.float32]
 _NODES_AT_ONCE = 1 << 15
 _CLIP = 8.0  # standard deviations; what lies beyond was not seen in training
 _HISTORY_PARTS = (3000, 300, 30, 3)  # of the training period: half-lives of recent activity
-_TRAIN, _VALIDATION, _TEST = range(3)
+_TRAIN, _VALIDATION = 0, 1  # as `NodeLabels.part` has them
 
 
 class _Network(nn.Module):
@@ -159,20 +159,24 @@ class NodeClassifier(Estimator):
         `t` is when a question is asked. Labels below 0 are unknown and left out; where node labels
         come with a division of their own, it stands.
         """
+        bounds = [split.validation_time, split.test_time]
         if stream.labels is not None:
-            found = evaluation.label_split(stream, split)
-        elif stream.node_labels is not None:
-            found = stream.node_labels
-            bounds = [split.validation_time, split.test_time]
-            part = np.digitize(found.t, bounds, right=True) if found.part is None else found.part
-            found = NodeLabels(
-                found.node, found.t + self.ask_after, found.label, part.astype(np.uint8)
-            )
+            node, t, label = stream.src, stream.t, stream.labels
+            part = np.digitize(t, bounds, right=True)
         else:
+            asked = self._asked_later(stream)
+            node, t, label = asked.node, asked.t, asked.label
+            given = asked.part
+            part = np.digitize(t - self.ask_after, bounds, right=True) if given is None else given
+        known = label >= 0
+        return NodeLabels(node[known], t[known], label[known], part[known].astype(np.uint8))
+
+    def _asked_later(self, stream: EventStream) -> NodeLabels:
+        """The stream's node labels with the times at which they are asked for."""
+        labels = stream.node_labels
+        if labels is None:
             raise DataError("the stream has neither labels nor node_labels; nothing can be learned")
-        known = found.label >= 0
-        assert found.part is not None
-        return NodeLabels(found.node[known], found.t[known], found.label[known], found.part[known])
+        return replace(labels, t=labels.t + self.ask_after)
 
     def known(self, stream: EventStream) -> NodeLabels:
         """The stream's labels, each with the time from which it counts as known.
@@ -180,12 +184,12 @@ class NodeClassifier(Estimator):
         The label of an event is known from the event on, unless `node_labels` say otherwise. A
         label is never known before it was asked for.
         """
-        labels = stream.node_labels
         if stream.labels is None:
-            assert labels is not None
-            labels = replace(labels, t=labels.t + self.ask_after, part=None)
-        elif labels is None:
+            labels = self._asked_later(stream)
+        elif stream.node_labels is None:
             labels = NodeLabels(stream.src, stream.t, stream.labels)
+        else:
+            labels = stream.node_labels
         given = labels.label >= 0
         return NodeLabels(labels.node[given], labels.t[given], labels.label[given])
 
@@ -277,7 +281,8 @@ class NodeClassifier(Estimator):
         self.classes_: IntArray = self._judge(examples)
         learned = self._chosen(examples, _TRAIN)
         held_back = self._chosen(examples, _VALIDATION)
-        count = np.bincount(np.searchsorted(self.classes_, learned.label))
+        index = np.searchsorted(self.classes_, learned.label)
+        count = np.maximum(np.bincount(index, minlength=len(self.classes_)), 1)
         # Propagated random features name neighbours, which networks learn by heart.
         has_features = self._stream.node_features is not None
         self.reads_states_ = has_features if self.states is None else self.states

@@ -261,6 +261,14 @@ def test_a_wrong_setting_is_refused_and_changes_nothing() -> None:
         predictor(random_negatives=0, past_negatives=0)
 
 
+def test_without_a_split_the_last_events_decide_when_to_stop() -> None:
+    model = predictor(epochs=1).fit(STREAM)
+    assert np.isfinite(model.score(*questions())).all()
+    assert model._span == float(np.quantile(STREAM.t, 0.85)) - STREAM.t[0]
+    with pytest.raises(DataError, match="no events"):
+        predictor().fit(STREAM[:0])
+
+
 def test_a_stream_without_validation_is_refused() -> None:
     empty = replace(SPLIT, validation=np.zeros(0, dtype=np.int64))
     with pytest.raises(DataError, match="no events for validation"):

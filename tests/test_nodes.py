@@ -244,6 +244,13 @@ def test_a_rare_class_is_found_and_its_probability_stays_small() -> None:
     assert share / 3 < predicted < share * 3
 
 
+def test_without_a_split_the_last_labels_decide_when_to_stop() -> None:
+    model = classifier(epochs=1).fit(STREAM)
+    assert np.isfinite(model.predict_proba(*questions())).all()
+    with pytest.raises(DataError, match="no events"):
+        classifier().fit(STREAM[:0])
+
+
 def test_a_class_without_recent_examples_does_no_harm() -> None:
     early = np.where(np.arange(EVENTS) < 100, 1, 0)
     model = classifier(max_examples=200, epochs=1).fit(replace(STREAM, labels=early), SPLIT)

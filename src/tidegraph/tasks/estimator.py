@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from tidegraph.channels import Channel, RMaxUnit, Sketch
-from tidegraph.errors import ParameterError, StateFileError
+from tidegraph.errors import DataError, ParameterError, StateFileError
+from tidegraph.evaluation import Split
 from tidegraph.events import Batch
 from tidegraph.models import Window
 from tidegraph.propagation import Propagator
@@ -26,13 +27,33 @@ from tidegraph.tasks.presets import preset
 from tidegraph.training import Epoch, read_tensors, write_tensors
 from tidegraph.trajectories import Trajectories, record
 
-__all__ = ["Estimator", "Progress"]
+__all__ = ["Estimator", "Progress", "train_and_validation"]
 
 IntArray = NDArray[np.int64]
 Progress = Callable[[int, int, str], None]
 _Own = TypeVar("_Own", bound="Estimator")
 
 _FORMAT = 1
+_HELD_BACK = 0.15  # of the events, where no split is given
+
+
+def train_and_validation(stream: EventStream) -> Split:
+    """All events but the last 15 % for training, those for validation, and none for a test."""
+    if not len(stream):
+        raise DataError("the stream holds no events; nothing can be learned")
+    bound = float(np.quantile(stream.t, 1 - _HELD_BACK))
+    later = stream.t > bound
+    nothing = np.zeros(0, dtype=np.int64)
+    return Split(
+        name="time",
+        train=np.flatnonzero(~later),
+        validation=np.flatnonzero(later),
+        test=nothing,
+        new_validation=nothing,
+        new_test=nothing,
+        validation_time=bound,
+        test_time=np.inf,
+    )
 
 
 class Estimator:

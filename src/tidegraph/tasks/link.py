@@ -21,7 +21,7 @@ from tidegraph.features import PairFeatures
 from tidegraph.history import History
 from tidegraph.models import Window, check_decoder, check_encoder, make_decoder, make_encoder
 from tidegraph.stream import EventStream
-from tidegraph.tasks.estimator import Estimator, Progress
+from tidegraph.tasks.estimator import Estimator, Progress, train_and_validation
 from tidegraph.tasks.presets import LINK_PRESETS
 from tidegraph.training import Training, fit
 from tidegraph.trajectories import Trajectories
@@ -164,10 +164,7 @@ class LinkPredictor(Estimator):
         Without a split the last 15 % of the events decide when to stop, and all others train.
         Representations follow all events of the stream; an answer for a time uses those before it.
         """
-        if split is None:
-            split = evaluation.time_split(
-                stream, validation_time=float(np.quantile(stream.t, 0.85)), test_time=np.inf
-            )
+        split = train_and_validation(stream) if split is None else split
         for part in ("train", "validation"):
             if len(getattr(split, part)) == 0:
                 raise DataError(

@@ -140,6 +140,7 @@ class NodeFeatures:
         rows, known = self._events.latest(nodes, t, _RECENT)
         if not len(features):
             return np.zeros((len(nodes), 2 * features.shape[1]), dtype=np.float32)
+        # The first half of the rows are sources, the second destinations of the same events.
         recent = features[rows % len(features)] * known[:, :, None]  # [B, recent, columns]
         mean = recent.sum(axis=1) / np.maximum(known.sum(axis=1), 1)[:, None]
         return np.concatenate([recent[:, 0], mean], axis=1)

@@ -19,7 +19,7 @@ from tidegraph.evaluation import Result, Split
 from tidegraph.history import History
 from tidegraph.models import Window, check_encoder, make_encoder, mlp
 from tidegraph.stream import EventStream, NodeLabels
-from tidegraph.tasks.estimator import Estimator, Progress
+from tidegraph.tasks.estimator import Estimator, Progress, train_and_validation
 from tidegraph.tasks.node_features import NodeFeatures
 from tidegraph.tasks.presets import NODE_PRESETS
 from tidegraph.training import Training, fit
@@ -160,6 +160,7 @@ class NodeClassifier(Estimator):
         come with a division of their own, it stands.
         """
         bounds = [split.validation_time, split.test_time]
+        part: NDArray[Any]
         if stream.labels is not None:
             node, t, label = stream.src, stream.t, stream.labels
             part = np.digitize(t, bounds, right=True)
@@ -208,10 +209,7 @@ class NodeClassifier(Estimator):
         Without a split the labels of the last 15 % of the events decide when to stop, and all
         earlier ones train.
         """
-        if split is None:
-            split = evaluation.time_split(
-                stream, validation_time=float(np.quantile(stream.t, 0.85)), test_time=np.inf
-            )
+        split = train_and_validation(stream) if split is None else split
         self._judge(self.examples(stream, split))
         self.observe(stream, split, progress=progress)
         self.train(split, checkpoint=checkpoint, progress=progress)

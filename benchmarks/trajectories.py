@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import statistics
 import sys
@@ -149,6 +150,26 @@ def rates(work: Callable[[], Any], questions: int, repeats: int = 7) -> tuple[fl
     return questions / statistics.median(clock[1:]), questions / statistics.median(processor[1:])
 
 
+def measure_reading_from_disk(directory: Path) -> dict[str, Any]:
+    """Windows with none of the store in the page cache, as where it exceeds memory."""
+    nodes, questions = 200_000, 20_000
+    synthetic_store(directory, nodes, 100, 16)  # let go at once: mapped pages stay in the cache
+    rng = np.random.default_rng(2)
+    ids, times = rng.integers(0, nodes, questions), rng.integers(0, 1 << 30, questions)
+    for path in directory.iterdir():
+        handle = os.open(path, os.O_RDONLY)
+        os.fsync(handle)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(handle)
+    start = time.perf_counter()
+    Trajectories.open(directory).window(ids, times, K)
+    return {
+        "questions": questions,
+        "k": K,
+        "windows_per_s": round(questions / (time.perf_counter() - start)),
+    }
+
+
 def measure_reading(directory: Path) -> dict[str, Any]:
     nodes, per_node, columns, questions = 200_000, 100, 16, 200_000
     start = time.perf_counter()
@@ -190,6 +211,7 @@ def measure_reading(directory: Path) -> dict[str, Any]:
 
 SECTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "reading": measure_reading,
+    "reading_from_disk": measure_reading_from_disk,
     "wikipedia_float32": lambda path: measure_recording(wikipedia(), "float32", path),
     "wikipedia_float16": lambda path: measure_recording(wikipedia(), "float16", path),
     "like_reddit": lambda path: measure_recording(like_reddit(), "float32", path),

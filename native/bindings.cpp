@@ -9,14 +9,11 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <cstring>
 #include <thread>
 
 #include "history.hpp"
-#include "parallel.hpp"
 #include "propagator.hpp"
-#include "sketch.hpp"
 #include "trajectories.hpp"
 
 namespace nb = nanobind;
@@ -150,12 +147,20 @@ Rows rows_of(const Ids& src, const Ids& dst, const MaybeWeights& weight, const M
   return rows;
 }
 
+template <class Real, class Given>
+void borrow_features(Propagator<Real>& p, const InMatrix<Given>& values) {
+  if (values.shape(1) != p.columns() || values.shape(0) != p.nodes())
+    throw EventError("the features do not fit the nodes and columns");
+  p.borrow_features(std::span<const Given>(values.data(), values.size()));
+}
+
 template <class Real>
 void bind_propagator(nb::module_& module, const char* name) {
   using P = Propagator<Real>;
   using VersionTuple = std::tuple<int, double, std::int64_t, int>;  // kind, half-life, span, forget
   using ChannelTuple =
-      std::tuple<std::size_t, double, double, double>;  // view, gamma0, gamma, beta
+      std::tuple<std::size_t, double, double, double>;       // view, gamma0, gamma, beta
+  using FeatureTuple = std::tuple<int, std::uint64_t, int>;  // source, seed, distribution
   using release = nb::call_guard<nb::gil_scoped_release>;
 
   const auto edges = [](const P& p, std::optional<std::size_t> channel) {
@@ -177,8 +182,10 @@ void bind_propagator(nb::module_& module, const char* name) {
              double self_loop, bool scale_by_degree, std::size_t block_columns, int threads,
              const std::vector<VersionTuple>& versions,
              const std::vector<std::pair<std::size_t, int>>& views,
-             const std::vector<ChannelTuple>& channels) {
+             const std::vector<ChannelTuple>& channels, const FeatureTuple& features) {
             Settings settings;
+            const auto& [source, seed, distribution] = features;
+            settings.features = {FeatureSource::Kind(source), seed, Distribution(distribution)};
             settings.directed = directed;
             settings.self_loop = self_loop;
             settings.scale_by_degree = scale_by_degree;
@@ -193,7 +200,7 @@ void bind_propagator(nb::module_& module, const char* name) {
             new (self) P(std::move(settings), nodes, view(thresholds));
           },
           "nodes"_a, "thresholds"_a.noconvert(), "directed"_a, "self_loop"_a, "scale_by_degree"_a,
-          "block_columns"_a, "threads"_a, "versions"_a, "views"_a, "channels"_a)
+          "block_columns"_a, "threads"_a, "versions"_a, "views"_a, "channels"_a, "features"_a)
       .def(
           "set_features",
           [](P& p, std::size_t first, const InMatrix<double>& values) {
@@ -202,6 +209,10 @@ void bind_propagator(nb::module_& module, const char* name) {
             p.set_features(first, {values.data(), values.size()});
           },
           "first"_a, "values"_a.noconvert(), release())
+      .def("borrow_features", borrow_features<Real, float>, "values"_a.noconvert(),
+           nb::keep_alive<1, 2>())
+      .def("borrow_features", borrow_features<Real, double>, "values"_a.noconvert(),
+           nb::keep_alive<1, 2>())
       .def(
           "load",
           [](P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight, const MaybeOps& op,
@@ -224,7 +235,7 @@ void bind_propagator(nb::module_& module, const char* name) {
             update.feature_nodes = view(feature_nodes);
             update.feature_values = view(feature_values);
             update.removed_nodes = view(removed_nodes);
-            if (update.new_features.size() != new_nodes * p.columns() ||
+            if ((new_features && update.new_features.size() != new_nodes * p.columns()) ||
                 update.feature_values.size() != update.feature_nodes.size() * p.columns())
               throw EventError("feature rows have another number of columns than the " +
                                std::to_string(p.columns()) + " of this propagator");
@@ -522,23 +533,6 @@ NB_MODULE(_native, module) {
   bind_propagator<double>(module, "PropagatorF64");
   bind_history(module);
   bind_trajectories(module);
-  module.def(
-      "sketch",
-      [](std::uint64_t seed, int distribution, std::int64_t first, const Out<double, 2>& out) {
-        const std::size_t columns = out.shape(1);
-        parallel_for((out.shape(0) + 255) / 256, int(std::thread::hardware_concurrency()),
-                     [&](std::size_t chunk) {
-                       for (std::size_t row = chunk * 256;
-                            row < std::min(out.shape(0), (chunk + 1) * 256); ++row)
-                         for (std::size_t column = 0; column < columns; ++column)
-                           out.data()[row * columns + column] =
-                               sketch(seed, std::uint64_t(first) + row, column,
-                                      Distribution(distribution));
-                     });
-      },
-      "seed"_a, "distribution"_a, "first"_a, "out"_a.noconvert(),
-      nb::call_guard<nb::gil_scoped_release>(),
-      "Fills out with the rows of nodes first, first + 1, … of a sketch.");
 }
 
 }  // namespace tidegraph

@@ -49,6 +49,13 @@ inline typename Vector<Real>::type* row(Real* base, const Block<Real>& block, No
 }
 
 template <class Real>
+inline const Real* features_of(const Block<Real>& block, Node node) {
+  const FeatureRows<Real>& features = block.features;
+  if (features.kept) return features.kept + std::size_t(node) * block.width;
+  return features.read(features.reader, node);
+}
+
+template <class Real>
 inline Extremes<Real> extremes_of(const Block<Real>& block, Node node) {
   const std::size_t vectors = block.width / kLanes<Real>;
   const auto* r = row(block.residual, block, node);
@@ -74,7 +81,8 @@ template <class Real>
 inline void touch(Block<Real>& block, Node node) {
   if (block.marks[node] & kTouched) return;
   block.marks[node] |= kTouched;
-  block.touched[block.touches++] = node;
+  block.touched[block.touches < block.touched_room ? block.touches : block.touched_room] = node;
+  ++block.touches;
 }
 
 inline void fetch(const void* memory, std::size_t bytes) {
@@ -141,7 +149,7 @@ inline void push(Block<Real>& block, const Lists& graph, Node node) {
   V* const p = row(block.estimate, block, node);
   V* const r = row(block.residual, block, node);
   V q[kMaxWidth / kLanes<Real>];
-  const Real pivot = Real(block.pivot[node]), relaxed = block.relaxed_gain / pivot;
+  const Real pivot = block.pivot[node], relaxed = block.relaxed_gain / pivot;
   if (pivot <= 0) return;  // lost its last edge while it waited: settled exactly
   const Real per_gain = block.per_gain, gamma = Real(block.gamma);
   Extremes<Real> after;
@@ -202,28 +210,30 @@ inline std::size_t entries_of(const Lists& lists, Node node) {
 // The residual of a node from the estimates: d^beta x - (pivot p - gamma sum_j w(i,j) p(j)) / gain,
 // evaluated in float64 and in stored units.
 template <class Real>
-inline void true_residual(const Block<Real>& block, const Matrix& matrix, Node node, double* sum) {
+inline void true_residual(const Block<Real>& block, const Matrix& matrix, const Diagonal& diagonal,
+                          Node node, double* sum) {
   const std::size_t width = block.width;
   const Real* const p = block.estimate + std::size_t(node) * width;
-  const Real* const x = block.features + std::size_t(node) * width;
+  const Real* const x = features_of(block, node);
   for (std::size_t c = 0; c < width; ++c) sum[c] = 0;
   for_entries(matrix.rows, node, [&](Node other, float weight) {
     const Real* const q = block.estimate + std::size_t(other) * width;
     const double w = double(weight);
     for (std::size_t c = 0; c < width; ++c) sum[c] += w * double(q[c]);
   });
-  const double on_features = matrix.power[node] * matrix.residual_unit, pivot = block.pivot[node];
+  const double on_features = diagonal.power[node] * matrix.residual_unit;
+  const double pivot = diagonal.pivot[node];
   const double per_gain = 1 / block.gain;
   for (std::size_t c = 0; c < width; ++c)
     sum[c] = on_features * double(x[c]) + (block.gamma * sum[c] - pivot * double(p[c])) * per_gain;
 }
 
 template <class Real>
-void rewrite(Block<Real>& block, const Matrix& matrix) {
+void rewrite(Block<Real>& block, const Matrix& matrix, const Diagonal& diagonal) {
   for (std::size_t node = 0; node < block.nodes; ++node) {
     if (matrix.degree[node] <= 0) continue;  // settled exactly
     double sum[kMaxWidth];
-    true_residual(block, matrix, Node(node), sum);
+    true_residual(block, matrix, diagonal, Node(node), sum);
     Real* const r = block.residual + node * block.width;
     for (std::size_t c = 0; c < block.width; ++c) r[c] = Real(sum[c]);
     offer(block, Node(node), above(block, Node(node)));
@@ -284,7 +294,7 @@ void correct(Block<Real>& block, const Matrix& matrix, const Moved* moved, std::
     const Moved& move = moved[m];
     Real* const r = block.residual + std::size_t(move.node) * width;
     const Real* const p = block.estimate + std::size_t(move.node) * width;
-    const Real* const x = block.features + std::size_t(move.node) * width;
+    const Real* const x = features_of(block, move.node);
     double sum[kMaxWidth];
     for (std::size_t c = 0; c < width; ++c)
       sum[c] = double(r[c]) + move.on_features * double(x[c]) + move.on_estimate * double(p[c]);
@@ -294,7 +304,7 @@ void correct(Block<Real>& block, const Matrix& matrix, const Moved* moved, std::
       for (std::size_t c = 0; c < width; ++c) sum[c] += change * double(other[c]);
     }
     if (move.shrink != 1) {
-      const double per_gain = block.pivot[move.node] / block.gain;
+      const double per_gain = move.pivot / block.gain;
       for (std::size_t c = 0; c < width; ++c)
         sum[c] -= per_gain * (double(shrunk(p[c], move.shrink)) - double(p[c]));
     }
@@ -333,7 +343,8 @@ void scan(Block<Real>& block, std::size_t first, std::size_t last, bool moved) {
 inline double larger(double a, double b) { return a != a || b <= a ? a : b; }
 
 template <class Real>
-void measure(Block<Real>& block, const Matrix& matrix, Measured& measured) {
+void measure(Block<Real>& block, const Matrix& matrix, const Diagonal& diagonal,
+             Measured& measured) {
   const std::size_t width = block.width;
   const double to_natural = 1 / matrix.residual_unit,
                gain = block.gain < 0 ? -block.gain : block.gain;
@@ -350,16 +361,16 @@ void measure(Block<Real>& block, const Matrix& matrix, Measured& measured) {
     const double degree = matrix.degree[node];
     if (degree <= 0) continue;  // settled exactly
     double sum[kMaxWidth];
-    true_residual(block, matrix, Node(node), sum);
+    true_residual(block, matrix, diagonal, Node(node), sum);
     const Real* const r = block.residual + node * width;
-    const Real* const x = block.features + node * width;
+    const Real* const x = features_of(block, Node(node));
     const double limit = double(block.limit[node]);
     // What evaluating the sum in float64, and keeping the features in the working precision, may
     // hide.
     const double terms = double(entries_of(matrix.rows, Node(node)) + 8);
     const double of_sum = terms * 0x1p-52 * (1 + gamma) * degree / gain;
     const double of_features =
-        matrix.power[node] * matrix.residual_unit * (sizeof(Real) == 4 ? 0x1p-24 : 0x1p-52);
+        diagonal.power[node] * matrix.residual_unit * (sizeof(Real) == 4 ? 0x1p-24 : 0x1p-52);
     for (std::size_t c = 0; c < width; ++c) {
       const double size = sum[c] < 0 ? -sum[c] : sum[c];
       const double feature = x[c] < 0 ? -double(x[c]) : double(x[c]);

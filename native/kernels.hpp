@@ -36,11 +36,20 @@ struct Moved {
   // and drown the residual in rounding. Then p shrinks by this factor instead, and the neighbours'
   // residuals take the difference; 1 elsewhere.
   double shrink;
+  double pivot;   // that of the node, in full precision
   bool vanished;  // removed, or without a degree: estimate and residual become zero
 };
 struct Term {
   Node other;
   double change;
+};
+
+// Features [nodes, width] that are kept as rows, or are read one at a time.
+template <class Real>
+struct FeatureRows {
+  const Real* kept;  // null where they are read
+  void* reader;
+  const Real* (*read)(void* reader, Node node);  // valid until the next call
 };
 
 // The state of one channel on one block of columns, row-major [nodes, width], width a multiple of
@@ -52,9 +61,9 @@ struct Block {
   std::size_t nodes, width;
   Real* estimate;
   Real* residual;
-  const Real* features;
-  const Real* limit;    // per node
-  const double* pivot;  // per node: degree less gamma times the self-weight
+  FeatureRows<Real> features;
+  const Real* limit;  // per node
+  const Real* pivot;  // per node: degree less gamma times the self-weight
   double gamma;
   double gain;        // estimate gained per unit pushed: gamma0, in the units of the stored arrays
   Real per_gain;      // 1 / gain
@@ -62,8 +71,10 @@ struct Block {
   Node* queue;        // ring of nodes + 1 entries
   std::size_t head, queued;
   std::uint8_t* marks;  // kQueued | kTouched per node
-  Node* touched;        // nodes pushed since it was last emptied
-  std::size_t touches;
+  // Nodes that moved since it was last emptied, the first `touched_room` of them; the marks tell
+  // all.
+  Node* touched;
+  std::size_t touches, touched_room;
   std::uint64_t pushes, edge_pushes, stalled;
 };
 inline constexpr std::uint8_t kQueued = 1, kTouched = 2;
@@ -75,8 +86,13 @@ inline constexpr std::size_t kLanes = 32 / sizeof(Real);
 struct Matrix {
   Lists columns, rows;
   const double* degree;  // per node
-  const double* power;   // per node: degree^beta
   double residual_unit;  // stored residual = unit * natural residual
+};
+
+// What else the residual of a node follows from, per node; needed seldom, and then computed.
+struct Diagonal {
+  const double* pivot;
+  const double* power;  // degree^beta
 };
 
 // What the invariant says about the residuals, from estimates and graph alone.
@@ -97,8 +113,8 @@ struct Kernels {
   // request.
   void (*scan)(Block<Real>&, std::size_t first, std::size_t last, bool moved);
   // Evaluates the residuals in float64, and puts them in the place of the stored ones on request.
-  void (*measure)(Block<Real>&, const Matrix&, Measured&);
-  void (*rewrite)(Block<Real>&, const Matrix&);
+  void (*measure)(Block<Real>&, const Matrix&, const Diagonal&, Measured&);
+  void (*rewrite)(Block<Real>&, const Matrix&, const Diagonal&);
 };
 
 template <class Real>

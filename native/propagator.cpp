@@ -1,13 +1,7 @@
 #include "propagator.hpp"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <new>
 
 #include "parallel.hpp"
 
@@ -48,23 +42,17 @@ const Kernels<Real>& kernels() {
 
 namespace {
 
-constexpr std::size_t kLargePage = std::size_t(1) << 21;
-
-// Rows are read at random: with pages of 4 KiB a large state misses the page tables before it
-// misses the cache.
-void use_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
-#ifdef MADV_HUGEPAGE
-  if (bytes >= kLargePage)
-    madvise(memory, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);  // a wish, not a need
-#endif
-}
-
 // An edge is pushed a thousand times for every time it is re-read to take out drift: a tenth of a
 // percent of the work.
 constexpr std::uint64_t kEdgePushesPerRepair = 1000;
 // A degree that grows by more than this when its self-loop is renewed makes its node's estimate
 // shrink in `correct`.
 constexpr double kSteep = 4;
+// Nodes touched in a step are listed while they are fewer than this share of all; beyond it, a look
+// at all marks costs less than the step did.
+constexpr std::size_t kListedShare = 16;
+// Steps, and entries in the log of one block, before the logs are united.
+constexpr std::size_t kLoggedSteps = 256, kLoggedNodes = 1 << 16;
 
 double power(double degree, double exponent) {
   if (degree <= 0) return 0;
@@ -81,25 +69,25 @@ double relaxation(const ChannelSpec& spec, const View& view) {
   return std::min(1.5, 2 / (1 + std::sqrt(1 - spec.gamma * spec.gamma)));
 }
 
-}  // namespace
-
-template <class Real>
-void RowStore<Real>::resize(std::size_t rows, std::size_t width) {
-  const std::size_t size = rows * width;
-  if (size > capacity_) {
-    const std::size_t capacity = capacity_ == 0 ? size : std::max(size, capacity_ + capacity_ / 2);
-    const std::size_t bytes = capacity * sizeof(Real);
-    const std::align_val_t alignment{bytes < kLargePage ? 64 : kLargePage};
-    Real* const memory = static_cast<Real*>(::operator new[](bytes, alignment));
-    use_large_pages(memory, bytes);
-    if (size_) std::memcpy(memory, data_.get(), size_ * sizeof(Real));
-    data_ = {memory, Free{alignment}};
-    capacity_ = capacity;
+// Blocks of nearly equal width, an even number of them, in whole vectors. A function of the columns
+// alone: results must not depend on the threads.
+std::vector<ColumnBlock> share_out(std::size_t columns, std::size_t lanes, std::size_t widest) {
+  const std::size_t vectors = (columns + lanes - 1) / lanes;
+  widest = std::min(widest, kMaxWidth) / lanes;
+  std::size_t count = (vectors + widest - 1) / std::max<std::size_t>(widest, 1);
+  if (count % 2 && vectors >= 4) ++count;
+  std::vector<ColumnBlock> blocks;
+  for (std::size_t b = 0, vector = 0; b < count; ++b) {
+    const std::size_t take =
+        (vectors - vector) / (count - b) + ((vectors - vector) % (count - b) != 0);
+    const std::size_t first = vector * lanes;
+    blocks.push_back({first, std::min(take * lanes, columns - first), take * lanes});
+    vector += take;
   }
-  if (size > size_)
-    std::memset(static_cast<void*>(data_.get() + size_), 0, (size - size_) * sizeof(Real));
-  size_ = size;
+  return blocks;
 }
+
+}  // namespace
 
 template <class Real>
 Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
@@ -107,21 +95,9 @@ Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
     : settings_(std::move(settings)),
       versions_(nodes, settings_.directed, settings_.self_loop, settings_.versions,
                 settings_.views),
-      thresholds_(thresholds.begin(), thresholds.end()) {
-  // Blocks of nearly equal width, an even number of them, in whole vectors. A function of the
-  // columns alone: results must not depend on the threads.
-  const std::size_t lanes = kLanes<Real>, vectors = (columns() + lanes - 1) / lanes;
-  const std::size_t widest = std::min(settings_.block_columns, kMaxWidth) / lanes;
-  std::size_t count = (vectors + widest - 1) / std::max<std::size_t>(widest, 1);
-  if (count % 2 && vectors >= 4) ++count;
-  for (std::size_t b = 0, vector = 0; b < count; ++b) {
-    const std::size_t take =
-        (vectors - vector) / (count - b) + ((vectors - vector) % (count - b) != 0);
-    const std::size_t first = vector * lanes;
-    blocks_.push_back({first, std::min(take * lanes, columns() - first), take * lanes});
-    vector += take;
-  }
-  features_.resize(blocks_.size());
+      thresholds_(thresholds.begin(), thresholds.end()),
+      blocks_(share_out(columns(), kLanes<Real>, settings_.block_columns)),
+      features_(settings_.features, blocks_, thresholds_) {
   states_.resize(settings_.channels.size() * blocks_.size());
   for (const ChannelSpec& spec : settings_.channels) {
     Channel channel;
@@ -135,13 +111,13 @@ Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
 template <class Real>
 void Propagator<Real>::set_features(std::size_t first, std::span<const double> rows) {
   for (std::size_t row = 0; row < rows.size() / columns(); ++row)
-    write_features(first + row, rows.data() + row * columns());
+    features_.write(Node(first + row), rows.data() + row * columns());
 }
 
 template <class Real>
 void Propagator<Real>::resize(std::size_t nodes) {
+  features_.resize(nodes);
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    features_[b].resize(nodes, blocks_[b].width);
     for (std::size_t c = 0; c < channels_.size(); ++c) {
       State& s = state(c, b);
       if (started_) {  // not before: loading a graph needs memory of its own for a while
@@ -149,14 +125,13 @@ void Propagator<Real>::resize(std::size_t nodes) {
         s.residual.resize(nodes, blocks_[b].width);
       }
       s.queue.resize(nodes + 1);
-      s.touched.resize(nodes);
+      s.touched.resize(nodes / kListedShare + 1);
       s.marks.resize(nodes, 0);
     }
   }
   for (Channel& channel : channels_) {
     channel.limit.resize(nodes, 0);
     channel.pivot.resize(nodes, 0);
-    channel.power.resize(nodes, 0);
     set_units(channel);
   }
   is_touched_.resize(nodes, 0);
@@ -170,7 +145,11 @@ void Propagator<Real>::resize(std::size_t nodes) {
       block.width = blocks_[b].width;
       block.estimate = s.estimate.data();
       block.residual = s.residual.data();
-      block.features = features_[b].data();
+      s.features.open(features_, b);
+      using Reader = typename Features<Real>::Reader;
+      block.features = {features_.kept(b), &s.features, [](void* reader, Node node) {
+                          return static_cast<Reader*>(reader)->row(node);
+                        }};
       block.limit = channels_[c].limit.data();
       block.pivot = channels_[c].pivot.data();
       block.queue = s.queue.data();
@@ -179,17 +158,11 @@ void Propagator<Real>::resize(std::size_t nodes) {
       block.head = 0;
       block.marks = s.marks.data();
       block.touched = s.touched.data();
+      if (block.touches > block.touched_room) block.touches = nodes + 1;  // not all are listed
+      block.touched_room = s.touched.size() - 1;
       block.gamma = channels_[c].spec.gamma;
     }
   }
-}
-
-template <class Real>
-void Propagator<Real>::write_features(std::size_t node, const double* row) {
-  for (std::size_t b = 0; b < blocks_.size(); ++b)
-    for (std::size_t c = 0; c < blocks_[b].count; ++c)
-      features_[b].data()[node * blocks_[b].width + c] =
-          Real(row[blocks_[b].first + c] / thresholds_[blocks_[b].first + c]);
 }
 
 namespace {
@@ -250,11 +223,31 @@ void Propagator<Real>::set_limit(Channel& channel, Node node) {
   const double degree = matrix.degree(node), beta = channel.spec.beta;
   const double now = power(degree / versions_.horizon(matrix.version()), 1 - beta);
   const double factor = settings_.scale_by_degree ? now : std::min(1.0, now);
-  channel.power[node] = power(degree, beta);
   // One ulp down: rounding must not loosen the promise.
-  const double limit = tolerance_ * channel.residual_unit * channel.power[node] * factor;
+  const double limit = tolerance_ * channel.residual_unit * power(degree, beta) * factor;
   channel.limit[node] = std::nextafter(Real(limit), Real(0));
-  channel.pivot[node] = degree - channel.spec.gamma * versions_.self_weight(matrix, node);
+  channel.pivot[node] = Real(pivot(channel, node));
+}
+
+template <class Real>
+double Propagator<Real>::pivot(const Channel& channel, Node node) const {
+  const View& matrix = view(channel);
+  return matrix.degree(node) - channel.spec.gamma * versions_.self_weight(matrix, node);
+}
+
+template <class Real>
+template <class Wanted>
+Propagator<Real>::Diagonals::Diagonals(const Propagator& of, Wanted wanted)
+    : values_(of.channels_.size()) {
+  for (std::size_t c = 0; c < values_.size(); ++c) {
+    const Channel& channel = of.channels_[c];
+    if (!wanted(channel)) continue;
+    values_[c].resize(2 * of.nodes());
+    for (std::size_t node = 0; node < of.nodes(); ++node) {
+      values_[c][node] = of.pivot(channel, Node(node));
+      values_[c][of.nodes() + node] = power(of.view(channel).degree(Node(node)), channel.spec.beta);
+    }
+  }
 }
 
 template <class Real>
@@ -264,7 +257,6 @@ Matrix Propagator<Real>::matrix(const Channel& channel) const {
   matrix.columns = versions_.columns(of);
   matrix.rows = versions_.rows(of);
   matrix.degree = of.degrees().data();
-  matrix.power = channel.power.data();
   matrix.residual_unit = channel.residual_unit;
   return matrix;
 }
@@ -289,9 +281,11 @@ void Propagator<Real>::initialise_row(std::size_t c, std::size_t b, std::size_t 
                                       double degree) {
   State& s = state(c, b);
   const double scale = channels_[c].residual_unit * power(degree, channels_[c].spec.beta);
-  for (std::size_t i = node * blocks_[b].width; i < (node + 1) * blocks_[b].width; ++i) {
-    s.estimate.data()[i] = 0;
-    s.residual.data()[i] = Real(scale * double(features_[b].data()[i]));
+  const std::size_t width = blocks_[b].width;
+  const Real* const x = s.features.row(Node(node));
+  for (std::size_t i = 0; i < width; ++i) {
+    s.estimate.data()[node * width + i] = 0;
+    s.residual.data()[node * width + i] = Real(scale * double(x[i]));
   }
 }
 
@@ -333,7 +327,7 @@ void Propagator<Real>::start() {
     kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
   });
   repair_where_due();
-  gather_touched({});
+  forget_touched();
 }
 
 template <class Real>
@@ -347,7 +341,8 @@ void Propagator<Real>::apply(const Update& update) {
   }
   versions_.check(update.rows, update.new_nodes, update.removed_nodes, update.end);
   step(update);
-  gather_touched(update);
+  unite_touched(0, update);
+  clear_logs();
   std::sort(touched_.begin(), touched_.end());
 }
 
@@ -355,23 +350,38 @@ template <class Real>
 std::size_t Propagator<Real>::apply_steps(const Rows& rows, std::span<const std::int64_t> offsets,
                                           std::span<std::int64_t> counts, std::string& refusal,
                                           const std::function<bool(std::size_t)>& after) {
-  Update update;
-  for (std::size_t s = 0; s + 1 < offsets.size(); ++s) {
+  const auto update_of = [&](std::size_t s) {
+    Update update;
     update.rows = rows.slice(std::size_t(offsets[s]), std::size_t(offsets[s + 1]));
-    update.end.reset();
     if (!update.rows.t.empty()) update.end = update.rows.t.back();
+    return update;
+  };
+  std::size_t done = 0, counted = 0;
+  const auto count = [&] {
+    for (std::size_t s = counted; s < done; ++s) {
+      unite_touched(s - counted, update_of(s));
+      counts[s] = std::int64_t(touched_.size());
+    }
+    counted = done;
+    clear_logs();
+  };
+  while (done + 1 < offsets.size()) {
+    if (done - counted == kLoggedSteps || logged_much()) count();
+    const Update update = update_of(done);
     try {
       versions_.check(update.rows, 0, {}, update.end);
     } catch (const EventError& error) {
       refusal = error.what();
-      return s;
+      break;
     }
     step(update);
-    gather_touched(update);
-    counts[s] = std::int64_t(touched_.size());
-    if (after && !after(s)) return s + 1;
+    ++done;
+    if (!after) continue;
+    count();
+    if (!after(done - 1)) return done;
   }
-  return offsets.size() - 1;
+  count();
+  return done;
 }
 
 // R += d^beta (x' - x).
@@ -379,15 +389,17 @@ template <class Real>
 void Propagator<Real>::change_features(const Update& update) {
   feature_change_.assign(update.feature_nodes.size() * columns(), 0.0);
   for (std::size_t f = 0; f < update.feature_nodes.size(); ++f) {
-    const std::size_t node = std::size_t(update.feature_nodes[f]);
+    const Node node = Node(update.feature_nodes[f]);
     const auto add = [&](double sign) {
-      for (std::size_t b = 0; b < blocks_.size(); ++b)
+      Real row[kMaxWidth];
+      for (std::size_t b = 0; b < blocks_.size(); ++b) {
+        features_.read(b, node, row);
         for (std::size_t i = 0; i < blocks_[b].count; ++i)
-          feature_change_[f * columns() + blocks_[b].first + i] +=
-              sign * double(features_[b].data()[node * blocks_[b].width + i]);
+          feature_change_[f * columns() + blocks_[b].first + i] += sign * double(row[i]);
+      }
     };
     add(-1);
-    write_features(node, update.feature_values.data() + f * columns());
+    features_.write(node, update.feature_values.data() + f * columns());
     add(+1);
   }
   for_items([&](std::size_t c, std::size_t b) {
@@ -423,11 +435,16 @@ void Propagator<Real>::pass_time(std::optional<std::int64_t> end) {
       rescale_state(c, units[c]);
     prepare(c, versions_.swept(version) ? 0 : nodes(), true);
   }
+  const Diagonals diagonals(
+      *this, [&](const Channel& channel) { return versions_.leapt(view(channel).version()); });
   for_items([&](std::size_t c, std::size_t b) {
     const std::size_t version = view(channels_[c]).version();
     if (versions_.restarted(version)) return initialise(c, b);
     correct(c, b);
-    if (versions_.swept(version)) kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
+    if (versions_.leapt(version))
+      kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]), diagonals.of(c));
+    else if (versions_.swept(version))
+      kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
   });
 }
 
@@ -441,13 +458,9 @@ void Propagator<Real>::step(const Update& update) {
   events_ += update.rows.size();
   if (update.new_nodes) {
     resize(nodes());
-    for (std::size_t node = before; node < nodes(); ++node)
-      write_features(node, update.new_features.data() + (node - before) * columns());
+    set_features(before, update.new_features);
   }
-  for (const std::int64_t node : update.removed_nodes)
-    for (std::size_t b = 0; b < blocks_.size(); ++b)
-      std::fill_n(features_[b].data() + std::size_t(node) * blocks_[b].width, blocks_[b].width,
-                  Real(0));
+  for (const std::int64_t node : update.removed_nodes) features_.clear(Node(node));
   for (std::size_t c = 0; c < channels_.size(); ++c) prepare(c, before, false);
   for_items([&](std::size_t c, std::size_t b) {
     Block<Real>& block = state(c, b).block;
@@ -456,8 +469,11 @@ void Propagator<Real>::step(const Update& update) {
     correct(c, b);
     kernels<Real>().scan(block, before, nodes(), false);
     kernels<Real>().settle(block, matrix(channels_[c]));
+    state(c, b).log_begins.push_back(state(c, b).log.size());
+    log_touched(state(c, b));
   });
-  repair_where_due();
+  if (repair_where_due())
+    for (State& s : states_) log_touched(s);
 }
 
 template <class Real>
@@ -491,32 +507,71 @@ void Propagator<Real>::prepare(std::size_t c, std::size_t first, bool renewed) {
     moved.shrink = renewed && degree.before > 0 && degree.after > kSteep * degree.before
                        ? power(degree.before / degree.after, 1 - beta)
                        : 1;
+    moved.pivot = pivot(channel, degree.node);
     moved.vanished = degree.after <= 0 || versions_.removed(degree.node);
     channel.moved.push_back(moved);
   }
   correction_rows_ += channel.moved.size() + matrix.terms().size();
 }
 
+// Empties the list of a block into its log. On the thread that filled it, to which its memory is
+// near: the lists of a step are united when there are many.
 template <class Real>
-void Propagator<Real>::gather_touched(const Update& update) {
+void Propagator<Real>::log_touched(State& s) {
+  Block<Real>& block = s.block;
+  const auto take = [&](Node node) {
+    s.marks[node] &= std::uint8_t(~kTouched);
+    s.log.push_back(node);
+  };
+  if (block.touches <= block.touched_room) {
+    for (std::size_t i = 0; i < block.touches; ++i) take(block.touched[i]);
+  } else {
+    for (std::size_t node = 0; node < nodes(); ++node)
+      if (s.marks[node] & kTouched) take(Node(node));
+  }
+  block.touches = 0;
+}
+
+template <class Real>
+void Propagator<Real>::forget_touched() {
+  for (State& s : states_) {
+    for (std::uint8_t& mark : s.marks) mark &= std::uint8_t(~kTouched);
+    s.block.touches = 0;
+  }
+}
+
+// The nodes that a step in the logs touched, in any block or by name.
+template <class Real>
+void Propagator<Real>::unite_touched(std::size_t step, const Update& update) {
   touched_.clear();
   const auto touch = [&](Node node) {
     if (is_touched_[node]) return;
     is_touched_[node] = 1;
     touched_.push_back(node);
   };
-  for (State& s : states_) {
-    for (std::size_t i = 0; i < s.block.touches; ++i) {
-      s.marks[s.block.touched[i]] &= std::uint8_t(~kTouched);
-      touch(s.block.touched[i]);
-    }
-    s.block.touches = 0;
+  for (const State& s : states_) {
+    const std::size_t last = step + 1 < s.log_begins.size() ? s.log_begins[step + 1] : s.log.size();
+    for (std::size_t i = s.log_begins[step]; i < last; ++i) touch(s.log[i]);
   }
   for (const std::int64_t node : update.rows.src) touch(Node(node));
   for (const std::int64_t node : update.rows.dst) touch(Node(node));
   for (const std::int64_t node : update.feature_nodes) touch(Node(node));
   for (std::size_t node = nodes() - update.new_nodes; node < nodes(); ++node) touch(Node(node));
   for (const Node node : touched_) is_touched_[node] = 0;
+}
+
+template <class Real>
+bool Propagator<Real>::logged_much() const {
+  return std::any_of(states_.begin(), states_.end(),
+                     [](const State& s) { return s.log.size() > kLoggedNodes; });
+}
+
+template <class Real>
+void Propagator<Real>::clear_logs() {
+  for (State& s : states_) {
+    s.log.clear();
+    s.log_begins.clear();
+  }
 }
 
 // ---- reading
@@ -541,13 +596,17 @@ void Propagator<Real>::embedding(std::span<const std::int64_t> nodes, std::span<
     const double scale = power(degree, 1 - channel.spec.beta) / channel.estimate_unit;
     Real* const row = out.data() + (k * channels_.size() + c) * columns();
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
-      const std::size_t at = std::size_t(node) * blocks_[b].width;
-      const Real* const p = state(c, b).estimate.data() + at;
-      const Real* const x = features_[b].data() + at;
-      for (std::size_t i = 0; i < blocks_[b].count; ++i) {
-        const double value = degree > 0 ? double(p[i]) * scale : channel.spec.gamma0 * double(x[i]);
-        row[blocks_[b].first + i] = Real(value * thresholds_[blocks_[b].first + i]);
+      const auto [first, count, width] = blocks_[b];
+      const Real* const p = state(c, b).estimate.data() + std::size_t(node) * width;
+      if (degree > 0) {
+        for (std::size_t i = 0; i < count; ++i)
+          row[first + i] = Real(double(p[i]) * scale * thresholds_[first + i]);
+        continue;
       }
+      Real x[kMaxWidth];
+      features_.read(b, node, x);
+      for (std::size_t i = 0; i < count; ++i)
+        row[first + i] = Real(channel.spec.gamma0 * double(x[i]) * thresholds_[first + i]);
     }
   });
 }
@@ -572,11 +631,13 @@ template <class Real>
 void Propagator<Real>::features(std::span<const std::int64_t> nodes, std::span<double> out) const {
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
     if (c) return;
-    for (std::size_t b = 0; b < blocks_.size(); ++b)
+    Real row[kMaxWidth];
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      const std::size_t first = blocks_[b].first;
+      features_.read(b, node, row);
       for (std::size_t i = 0; i < blocks_[b].count; ++i)
-        out[k * columns() + blocks_[b].first + i] =
-            double(features_[b].data()[std::size_t(node) * blocks_[b].width + i]) *
-            thresholds_[blocks_[b].first + i];
+        out[k * columns() + first + i] = double(row[i]) * thresholds_[first + i];
+    }
   });
 }
 
@@ -608,9 +669,10 @@ typename Propagator<Real>::Certificate Propagator<Real>::certify() {
   certificate.ratio.resize(channels_.size() * padded);
   certificate.drift.resize(states_.size());
   certificate.excess.resize(states_.size());
+  const Diagonals diagonals(*this, [](const Channel&) { return true; });
   for_items([&](std::size_t c, std::size_t b) {
     Measured measured{certificate.ratio.data() + c * padded + blocks_[b].first, 0, 0};
-    kernels<Real>().measure(state(c, b).block, matrix(channels_[c]), measured);
+    kernels<Real>().measure(state(c, b).block, matrix(channels_[c]), diagonals.of(c), measured);
     certificate.drift[c * blocks_.size() + b] = measured.drift;
     certificate.excess[c * blocks_.size() + b] = measured.excess;
   });
@@ -655,8 +717,9 @@ typename Propagator<Real>::Audit Propagator<Real>::audit() {
 
 template <class Real>
 void Propagator<Real>::rewrite_residuals() {
+  const Diagonals diagonals(*this, [](const Channel&) { return true; });
   for_items([&](std::size_t c, std::size_t b) {
-    kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]));
+    kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]), diagonals.of(c));
     kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
   });
   for (State& s : states_) s.edges_at_repair = s.block.edge_pushes;
@@ -666,16 +729,18 @@ void Propagator<Real>::rewrite_residuals() {
 template <class Real>
 void Propagator<Real>::repair() {
   rewrite_residuals();
-  gather_touched({});
+  forget_touched();
 }
 
-// Counted over all blocks, so that they are repaired in one pass.
+// Counted over all blocks, so that they are repaired in one pass. Says whether they were.
 template <class Real>
-void Propagator<Real>::repair_where_due() {
+bool Propagator<Real>::repair_where_due() {
   std::uint64_t pushed = 0;
   for (const State& s : states_) pushed += s.block.edge_pushes - s.edges_at_repair;
-  if (pushed > kEdgePushesPerRepair * states_.size() * (2 * versions_.edges() + nodes()))
-    rewrite_residuals();
+  const bool due =
+      pushed > kEdgePushesPerRepair * states_.size() * (2 * versions_.edges() + nodes());
+  if (due) rewrite_residuals();
+  return due;
 }
 
 template <class Real>
@@ -686,32 +751,51 @@ void Propagator<Real>::refine(double factor) {
     kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
     kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
   });
-  gather_touched({});
+  forget_touched();
 }
 
 template <class Real>
 double Propagator<Real>::finest_tolerance() const {
-  double finest = 0;
-  for (const Channel& channel : channels_) {
-    const View& matrix = view(channel);
-    const double beta = channel.spec.beta;
+  struct Extremes {
     double largest = 0, ratio = 1;
-    for (std::size_t node = 0; node < nodes(); ++node) {
-      const double degree = matrix.degree(Node(node)) / versions_.present(matrix.version());
-      if (degree <= 0) continue;
+    void see(const Extremes& other) {
+      largest = std::max(largest, other.largest);
+      ratio = std::min(ratio, other.ratio);
+    }
+  };
+  constexpr std::size_t kChunk = 1024;
+  const std::size_t chunks = (nodes() + kChunk - 1) / kChunk;
+  std::vector<Extremes> found(chunks * channels_.size());
+  parallel_for(chunks, settings_.threads, [&](std::size_t chunk) {
+    Real x[kMaxWidth];
+    for (std::size_t node = chunk * kChunk; node < std::min(nodes(), (chunk + 1) * kChunk);
+         ++node) {
       Real peak = 0;
       for (std::size_t b = 0; b < blocks_.size(); ++b) {
-        const Real* const x = features_[b].data() + node * blocks_[b].width;
+        features_.read(b, Node(node), x);
         for (std::size_t i = 0; i < blocks_[b].width; ++i) peak = std::max(peak, std::abs(x[i]));
       }
-      largest = std::max(largest, double(peak) * power(degree, beta - 1));
-      if (!settings_.scale_by_degree) ratio = std::min(ratio, power(degree, beta - 1));
+      for (std::size_t c = 0; c < channels_.size(); ++c) {
+        const View& matrix = view(channels_[c]);
+        const double degree = matrix.degree(Node(node)) / versions_.present(matrix.version());
+        if (degree <= 0) continue;
+        const double per_degree = power(degree, channels_[c].spec.beta - 1);
+        found[chunk * channels_.size() + c].see(
+            {double(peak) * per_degree, settings_.scale_by_degree ? 1 : per_degree});
+      }
     }
+  });
+  double finest = 0;
+  for (std::size_t c = 0; c < channels_.size(); ++c) {
+    Extremes of;
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk)
+      of.see(found[chunk * channels_.size() + c]);
     // An idle node's threshold shrinks with its degree until it is forgotten.
-    const int forget = settings_.versions[matrix.version()].forget;
-    ratio *= std::exp2(-double(forget + (forget > 0)) * (1 - beta));
+    const ChannelSpec& spec = channels_[c].spec;
+    const int forget = settings_.versions[view(channels_[c]).version()].forget;
+    of.ratio *= std::exp2(-double(forget + (forget > 0)) * (1 - spec.beta));
     const double feel = sizeof(Real) == 4 ? 0x1p-22 : 0x1p-51;
-    finest = std::max(finest, feel * largest / (1 - std::abs(channel.spec.gamma)) / ratio);
+    finest = std::max(finest, feel * of.largest / (1 - std::abs(spec.gamma)) / of.ratio);
   }
   return finest;
 }
@@ -739,12 +823,13 @@ typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
     statistics.pushes += s.block.pushes;
     statistics.edge_pushes += s.block.edge_pushes;
     statistics.stalled += s.block.stalled;
-    statistics.state_bytes += s.estimate.bytes() + s.residual.bytes() + s.marks.size() +
-                              (s.queue.size() + s.touched.size()) * sizeof(Node);
+    statistics.state_bytes += s.estimate.bytes() + s.residual.bytes() + s.features.bytes() +
+                              s.marks.size() +
+                              (s.queue.size() + s.touched.size() + s.log.capacity()) * sizeof(Node);
   }
-  for (const auto& features : features_) statistics.state_bytes += features.bytes();
+  statistics.state_bytes += features_.bytes();
   for (const Channel& channel : channels_)
-    statistics.state_bytes += channel.limit.size() * (sizeof(Real) + 2 * sizeof(double));
+    statistics.state_bytes += (channel.limit.size() + channel.pivot.size()) * sizeof(Real);
   return statistics;
 }
 
@@ -752,7 +837,10 @@ template <class Real>
 void Propagator<Real>::archive(Archive& archive) {
   if (archive.reading()) {
     started_ = true;
+    features_.archive(archive);
     resize(nodes());
+  } else {
+    features_.archive(archive);
   }
   versions_.archive(archive);
   archive.scalar("tolerance", tolerance_);
@@ -762,7 +850,6 @@ void Propagator<Real>::archive(Archive& archive) {
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     const std::string name = "block" + std::to_string(b);
     const std::size_t size = nodes() * blocks_[b].width;
-    archive.lasting(name + ".features", features_[b].data(), size);
     for (std::size_t c = 0; c < channels_.size(); ++c) {
       State& s = state(c, b);
       const std::string part = name + ".channel" + std::to_string(c);

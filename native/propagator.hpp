@@ -4,12 +4,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <new>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "features.hpp"
+#include "rowstore.hpp"
 #include "versions.hpp"
 
 namespace tidegraph {
@@ -25,6 +25,7 @@ struct Settings {
   bool scale_by_degree = true;
   std::size_t block_columns = 0;  // widest block
   int threads = 1;
+  FeatureSource features;
   std::vector<VersionSpec> versions;
   std::vector<std::pair<std::size_t, Direction>> views;  // version, direction
   std::vector<ChannelSpec> channels;
@@ -36,29 +37,10 @@ struct Update {
   Rows rows;
   std::optional<std::int64_t> end;  // the time the step moves to
   std::size_t new_nodes = 0;
-  std::span<const double> new_features;
+  std::span<const double> new_features;  // empty: what the source of the features says
   std::span<const std::int64_t> feature_nodes;
   std::span<const double> feature_values;
   std::span<const std::int64_t> removed_nodes;
-};
-
-// Zeroed memory for rows, in large pages where it is large. Growing copies this store alone, so
-// that no more than one block of columns exists twice.
-template <class Real>
-class RowStore {
- public:
-  void resize(std::size_t rows, std::size_t width);
-  Real* data() { return data_.get(); }
-  const Real* data() const { return data_.get(); }
-  std::size_t bytes() const { return capacity_ * sizeof(Real); }
-
- private:
-  struct Free {
-    std::align_val_t alignment{64};
-    void operator()(Real* memory) const { ::operator delete[](memory, alignment); }
-  };
-  std::unique_ptr<Real[], Free> data_;
-  std::size_t size_ = 0, capacity_ = 0;
 };
 
 template <class Real>
@@ -67,9 +49,14 @@ class Propagator {
   // One threshold per column. Nothing is propagated before start().
   Propagator(Settings settings, std::size_t nodes, std::span<const double> thresholds);
 
-  // Features of the nodes from `first` on, [count, columns], and rows of a graph to start from,
-  // each in any number of calls; then start() propagates for the first time.
+  // Features of the nodes from `first` on, [count, columns], or of all in a matrix that outlives
+  // this object, and rows of a graph to start from, in any number of calls; then start() propagates
+  // for the first time.
   void set_features(std::size_t first, std::span<const double> rows);
+  template <class Given>
+  void borrow_features(std::span<const Given> rows) {
+    features_.borrow(rows.data(), rows.size() / columns());
+  }
   void load(const Rows& rows, std::optional<std::int64_t> end);
   void start();
 
@@ -129,14 +116,17 @@ class Propagator {
     double omega = 1;
     double estimate_unit = 1,
            residual_unit = 1;  // stored = unit * natural; other than 1 only under decay
-    std::vector<Real> limit;
-    std::vector<double> pivot, power;
+    std::vector<Real> limit, pivot;
     std::vector<Moved> moved;  // of this step
   };
   struct State {
     RowStore<Real> estimate, residual;
+    typename Features<Real>::Reader features;
     std::vector<Node> queue, touched;
     std::vector<std::uint8_t> marks;
+    // Nodes touched in the steps since they were last united, and where each step begins.
+    std::vector<Node> log;
+    std::vector<std::size_t> log_begins;
     Block<Real> block{};
     std::uint64_t edges_at_repair = 0;  // edge_pushes when the residuals were last computed anew
   };
@@ -152,7 +142,6 @@ class Propagator {
   void set_limit(Channel& channel, Node node);
   void set_limits(Channel& channel);
   void resize(std::size_t nodes);
-  void write_features(std::size_t node, const double* row);
   void initialise(std::size_t channel, std::size_t block);
   void initialise_row(std::size_t channel, std::size_t block, std::size_t node, double degree);
   void change_features(const Update& update);
@@ -161,34 +150,48 @@ class Propagator {
   void correct(std::size_t channel, std::size_t block);
   void step(const Update& update);
   void prepare(std::size_t channel, std::size_t first, bool renewed);
-  void gather_touched(const Update& update);
+  void log_touched(State& s);
+  void forget_touched();
+  void unite_touched(std::size_t step, const Update& update);
+  bool logged_much() const;
+  void clear_logs();
   template <class Work>
   void for_items(Work work);
   template <class Visit>
   void for_nodes(std::span<const std::int64_t> nodes, Visit visit) const;
   Matrix matrix(const Channel& channel) const;
+  double pivot(const Channel& channel, Node node) const;
+  // One per channel, empty where it is not wanted.
+  class Diagonals {
+   public:
+    template <class Wanted>
+    Diagonals(const Propagator& of, Wanted wanted);
+    Diagonal of(std::size_t channel) const {
+      return {values_[channel].data(), values_[channel].data() + values_[channel].size() / 2};
+    }
+
+   private:
+    std::vector<std::vector<double>> values_;  // pivots, then powers
+  };
   struct Certificate {
     std::vector<double> ratio;          // [channels, padded columns]
     std::vector<double> drift, excess;  // [channels, blocks]
   };
   Certificate certify();
   void rewrite_residuals();
-  void repair_where_due();
+  bool repair_where_due();
 
   Settings settings_;
   Versions versions_;
   std::vector<double> thresholds_;
   double tolerance_ = 1;
-  struct Columns {
-    std::size_t first, count, width;
-  };
-  std::vector<Columns> blocks_;
-  std::vector<RowStore<Real>> features_;  // per block
+  std::vector<ColumnBlock> blocks_;
+  Features<Real> features_;
   std::vector<Channel> channels_;
   std::vector<State> states_;
   std::vector<double> feature_change_;  // scratch: [count, columns] in units of the threshold
   std::vector<Node> touched_;
-  std::vector<std::uint8_t> is_touched_;
+  std::vector<std::uint8_t> is_touched_;  // all zero between two calls of unite_touched
   std::uint64_t events_ = 0, correction_rows_ = 0, repairs_ = 0;
   bool started_ = false;
 };

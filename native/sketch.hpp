@@ -3,7 +3,9 @@
 // tidegraph/channels.py does the same in NumPy.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace tidegraph {
 
@@ -11,5 +13,10 @@ enum class Distribution : std::uint8_t { gaussian = 0, uniform = 1, sign = 2 };
 
 double sketch(std::uint64_t seed, std::uint64_t node, std::uint64_t column,
               Distribution distribution);
+
+// The columns of a node from `first` on, each over its unit, and rounded once.
+template <class Real>
+void sketch_row(std::uint64_t seed, std::uint64_t node, std::uint64_t first,
+                Distribution distribution, std::span<const double> units, Real* out);
 
 }  // namespace tidegraph

@@ -15,6 +15,9 @@ constexpr double kWhole = 1e-6;
 constexpr double kUnitSpan = 16;
 // … and starts afresh after a silence of this many, if whatever it held has become negligible.
 constexpr double kSilence = 32;
+// Renewing a self-loop multiplies it by two for every half-life it was idle. Corrections of that
+// size cancel, and leave behind their rounding: after so many half-lives it begins to count.
+constexpr double kLeap = 8;
 constexpr double kMaxHalfLives = 0x1p52;  // beyond it, boundaries cannot be told apart
 
 std::string describe(std::size_t row, std::int64_t src, std::int64_t dst) {
@@ -473,7 +476,7 @@ bool Versions::load(const Rows& rows, std::optional<std::int64_t> end) {
 
 void Versions::pass_time(std::optional<std::int64_t> end) {
   for (View& view : views_) view.begin();
-  for (Version& version : version_) version.swept = version.restarted = false;
+  for (Version& version : version_) version.swept = version.leapt = version.restarted = false;
   if (!end) return;
   start_ = planned_start_;
   now_ = *end;
@@ -537,6 +540,7 @@ void Versions::advance(std::size_t v) {
   const std::int64_t boundary = std::int64_t(std::floor(half_lives(version, now_)));
   if (boundary > decay.boundary) {
     version.swept = true;
+    version.leapt = double(boundary - decay.boundary) > kLeap;
     const auto forgotten = [&](float weight) {
       return negligible(version, double(weight), double(boundary), decay.unit);
     };
@@ -732,7 +736,7 @@ bool Versions::rescale() {
   for (View& view : views_) view.begin();
   for (std::size_t v = 0; v < version_.size(); ++v) {
     Version& version = version_[v];
-    version.swept = version.restarted = false;
+    version.swept = version.leapt = version.restarted = false;
     if (version.spec.kind != VersionSpec::Kind::decay || !timed_) continue;
     version.planned_unit = std::int64_t(std::floor(half_lives(version, now_) / 2)) * 2;
     moved |= version.planned_unit != version.decay.unit;
@@ -764,10 +768,7 @@ Versions::Difference Versions::difference(const Rows& snapshot) const {
   std::vector<std::uint64_t> keys;
   for (std::size_t row = 0; row < snapshot.size(); ++row) {
     const std::int64_t src = snapshot.src[row], dst = snapshot.dst[row];
-    for (const std::int64_t node : {src, dst})
-      if (node < 0 || std::uint64_t(node) >= nodes())
-        throw EventError(describe(first_row_ + row, src, dst) + "node " + std::to_string(node) +
-                         " is not among the " + std::to_string(nodes()) + " nodes");
+    check_nodes(snapshot, row, nodes());
     const std::uint64_t pair = key(Node(src), Node(dst));
     std::uint32_t slot = wanted.find(pair);
     if (slot == PairMap::kAbsent) {

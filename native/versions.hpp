@@ -160,8 +160,10 @@ class Versions {
   bool load(const Rows& rows, std::optional<std::int64_t> end);
   // Errors count rows from here.
   void count_rows_from(std::size_t row) { first_row_ = row; }
-  // What passing time did to a decayed version: limits are stale; everything was forgotten.
+  // What passing time did to a decayed version: limits are stale; so much changed at once that
+  // residuals are better computed anew than corrected; everything was forgotten.
   bool swept(std::size_t version) const { return version_[version].swept; }
+  bool leapt(std::size_t version) const { return version_[version].leapt; }
   bool restarted(std::size_t version) const { return version_[version].restarted; }
   bool reads_time() const;
   bool decays() const { return user_.layers() > 1; }
@@ -222,7 +224,7 @@ class Versions {
     VersionSpec spec;
     Decay decay;
     std::unique_ptr<Window> window;
-    bool swept = false, restarted = false;
+    bool swept = false, leapt = false, restarted = false;
     std::int64_t planned_unit = 0;
   };
   struct Staged {

@@ -261,3 +261,11 @@ def test_nothing_is_lost_in_silence(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="more digits than"):
         formats.write_tgn(fine, tmp_path, "a")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_options_for_tables_do_not_apply_to_a_saved_stream(tmp_path: Path) -> None:
+    stream = EventStream.from_arrays([0], [1], [5])
+    stream.save(tmp_path / "saved")
+    assert read(tmp_path / "saved").t.tolist() == [5]
+    with pytest.raises(ParameterError, match="saved by tidegraph already"):
+        read(tmp_path / "saved", sort=True)

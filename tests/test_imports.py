@@ -25,10 +25,10 @@ LAYERS = [
     {"trajectories", "models", "training"},
     {"features"},
     {"tasks"},
-    {"verify"},
+    {"verify", "explanation"},
     {"bench", "demo"},
     {"terminal"},
-    {"cli_data"},
+    {"cli_data", "cli_explain"},
     {"cli"},
     {"__main__"},
 ]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tidegraph as tg
-from tidegraph import Batch, Channel, Op, Propagator, Sketch
+from tidegraph import Batch, Channel, EventError, Op, Propagator, Sketch
 from tidegraph.reference import exact_of
 
 EVERY_VERSION = (
@@ -427,6 +427,22 @@ def test_snapshots_move_the_graph_by_its_difference() -> None:
         propagator.apply_snapshot([0], [5])
 
 
+def test_a_snapshot_that_does_not_fit_is_refused_with_its_own_rows() -> None:
+    propagator = Propagator(np.eye(5), channels=(Channel.low_pass(half_life=1.0),))
+    propagator.apply(Batch(src=[0, 2], dst=[1, 3], t=10))
+    propagator.apply(Batch(removed_nodes=[4], t=10))
+    before = state_bytes(propagator)
+    for src, dst, t, words in (
+        ([0, 2, 1], [1, 3, 5], 10, r"row 2 \(1, 5\): node 5 is not among the 5 nodes"),
+        ([0, 2, 4], [1, 3, 2], 10, r"row 2 \(4, 2\): node 4 was removed"),
+        ([0], [1], 9, "times must not run backwards"),
+        ([0], [1], None, "give t"),
+    ):
+        with pytest.raises(EventError, match=words):
+            propagator.apply_snapshot(src, dst, t=t)
+        assert state_bytes(propagator) == before
+
+
 def test_steps_in_one_call_equal_steps_one_by_one() -> None:
     features = np.random.default_rng(0).normal(size=(30, 20))
     one, other = (Propagator(features) for _ in range(2))
@@ -440,6 +456,31 @@ def test_steps_in_one_call_equal_steps_one_by_one() -> None:
     touched = [other.apply(Batch(b.src, b.dst, weight=b.weight)).size for b in batches]
     assert counts.tolist() == touched
     assert state_bytes(one) == state_bytes(other)
+
+
+def test_nodes_moved_by_a_silence_are_touched_also_where_many_new_ones_arrive() -> None:
+    propagator = Propagator(
+        Sketch(8),
+        nodes=40,
+        channels=(Channel.low_pass(half_life=1.0),),
+        initial=Batch([0], [1], t=0),
+    )
+    touched = propagator.apply(Batch(new_nodes=2000, src=[2], dst=[40], t=500))
+    assert touched.tolist() == list(range(2040))
+
+
+@pytest.mark.parametrize(
+    "r_max",
+    [pytest.param(0.5, id="few nodes move"), pytest.param(1e-4, id="all nodes move")],
+)
+def test_a_long_call_counts_the_nodes_touched_in_each_of_its_steps(r_max: float) -> None:
+    nodes, steps = 300, 600
+    src, dst = np.random.default_rng(6).integers(0, nodes, (2, steps))
+    one, other = (Propagator(Sketch(16), nodes=nodes, r_max=r_max) for _ in range(2))
+    counts = one.apply_steps(Batch(src, dst), np.arange(steps + 1))
+    touched = [other.apply(Batch([a], [b])).size for a, b in zip(src, dst, strict=True)]
+    assert counts.tolist() == touched
+    assert (counts.max() > 0.9 * nodes) == (r_max == 1e-4)
 
 
 def test_the_sketch_of_the_core_is_the_sketch_of_numpy() -> None:
@@ -462,6 +503,30 @@ def test_rescaling_at_any_moment_changes_no_bit_of_the_embedding() -> None:
         if rng.random() < 0.3:
             restless.rescale()
         np.testing.assert_array_equal(quiet.embedding(), restless.embedding())
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("heaviest", [1.0, 2.0**20])
+def test_one_silence_of_any_length_leaves_no_drift_that_counts(
+    heaviest: float, beta: float
+) -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60, 16))
+    src, dst = rng.integers(0, 60, (2, 200))
+    weight = np.where(np.arange(200) % 10 == 0, heaviest, 1.0)
+    options: dict[str, Any] = {
+        "channels": (Channel.low_pass(half_life=1000.0),),
+        "beta": beta,
+        "dtype": "float64",
+    }
+    finest = Propagator(features, r_max=1.0, **options)._native.finest_tolerance()
+    for half_lives in (4, 8, 9, 12, 16, 20, 24, 28, 30, 32, 33, 40):
+        propagator = Propagator(features, r_max=100 * finest, **options)
+        propagator.apply(Batch(src=src, dst=dst, weight=weight, t=0))
+        propagator.apply(Batch(src=[1], dst=[2], t=1000 * half_lives))
+        audit = propagator.audit()
+        assert audit.drift.max() < 0.01  # the precision is a hundredth of r_max
+        assert audit.residual.max() < 1.01
 
 
 def test_a_node_idle_for_thousands_of_half_lives_stays_finite() -> None:

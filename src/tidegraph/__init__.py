@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         TidegraphError,
     )
     from tidegraph.events import Batch, Op
+    from tidegraph.explanation import Explanation, explain
     from tidegraph.formats import read
     from tidegraph.propagation import Propagator, propagate
     from tidegraph.stream import EventStream, Steps
@@ -35,6 +36,7 @@ __all__ = [
     "EvaluationError",
     "EventError",
     "EventStream",
+    "Explanation",
     "LinkPredictor",
     "NodeClassifier",
     "Op",
@@ -47,6 +49,7 @@ __all__ = [
     "StorageError",
     "TidegraphError",
     "Trajectories",
+    "explain",
     "generate_communities",
     "load_dataset",
     "propagate",
@@ -63,6 +66,7 @@ _HOMES = {
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "datasets": ("generate_communities", "load_dataset"),
     "events": ("Batch", "Op"),
+    "explanation": ("Explanation", "explain"),
     "formats": ("read",),
     "propagation": ("Propagator", "propagate"),
     "stream": ("EventStream", "Steps"),

@@ -185,6 +185,11 @@ class Sketch:
                 f"distribution is {self.distribution!r}; give 'gaussian', 'uniform' or 'sign'"
             )
 
+    @property
+    def largest(self) -> float:
+        """No number of this distribution is larger in size."""
+        return _GAUSSIAN_MEAN / _GAUSSIAN_STD if self.distribution == "gaussian" else 1.0
+
     def rows(self, nodes: ArrayLike) -> NDArray[np.float64]:
         """Features `[len(nodes), columns]` of the given node ids."""
         ids = np.atleast_1d(np.asarray(nodes, dtype=np.uint64))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegraph.cli_data import data
+from tidegraph.cli_explain import explain
 from tidegraph.errors import TidegraphError
 from tidegraph.terminal import console as _console
 from tidegraph.terminal import progress as _progress
@@ -64,6 +65,7 @@ def main() -> None:
       tidegraph verify --data my.csv --steps 500 --json  your own events: src,dst,t[,weight]
       tidegraph bench propagation --only latency         measure this machine
       tidegraph data info nyc-flights                    what a stream looks like
+      tidegraph explain --help                           which events moved a node
 
     \b
     In Python:
@@ -80,6 +82,7 @@ def main() -> None:
 
 
 main.add_command(data)
+main.add_command(explain)
 
 
 # verify -------------------------------------------------------------------------------------------

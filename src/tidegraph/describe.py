@@ -14,7 +14,16 @@ from tidegraph.errors import DataError
 from tidegraph.events import Op
 from tidegraph.stream import EventStream
 
-__all__ = ["QUANTILES", "Description", "bars", "describe", "facts", "page", "span_in_words"]
+__all__ = [
+    "QUANTILES",
+    "Description",
+    "bars",
+    "dates",
+    "describe",
+    "facts",
+    "page",
+    "span_in_words",
+]
 
 IntArray = NDArray[np.int64]
 
@@ -97,7 +106,7 @@ def describe(stream: EventStream) -> Description:
     sources, destinations = (np.bincount(ends, minlength=stream.nodes) > 0 for ends in (src, dst))
     starts = np.flatnonzero(np.concatenate([[True], np.diff(t) != 0]))
     per_time = np.diff(np.append(starts, len(t)))
-    first_date, last_date = _dates(first, last, stream.unit)
+    first_date, last_date = dates(first, last, stream.unit)
     event_labels, event_classes = _event_labels(stream)
     return Description(
         title=stream.title,
@@ -228,7 +237,12 @@ def _degree_histogram(events_of: IntArray) -> tuple[tuple[int, int, int], ...]:
 # Words --------------------------------------------------------------------------------------------
 
 
-def _dates(first: int, last: int, unit: str) -> tuple[str | None, str | None]:
+def dates(first: int, last: int, unit: str) -> tuple[str | None, str | None]:
+    """Two times as dates, in UTC, where they look like dates.
+
+    >>> dates(1_388_534_400, 1_388_534_460, "s")
+    ('2014-01-01 00:00:00', '2014-01-01 00:01:00')
+    """
     if unit == "year":
         return str(first), str(last)
     if unit not in ("ns", "us", "ms", "s"):

@@ -74,6 +74,11 @@ def read(source: Any, format: Format = "auto", **options: Any) -> EventStream:
         format = _recognised(source)
     if format not in readers:
         raise ParameterError(f"format is {format!r}; give auto or one of {', '.join(readers)}")
+    if format == "saved" and any(option is not None for option in options.values()):
+        raise ParameterError(
+            f"{source} is a stream saved by tidegraph already; its columns and times are settled,"
+            f" and {', '.join(options)} do not apply: use it as it is"
+        )
     return readers[format](source, **options)
 
 

@@ -23,10 +23,13 @@ Dtype: TypeAlias = Literal["float32", "float64"]
 _DISTRIBUTIONS = {"gaussian": 0, "uniform": 1, "sign": 2}
 _DIRECTIONS = {"out": 0, "in": 1, "both": 2}
 _ALL, _DECAY, _WINDOW, _LAST = range(4)
-_FEATURE_ROWS = (
-    1 << 15
-)  # features are handed over in pieces: a whole copy in float64 would double them
+_KEPT, _SKETCHED, _BORROWED = range(3)
+_STATE_LAYOUT = 2  # of the arrays in a saved state
+# Features are handed over in pieces: a whole copy in float64 would double them. Small ones, since
+# the allocator holds on to what large ones leave behind.
+_FEATURE_ROWS = 1 << 12
 _BLOCK_COLUMNS = 96
+_BORROWABLE = {np.dtype(np.float32).str, np.dtype(np.float64).str}  # in this machine's byte order
 
 
 class Propagator:
@@ -36,7 +39,9 @@ class Propagator:
     with `|pi(i) - estimate(i)| <= threshold(i)` after every `apply`; `error_bound` certifies what
     holds right now.
 
-    features: `[nodes, columns]`, or a `Sketch` together with `nodes`.
+    features: `[nodes, columns]`, or a `Sketch` together with `nodes`. A sketch takes no memory, nor
+        does a C-contiguous float array that nobody can write to (a memory map of mode "r", or one
+        after `setflags(write=False)`): it is read where it lies. Other arrays are copied.
     channels: filters on versions of the graph; by default one low-pass filter on all edges.
     r_max, r_max_unit: the error that is allowed: relative to each column's RMS ("rms"), absolute,
         or relative to its L1 norm ("l1").
@@ -90,10 +95,22 @@ class Propagator:
                 f"r_max={settings.r_max:g} times the norm of a column leaves the range of float64;"
                 " scale the features"
             )
-        self._build(settings, source.nodes, thresholds, dtype, threads, block_columns)
-        self._sketch = features if isinstance(features, Sketch) else None
-        for first, rows in source.pieces():
-            self._native.set_features(first, rows)
+        borrowed = source.lasting()
+        self._build(
+            settings,
+            source.nodes,
+            thresholds,
+            dtype,
+            threads,
+            block_columns,
+            source.sketch,
+            _KEPT if borrowed is None else _BORROWED,
+        )
+        if borrowed is not None:
+            self._native.borrow_features(borrowed)
+        else:
+            for first, rows in source.pieces():
+                self._native.set_features(first, rows)
         if initial is not None:
             self._load(initial)
         self._check_precision(1.0)
@@ -107,6 +124,8 @@ class Propagator:
         dtype: str,
         threads: int | None,
         block_columns: Any,
+        sketch: Sketch | None,
+        rows: int = _KEPT,
     ) -> None:
         if dtype not in ("float32", "float64"):
             raise ParameterError(f"dtype is {dtype!r}; give 'float32' or 'float64'")
@@ -117,6 +136,7 @@ class Propagator:
         self._threads = _thread_count(threads)
         self._thresholds = thresholds
         self._block_columns = block_columns
+        self._sketch = sketch
         self._lock = threading.Lock()
         versions: list[tuple[int, float, int, int]] = []
         views: list[tuple[int, int]] = []
@@ -142,6 +162,9 @@ class Propagator:
             versions,
             views,
             natives,
+            (rows, 0, 0)
+            if sketch is None
+            else (_SKETCHED, sketch.seed, _DISTRIBUTIONS[sketch.distribution]),
         )
 
     def _load(self, batch: Batch) -> None:
@@ -175,12 +198,11 @@ class Propagator:
             return self._apply(batch)
 
     def _apply(self, batch: Batch) -> NDArray[np.int64]:
-        new_features = batch.new_features
-        if batch.new_nodes and new_features is None:
-            new_features = self._rows_of_new_nodes(batch.new_nodes)
-        for rows in (new_features, batch.feature_values):
+        for rows in (batch.new_features, batch.feature_values):
             if rows is not None and rows.size:
                 self._check_range(rows)
+        if batch.new_nodes and batch.new_features is None and self._sketch is not None:
+            self._check_range(np.full((1, self.columns), self._sketch.largest))
         try:
             return self._native.apply(
                 batch.src,
@@ -190,7 +212,7 @@ class Propagator:
                 batch.t,
                 batch.time,
                 batch.new_nodes,
-                new_features,
+                batch.new_features,
                 batch.feature_nodes,
                 batch.feature_values,
                 batch.removed_nodes,
@@ -205,12 +227,6 @@ class Propagator:
                 "features are more than 2**60 thresholds large, which the engine cannot hold;"
                 " scale them to the size of the features given at the start"
             )
-
-    def _rows_of_new_nodes(self, count: int) -> NDArray[np.float64]:
-        rows = np.zeros((count, self.columns))
-        if self._sketch is not None:
-            _fill_sketch(self._sketch, self._native.nodes, rows)
-        return rows
 
     def apply_steps(self, batch: Batch, offsets: ArrayLike) -> NDArray[np.int64]:
         """How many nodes each step touched; step `s` are the rows `offsets[s]:offsets[s+1]`.
@@ -288,7 +304,8 @@ class Propagator:
     ) -> NDArray[np.int64]:
         """Moves the graph to exactly these edges and returns the nodes touched.
 
-        Repeated rows are merged, their weights summed. Only the difference is worked on.
+        Repeated rows are merged, their weights summed. Only the difference is worked on. All or
+        nothing, as `apply`.
         """
         snapshot = Batch(src=src, dst=dst, weight=weight)
         with self._lock:
@@ -296,6 +313,7 @@ class Propagator:
                 rows = self._native.difference(snapshot.src, snapshot.dst, snapshot.weight)
             except _native.EventError as error:
                 raise EventError(str(error)) from None
+            # Whatever could be wrong with a row was said by now, counting the rows given here.
             return self._apply(Batch(src=rows[0], dst=rows[1], weight=rows[2], op=rows[3], t=t))
 
     def refine(self, r_max: float) -> None:
@@ -460,6 +478,7 @@ class Propagator:
     def _description(self) -> dict[str, Any]:
         return {
             "kind": "propagator",
+            "layout": _STATE_LAYOUT,
             "settings": dataclasses.asdict(self._settings),
             "nodes": self._native.nodes,
             "dtype": self._dtype.name,
@@ -491,6 +510,11 @@ class Propagator:
     ) -> Propagator:
         if description.get("kind") != "propagator":
             raise StateFileError(f"{source} holds a {description.get('kind')}, not a propagator")
+        if description.get("layout") != _STATE_LAYOUT:
+            raise StateFileError(
+                f"{source} has state layout {description.get('layout', 1)}; this release reads"
+                f" layout {_STATE_LAYOUT}: load it with the release that saved it"
+            )
         settings = dict(description["settings"])
         settings["channels"] = tuple(Channel(**channel) for channel in settings["channels"])
         propagator = cls.__new__(cls)
@@ -501,9 +525,7 @@ class Propagator:
             description["dtype"],
             threads,
             description["block_columns"],
-        )
-        propagator._sketch = (
-            None if description["sketch"] is None else Sketch(**description["sketch"])
+            None if description["sketch"] is None else Sketch(**description["sketch"]),
         )
         try:
             propagator._native.restore(arrays)
@@ -563,14 +585,15 @@ def propagate(
 
 
 class _Features:
-    """Features to start with, read in pieces so that no second whole copy of them ever exists."""
+    """Features to start with: a sketch, or rows that are never copied as a whole."""
 
     def __init__(self, features: Any, nodes: int | None) -> None:
         if isinstance(features, Sketch):
             if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 0:
                 raise ParameterError(f"nodes is {nodes!r}; with a Sketch give the number of nodes")
             self.nodes, self.columns = int(nodes), features.columns
-            self._features: Sketch | NDArray[Any] = features
+            self.sketch: Sketch | None = features
+            self._array = np.empty((0, self.columns))
             return
         try:
             array = np.asarray(features)
@@ -585,26 +608,36 @@ class _Features:
                 f"nodes is {nodes} but features has {array.shape[0]} rows; leave it out"
             )
         self.nodes, self.columns = array.shape
-        self._features = array
+        self.sketch = None
+        self._array = array
         for _, rows in self.pieces():
             if not np.isfinite(rows).all():
                 raise ParameterError("features hold NaN or infinity; they must be finite")
 
+    def lasting(self) -> NDArray[Any] | None:
+        """The array, where it can be read in place for as long as features are needed."""
+        array = self._array
+        if self.sketch is not None or array.dtype.str not in _BORROWABLE:
+            return None
+        if not (array.flags.c_contiguous and array.flags.aligned):
+            return None
+        owner: Any = array
+        while isinstance(owner, np.ndarray):
+            if owner.flags.writeable:  # a view may be read-only and what it shows may not
+                return None
+            owner = owner.base
+        return array
+
     def pieces(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """`(first node, float64 rows)` from the first node to the last."""
-        for first in range(0, self.nodes, _FEATURE_ROWS):
-            count = min(_FEATURE_ROWS, self.nodes - first)
-            if isinstance(self._features, Sketch):
-                rows = np.empty((count, self.columns))
-                _fill_sketch(self._features, first, rows)
-            else:
-                rows = np.ascontiguousarray(self._features[first : first + count], dtype=np.float64)
-            yield first, rows
+        """`(first node, float64 rows)` from first to last; of a sketch there are none."""
+        for first in range(0, len(self._array), _FEATURE_ROWS):
+            rows = self._array[first : first + _FEATURE_ROWS]
+            yield first, np.ascontiguousarray(rows, dtype=np.float64)
 
     def norms(self, unit: RMaxUnit) -> NDArray[np.float64]:
         """What `r_max` counts in, per column; 1 where a column is zero."""
-        if isinstance(self._features, Sketch):
-            return column_norms(self._features, unit, self.nodes)
+        if self.sketch is not None:
+            return column_norms(self.sketch, unit, self.nodes)
         if unit == "absolute" or self.nodes == 0:
             return np.ones(self.columns)
         peak, total = np.zeros(self.columns), np.zeros(self.columns)
@@ -616,10 +649,6 @@ class _Features:
             total += np.square(sizes).sum(axis=0) if unit == "rms" else sizes.sum(axis=0)
         norms = peak * np.sqrt(total / self.nodes) if unit == "rms" else peak * total
         return np.where(norms > 0, norms, 1.0)
-
-
-def _fill_sketch(sketch: Sketch, first: int, out: NDArray[np.float64]) -> None:
-    _native.sketch(sketch.seed, _DISTRIBUTIONS[sketch.distribution], first, out)
 
 
 def _version(channel: Channel, settings: Settings) -> tuple[int, float, int, int]:

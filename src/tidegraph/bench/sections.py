@@ -476,34 +476,51 @@ def latency(run: Run) -> Measured:
 
 
 def memory(run: Run) -> Measured:
-    """Bytes per edge, and the peak of a static propagation in a process of its own."""
+    """Bytes per edge, and the peak of a static propagation in a process of its own.
+
+    The peak is what a propagation adds to a process that holds the rows of the graph already, and
+    the features, where they are given as an array: both are the user's own. It is set against the
+    graph and three float32 arrays nodes x columns, for features, estimates and residuals: features
+    in a plain array are copied, a read-only array and a sketch are not.
+    """
     if not machine.memory_bytes():
         raise Skipped("this system does not tell a process how much memory it uses")
     nodes, columns = run.scaled(1_000_000), 64
-    run.say(f"propagating over {nodes:,} nodes in a new process")
-    numbers = json.dumps([nodes, columns, run.threads, run.seed])
-    code = f"from tidegraph.bench.sections import _print_memory; _print_memory(*{numbers})"
-    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    details: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
     arrays = 3 * nodes * columns * np.dtype(np.float32).itemsize
-    per_edge = (details["graph_bytes"] - details["empty_graph_bytes"]) / details["edges"]
+    details: dict[str, Any] = {}
+    for source in ("array", "read_only", "sketch"):
+        run.say(f"propagating over {nodes:,} nodes in a new process, features: {source}")
+        arguments = json.dumps([source, nodes, columns, run.threads, run.seed])
+        code = f"from tidegraph.bench.sections import _print_memory; _print_memory(*{arguments})"
+        child = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        details[source] = json.loads(child.stdout.splitlines()[-1])
+    peaks = {
+        source: of["peak_bytes"] / (of["graph_bytes"] + arrays) for source, of in details.items()
+    }
+    of = details["array"]
     return Measured(
         {
-            "bytes_per_edge": per_edge,
-            "graph_bytes_per_node": details["empty_graph_bytes"] / nodes,
-            "peak_memory_ratio": details["peak_bytes"] / (details["graph_bytes"] + arrays),
+            "bytes_per_edge": (of["graph_bytes"] - of["empty_graph_bytes"]) / of["edges"],
+            "graph_bytes_per_node": of["empty_graph_bytes"] / nodes,
+            "peak_memory_ratio": peaks["array"],
+            "peak_memory_ratio_read_only": peaks["read_only"],
+            "peak_memory_ratio_sketch": peaks["sketch"],
         },
         {"nodes": nodes, "columns": columns, "r_max": 1e-3, **details},
     )
 
 
-def _print_memory(nodes: int, columns: int, threads: int, seed: int) -> None:
-    """What a propagation adds to this process, as JSON. The rows of the graph are the caller's."""
+def _print_memory(source: str, nodes: int, columns: int, threads: int, seed: int) -> None:
+    """What a propagation adds to this process, as JSON; `source` says where its features are."""
     edges = PowerLaw(nodes, seed).edges(nodes * MEAN_DEGREE // 2)
+    features: Any = Sketch(columns, seed=seed)
+    if source != "sketch":
+        features = np.random.default_rng(seed).standard_normal((nodes, columns), dtype=np.float32)
+        features.setflags(write=source == "array")
     baseline = machine.forget_peak_memory()
-    propagator = Propagator(
-        Sketch(columns, seed=seed), nodes=nodes, r_max=1e-3, threads=threads, initial=edges
-    )
+    propagator = Propagator(features, nodes=nodes, r_max=1e-3, threads=threads, initial=edges)
     peak = machine.memory_bytes(peak=True) - baseline
     statistics = propagator.statistics()
     empty = Propagator(Sketch(1), nodes=nodes, threads=threads).statistics()

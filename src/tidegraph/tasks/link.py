@@ -108,15 +108,16 @@ class LinkPredictor(Estimator):
     decoder: str | Callable[..., nn.Module] = "pair"  # or "concatenation", "hadamard", one's own
     window: int = 8  # changes an encoder sees
     width: int = 64  # of an encoder's answer
-    hidden: int = 128
+    hidden: int = 256
     layers: int = 2
-    dropout: float = 0.0
+    dropout: float = 0.1
     # Training.
     random_negatives: int = 6  # per event: a random destination for the same source
     past_negatives: int = 1  # per event: a whole pair that happened before
-    past_weight: float = 0.3  # of each of them in the loss
+    past_weight: float = 0.15  # of each of them in the loss
+    any_node: bool = False  # random negatives from all nodes, not from destinations alone
     max_examples: int = 200_000  # events to train on, the latest ones
-    epochs: int = 12
+    epochs: int = 10
     batch_size: int = 2000
     learning_rate: float = 3e-3
     patience: int = 5
@@ -249,7 +250,7 @@ class LinkPredictor(Estimator):
         stream, count = self._stream, len(events)
         src, dst, t = stream.src[events], stream.dst[events], stream.t[events]
         sources, targets = [src], [dst]
-        known = np.unique(dst)
+        known = np.arange(stream.nodes) if self.any_node else np.unique(dst)
         for _ in range(self.random_negatives):
             sources.append(src)
             targets.append(generator.choice(known, count))
@@ -275,7 +276,8 @@ class LinkPredictor(Estimator):
     def training_negatives(self) -> str:
         """What it was trained against, in words."""
         return (
-            f"{self.random_negatives} random destinations and {self.past_negatives} past pairs"
+            f"{self.random_negatives} random {'nodes' if self.any_node else 'destinations'}"
+            f" and {self.past_negatives} past pairs"
             f" (weight {self.past_weight:g}) per event"
         )
 

@@ -42,8 +42,7 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
     or `-high-pass` and `+time` or `-time` may be added; without, high-pass channels are there where
     the paper has them (data as snapshots) and the encoding of times is not. For nodes: `node`, the
     defaults and what the data set asks for, and `paper-node`. Without `data` the paper's settings
-    are those for Wikipedia. The paper counts `r_max` in L1 norms, without a factor for degrees;
-    its negatives in training, drawn from all nodes, are drawn from destinations here.
+    are those for Wikipedia. The paper counts `r_max` in L1 norms, without a factor for degrees.
 
     >>> preset("paper-gru+time", data="uci")["hidden"]
     64
@@ -87,6 +86,7 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
         "dropout": dropout,
         "random_negatives": 1,
         "past_negatives": 0,
+        "any_node": True,  # as the paper's program draws them
         "batch_size": batch_size,
         "learning_rate": learning_rate,
     }

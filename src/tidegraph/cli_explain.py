@@ -1,0 +1,145 @@
+"""The command `tidegraph explain`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegraph.errors import DataError, ParameterError
+from tidegraph.terminal import progress
+
+if TYPE_CHECKING:
+    from tidegraph.stream import EventStream
+
+__all__ = ["explain"]
+
+
+@click.command()
+@click.option(
+    "--data",
+    default="nyc-flights",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="A data set, a file of events, or what `tidegraph data import` wrote.",
+)
+@click.option("--node", required=True, metavar="ID", help="As the data calls it.")
+@click.option(
+    "--from",
+    "begin",
+    required=True,
+    metavar="TIME",
+    help="Where the span begins: a date, in UTC, or a number in the data's unit.",
+)
+@click.option("--to", "end", required=True, metavar="TIME", help="Where it ends, itself left out.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="How many events and nodes to list.",
+)
+@click.option("--alpha", type=float, default=0.2, show_default=True, help="Of the filter.")
+@click.option("--high-pass", is_flag=True, help="The filter with alternating signs.")
+@click.option(
+    "--half-life",
+    type=float,
+    metavar="TIME",
+    help="Edges are forgotten with this half-life, in the data's unit.",
+)
+@click.option("--window", type=int, metavar="TIME", help="Edges last so long, in the data's unit.")
+@click.option("--directed", is_flag=True, help="Nodes gather along the edges they send only.")
+@click.option("--columns", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--r-max",
+    type=float,
+    default=1e-3,
+    show_default=True,
+    help="Smaller leaves less of the movement unattributed, and takes longer.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON.")
+def explain(
+    data: str,
+    node: str,
+    begin: str,
+    end: str,
+    as_json: bool,
+    high_pass: bool,
+    half_life: float | None,
+    window: int | None,
+    columns: int,
+    seed: int,
+    **options: Any,
+) -> None:
+    """Say which events and which nodes moved a node's representation in a span of time.
+
+    The representation is random features propagated over the graph, as everywhere in tidegraph. An
+    event moves it where it takes place and, less and less, some steps away. The shares of all
+    events, and of time passing where edges are forgotten, add up to the whole movement.
+
+    \b
+    share    of the movement; negative: the event pulled the other way
+    norm     how large the event's contribution was, whatever its direction
+    direct   how many of the events through a node were with the node asked about
+
+    \b
+      tidegraph explain --node HNL --from 2013-02-01 --to 2013-02-08
+      tidegraph explain --node N14228 --from 2013-01-01 --to 2013-02-01 --half-life 604800
+      tidegraph explain --data my.csv --node ann --from 0 --to 5000 --top 3 --json
+    """
+    from tidegraph import datasets, explanation
+    from tidegraph.channels import Channel, Sketch
+
+    stream = datasets.load_dataset(data)
+    make = Channel.high_pass if high_pass else Channel.low_pass
+    channel = make(options.pop("alpha"), half_life=half_life, window=window)
+    with progress("explain") as report:
+        result = explanation.explain(
+            stream,
+            _number(stream, node),
+            _time(begin, "--from", stream.unit),
+            _time(end, "--to", stream.unit),
+            channel=channel,
+            features=Sketch(columns, seed=seed),
+            progress=report,
+            **options,
+        )
+    click.echo(str(result))
+    if as_json:
+        click.echo(json.dumps({"data": data, **result.to_dict()}))
+
+
+def _number(stream: EventStream, node: str) -> int:
+    """The number of the node that the data calls `node`."""
+    if stream.names is not None and stream.names.values.dtype.kind != "i":
+        return int(stream.number([node])[0])
+    try:
+        name = int(node)
+    except ValueError:
+        example = stream.name([0])[0] if stream.nodes else "none"
+        raise DataError(f"node {node!r} is unknown; ids are integers like {example}") from None
+    return int(stream.number([name])[0])
+
+
+def _time(text: str, option: str, unit: str) -> int:
+    """A time in the data's unit, given as such or as a date."""
+    import numpy as np
+
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    if unit not in ("ns", "us", "ms", "s"):
+        raise ParameterError(
+            f"{option} is {text!r}; give a whole number, the data's unit is {unit}"
+        )
+    try:
+        date = np.datetime64(text.replace(" ", "T"))
+        return int(date.astype(f"datetime64[{unit}]").astype(np.int64))
+    except ValueError:
+        raise ParameterError(
+            f"{option} is {text!r}; give a date such as 2013-02-08 or 2013-02-08T12:30, in UTC,"
+            f" or a whole number of {unit}"
+        ) from None

@@ -1,0 +1,737 @@
+"""Which events moved a node's representation in a span of time, and through which nodes.
+
+With `p = pi / d^(1-beta)` the representation solves `M·p = gamma0·d^beta·x`, `M = D - gamma·W`. An
+event that turns M into M' leaves in the equations of its endpoints, and nowhere else, the
+correction `c = gamma0·(d'^beta - d^beta)·x - Δd·p + gamma·ΔW·p`, and p moves by `M'^-1·c`. What of
+it arrives at one node v is `Σ_u a(u)·c(u)` with the adjoint `a = M'^-T·e_v`: one number per node of
+the graph, whatever the number of columns, and kept up to date by pushing as the engine keeps p.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tidegraph.channels import Channel, Sketch
+from tidegraph.describe import dates
+from tidegraph.errors import DataError, ParameterError
+from tidegraph.events import Batch, Op
+from tidegraph.propagation import Propagator
+from tidegraph.stream import EventStream, NodeNames
+
+__all__ = ["EventShare", "Explanation", "NeighbourShare", "explain"]
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+Progress: TypeAlias = Callable[[int, int, str], None]  # done, of how many, what is going on
+
+_TOLERANCE = 1e-3  # of the adjoint's residual between events, in r_max: estimates err by far more
+_TIGHT = 1e-13  # of the same where the representation itself is read from it
+_STANDS_STILL = 1e-10  # a relative movement that rounding can make
+_SAME = 1e-9  # weights this close are one weight, read at two times
+_LONG = 24  # half-lives after which no ordinary weight is remembered
+_NOTHING = 1e-14  # of a degree: what rounding leaves of it when all edges have gone
+_MANY = 100  # changes of weight at once, after which residuals are computed afresh
+_PIECE = 1 << 15  # nodes whose features are looked at together
+
+
+# What comes back ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EventShare:
+    """What one event did to the node."""
+
+    position: int  # in the stream
+    src: int
+    dst: int
+    t: int
+    op: Op
+    weight: float
+    share: float  # of the movement; negative: it pulled the other way
+    norm: float  # of what it contributed, whatever the direction
+
+
+@dataclass(frozen=True)
+class NeighbourShare:
+    """What came through one other node: its events with the node, and events elsewhere."""
+
+    node: int
+    share: float
+    events: int
+    direct: int  # how many of the events were with the node itself
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why a node's representation moved from `span[0]` to `span[1]`.
+
+    `direct + elsewhere + time_passing` is 1 up to `unattributed`. Where nothing moved, or all of it
+    cancelled out, `moved` and all shares are 0. `str()` is a report.
+    """
+
+    node: int
+    span: tuple[int, int]
+    movement: FloatArray  # [columns]
+    moved: float  # its Euclidean norm
+    relative: float  # the norm over that of the representation at the beginning
+    events: tuple[EventShare, ...]  # the largest shares, by size
+    neighbours: tuple[NeighbourShare, ...]  # the largest shares, by size
+    events_in_span: int
+    direct: float  # share of all events that the node took part in
+    elsewhere: float  # share of all other events
+    time_passing: float  # share of edges that left a window or decayed to nothing
+    unattributed: float  # ‖movement - Σ contributions‖ / ‖movement‖
+    names: NodeNames | None
+    unit: str
+
+    def name(self, node: int) -> Any:
+        """What the stream calls a node."""
+        return node if self.names is None else self.names[node]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the movement's columns, in what JSON can hold; nodes by their names.
+
+        What is infinite is None: the weight of a removal of the whole edge, and the relative
+        movement of what was zero.
+        """
+        return {
+            "node": self.name(self.node),
+            "span": list(self.span),
+            "unit": self.unit,
+            "moved": self.moved,
+            "relative": self.relative if np.isfinite(self.relative) else None,
+            "events_in_span": self.events_in_span,
+            "direct": self.direct,
+            "elsewhere": self.elsewhere,
+            "time_passing": self.time_passing,
+            "unattributed": self.unattributed,
+            "events": [
+                {
+                    "position": event.position,
+                    "src": self.name(event.src),
+                    "dst": self.name(event.dst),
+                    "t": event.t,
+                    "op": event.op.name.lower(),
+                    "weight": event.weight if np.isfinite(event.weight) else None,
+                    "share": event.share,
+                    "norm": event.norm,
+                }
+                for event in self.events
+            ],
+            "neighbours": [
+                {
+                    "node": self.name(neighbour.node),
+                    "share": neighbour.share,
+                    "events": neighbour.events,
+                    "direct": neighbour.direct,
+                }
+                for neighbour in self.neighbours
+            ],
+        }
+
+    def __str__(self) -> str:
+        begin, end = (self._moment(t) for t in self.span)
+        if self.moved == 0 and not self.events:
+            return (
+                f"{self.name(self.node)} did not move from {begin} to {end}:"
+                f" none of the {self.events_in_span:,} events in that span reached it."
+            )
+        lines = [
+            f"{self.name(self.node)} moved by {self.moved:.4g} ({self.relative:.1%} of its length)"
+            f" from {begin} to {end}.",
+            f"Of the movement {_percent(self.direct)} came from its own events,"
+            f" {_percent(self.elsewhere)} from events elsewhere,"
+            f" {_percent(self.time_passing)} from time passing;"
+            f" {self.unattributed:.1%} is not attributed."
+            if self.moved
+            else "It is back where it was: what the events did cancelled out.",
+            "",
+            f"Events ({len(self.events):,} of {self.events_in_span:,}, the largest shares first)",
+        ]
+        lines += _columns(
+            ["share", "norm", "when", "src", "dst", "op", "weight", "position"],
+            [
+                [
+                    f"{event.share:+.1%}",
+                    f"{event.norm:.3g}",
+                    self._moment(event.t),
+                    str(self.name(event.src)),
+                    str(self.name(event.dst)),
+                    event.op.name.lower(),
+                    f"{event.weight:g}" if np.isfinite(event.weight) else "all",
+                    f"{event.position}",
+                ]
+                for event in self.events
+            ],
+        )
+        lines += ["", "Nodes through which it came"]
+        lines += _columns(
+            ["share", "node", "events", "direct"],
+            [
+                [
+                    f"{one.share:+.1%}",
+                    str(self.name(one.node)),
+                    f"{one.events:,}",
+                    f"{one.direct:,}",
+                ]
+                for one in self.neighbours
+            ],
+        )
+        return "\n".join(lines)
+
+    def _moment(self, t: int) -> str:
+        return dates(t, t, self.unit)[0] or f"{t}"
+
+
+def _percent(share: float) -> str:
+    return f"{round(share, 3) + 0.0:.1%}"  # + 0.0: no negative zero
+
+
+def _columns(titles: list[str], rows: list[list[str]]) -> list[str]:
+    """A plain table, aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    return [
+        "  " + "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True))
+        for row in [titles, *rows]
+    ]
+
+
+# The question -------------------------------------------------------------------------------------
+
+
+def explain(
+    stream: EventStream,
+    node: int,
+    t0: int,
+    t1: int,
+    *,
+    channel: Channel | None = None,
+    alpha: float = 0.2,
+    features: ArrayLike | Sketch | None = None,
+    top: int | None = 10,
+    r_max: float = 1e-3,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Explanation:
+    """The events at `t0 <= t < t1`, and the nodes, that moved a node's representation most.
+
+    The movement is that of the exact representation (up to rounding) between what holds after all
+    events before t0 and after all before t1. An event's share is the part of the movement that its
+    contribution makes up, `⟨contribution, movement⟩ / ‖movement‖²`.
+
+    Events count one after the other, in the stream's order, also those of one time: the shares
+    belong to this order, since what an event does depends on the graph it meets. Contributions are
+    computed from maintained estimates, and `unattributed` says what that leaves open; a smaller
+    `r_max` makes it smaller. What happens to other edges than the event's own, because they leave
+    a window or have decayed to nothing, is the share of time passing. Decay as such moves nothing:
+    all edges of a node fade alike, until an event brings new weight and renews the self-loops at
+    its ends; this is the event's.
+
+    An event with the node itself came through its other endpoint, an event elsewhere through that
+    of its endpoints which is nearer to the node: in which a change weighs more.
+
+    node: its number in the stream; `stream.number` translates names.
+    channel: what to compute; by default a low-pass filter with `alpha`.
+    features: `[nodes, columns]`; by default a `Sketch` of 64 columns.
+    top: how many events and nodes to list; None lists all that contributed.
+    options: those of `Propagator`, such as `directed`, `beta` and `self_loop`; float64 by default.
+
+    The time it takes goes with the events in the span, little for those far from the node; windows
+    take longer, since every step compares the whole graph with the one before.
+
+    >>> stream = EventStream.from_arrays([0, 1, 3], [1, 2, 4], [10, 20, 30])
+    >>> [(event.position, round(event.share, 3)) for event in explain(stream, 2, 15, 40).events]
+    [(1, 1.0)]
+    """
+    node, t0, t1, first, last = _asked(stream, node, t0, t1, top)
+    features = Sketch(64) if features is None else features
+    if not isinstance(features, Sketch) and np.shape(features)[:1] != (stream.nodes,):
+        raise ParameterError(
+            f"features have shape {np.shape(features)}; the stream has {stream.nodes} nodes, give"
+            " [nodes, columns]"
+        )
+    filtered = Channel.low_pass(alpha) if channel is None else channel
+    replay = _Replay(
+        stream,
+        node,
+        t0,
+        slice(first, last),
+        filtered,
+        features,
+        {"dtype": "float64", **options, "r_max": r_max},
+    )
+    before = replay.representation()
+    for position in range(first, last):
+        if progress is not None:
+            progress(position - first, last - first, "events explained")
+        replay.move_clock(int(stream.t[position]))
+        replay.apply(position)
+    replay.move_clock(t1)
+    return _summary(replay, before, replay.representation(), (t0, t1), top)
+
+
+def _asked(stream: EventStream, node: Any, t0: Any, t1: Any, top: Any) -> tuple[int, ...]:
+    """Node and span as given, and the span's positions in the stream, after checking them."""
+    for name, value in (("node", node), ("t0", t0), ("t1", t1), ("top", 1 if top is None else top)):
+        try:
+            operator.index(value)
+        except TypeError:
+            raise ParameterError(f"{name} is {value!r}; give a whole number") from None
+    if t0 >= t1:
+        raise ParameterError(f"the span is {t0} to {t1}; t0 must be before t1")
+    if top is not None and top < 1:
+        raise ParameterError(f"top is {top}; give how many events to list, or None for all")
+    if not 0 <= node < stream.nodes:
+        raise DataError(f"node {node} is unknown; nodes are 0 to {stream.nodes - 1}")
+    first, last = np.searchsorted(stream.t, [t0, t1], side="left").tolist()
+    own = np.flatnonzero((stream.src == node) | (stream.dst == node))
+    edges = stream.initial
+    started = edges is not None and bool(((edges.src == node) | (edges.dst == node)).any())
+    if not started and not (own.size and own[0] < last):
+        when = f"its first is at {stream.t[own[0]]}" if own.size else "nor any later"
+        raise DataError(
+            f"node {stream.name([node])[0]} has no event before {t1}, {when}: nothing can have"
+            " moved it yet; give a span that ends later, or another node"
+        )
+    return int(node), int(t0), int(t1), first, last
+
+
+def _summary(
+    replay: _Replay,
+    before: FloatArray,
+    after: FloatArray,
+    span: tuple[int, int],
+    top: int | None,
+) -> Explanation:
+    """Shares of the parts that a replay collected."""
+    stream, node = replay.stream, replay.node
+    movement = after - before
+    length, moved = float(np.linalg.norm(before)), float(np.linalg.norm(movement))
+    if moved <= _STANDS_STILL * (length + float(np.linalg.norm(after))):
+        movement, moved = np.zeros_like(movement), 0.0
+    first, last = replay.rows.start, replay.rows.stop
+    norms = np.linalg.norm(replay.contributions, axis=1)
+    shares = replay.contributions @ movement / (moved**2 or 1.0)
+    order = np.lexsort([-norms, -np.abs(shares)])
+    order = order[norms[order] > 0][:top]
+    rest = movement - replay.contributions.sum(axis=0) - replay.passing
+    src, dst = stream.src[first:last], stream.dst[first:last]
+    direct = (src == node) | (dst == node)
+    return Explanation(
+        node=node,
+        span=span,
+        movement=movement,
+        moved=moved,
+        relative=moved / length if length else (np.inf if moved else 0.0),
+        events=tuple(
+            EventShare(
+                position=first + at,
+                src=int(src[at]),
+                dst=int(dst[at]),
+                t=int(stream.t[first + at]),
+                op=_op(stream, first + at),
+                weight=_weight(stream, first + at),
+                share=float(shares[at]),
+                norm=float(norms[at]),
+            )
+            for at in order.tolist()
+        ),
+        neighbours=tuple(_neighbours(replay.through, shares, direct)[:top]),
+        events_in_span=last - first,
+        direct=float(shares[direct].sum()),
+        elsewhere=float(shares[~direct].sum()),
+        time_passing=float(replay.passing @ movement / (moved**2 or 1.0)),
+        unattributed=float(np.linalg.norm(rest)) / moved if moved else 0.0,
+        names=stream.names,
+        unit=stream.unit,
+    )
+
+
+def _neighbours(
+    through: IntArray, shares: FloatArray, direct: NDArray[np.bool_]
+) -> list[NeighbourShare]:
+    """What came through each node, the largest share first."""
+    came = through >= 0
+    nodes, at = np.unique(through[came], return_inverse=True)
+    columns = (
+        nodes,
+        np.bincount(at, shares[came], minlength=len(nodes)),
+        np.bincount(at, minlength=len(nodes)),
+        np.bincount(at[direct[came]], minlength=len(nodes)),
+    )
+    found = [NeighbourShare(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+    return sorted(found, key=lambda one: -abs(one.share))
+
+
+def _op(stream: EventStream, position: int) -> Op:
+    return Op.ADD if stream.op is None else Op(int(stream.op[position]))
+
+
+def _weight(stream: EventStream, position: int) -> float:
+    if stream.weight is not None:
+        return float(stream.weight[position])
+    return np.inf if _op(stream, position) is Op.REMOVE else 1.0
+
+
+# The replay ---------------------------------------------------------------------------------------
+
+
+class _Entry(NamedTuple):
+    """A change of one entry of W."""
+
+    i: int
+    j: int
+    delta: float
+
+
+class _Replay:
+    """The stream up to t0 in an engine of one channel, the adjoint beside it, and what follows.
+
+    The engine decides what its version of the graph is; changes of weight are read back from it.
+    """
+
+    def __init__(
+        self,
+        stream: EventStream,
+        node: int,
+        t0: int,
+        rows: slice,
+        channel: Channel,
+        features: ArrayLike | Sketch,
+        options: dict[str, Any],
+    ) -> None:
+        self.stream, self.node, self.rows, self.channel = stream, node, rows, channel
+        # An initial graph has no times of its own: it counts as of the first event.
+        self._origin = min(int(stream.t[0]), t0) if len(stream) else t0
+        self._engine = Propagator(
+            features,
+            nodes=stream.nodes,
+            channels=(channel,),
+            initial=self._rows_before(rows.start),
+            **options,
+        )
+        events = rows.stop - rows.start
+        self.contributions = np.zeros((events, self._engine.columns))
+        self.passing = np.zeros(self._engine.columns)  # what came without an event
+        self.through = np.full(events, -1)  # the node through which each event came; -1: none did
+        if channel.timed:
+            self._engine.apply(Batch(t=t0))
+        self._clock = t0
+        self._beta = self._engine.beta if channel.beta is None else channel.beta
+        span_src, span_dst = stream.src[rows], stream.dst[rows]
+        src, dst, _ = self._engine.edges(0)
+        i, j = self._oriented(np.concatenate([src, span_src]), np.concatenate([dst, span_dst]))
+        self._adjoint = _Adjoint(node, channel.gamma, i, j, stream.nodes)
+        self._adjoint.set_weights(*self._weights(), self._engine.loops(0))
+
+    def _rows_before(self, end: int) -> Batch | None:
+        """The graph the stream starts from, and its rows up to `end`."""
+        stream, edges = self.stream, self.stream.initial
+        if edges is None:
+            return stream[:end].steps(events=max(end, 1)).batch(0, 1) if end else None
+        count = len(edges.src)
+        weight = np.ones(count) if edges.weight is None else edges.weight
+        op = np.zeros(end, dtype=np.uint8) if stream.op is None else stream.op[:end]
+        later = np.where(op == Op.REMOVE, np.inf, 1.0)
+        if stream.weight is not None:
+            later = stream.weight[:end]
+        return Batch(
+            np.concatenate([edges.src, stream.src[:end]]),
+            np.concatenate([edges.dst, stream.dst[:end]]),
+            weight=np.concatenate([weight, later]),
+            op=np.concatenate([np.zeros(count, dtype=np.uint8), op]),
+            t=np.concatenate([np.full(count, self._origin), stream.t[:end]]),
+        )
+
+    def _oriented(self, src: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
+        """Rows and columns of W in which edges stand; a self-edge stands in one place."""
+        if self._engine.directed and self.channel.direction == "out":
+            return src, dst
+        if self._engine.directed and self.channel.direction == "in":
+            return dst, src
+        twice = src != dst
+        return np.concatenate([src, dst[twice]]), np.concatenate([dst, src[twice]])
+
+    def _weights(self) -> tuple[FloatArray, FloatArray]:
+        """W as the engine has it now: its entries in the adjoint's pattern, and its diagonal."""
+        src, dst, weight = self._engine.edges(0)
+        twice = src != dst
+        if self._engine.directed and self.channel.direction != "both":
+            twice[:] = False
+        weight = np.concatenate([weight, weight[twice]])
+        i, j = self._oriented(src, dst)
+        diagonal = self._engine.loops(0)
+        np.add.at(diagonal, i[i == j], weight[i == j])
+        off = i != j
+        at = self._adjoint.places(i[off], j[off])
+        entries = np.zeros(len(self._adjoint.j))
+        np.add.at(entries, at, weight[off])
+        return entries, diagonal
+
+    # What happens -----------------------------------------------------------------------------
+
+    def move_clock(self, t: int) -> None:
+        """Let time pass: what the channel lets go of on the way is a part of time passing."""
+        if not self.channel.timed or t <= self._clock:
+            return
+        lets_go = self._lets_go(t)
+        estimate = self._engine.embedding()[:, 0] if lets_go else None
+        self._engine.apply(Batch(t=t))
+        if self.channel.half_life is not None:
+            self._adjoint.scale(self._shrunk((t - self._clock) / self.channel.half_life))
+        self._clock = t
+        if estimate is not None:
+            self._absorb([(self.passing, entry) for entry in self._differences()], estimate)
+
+    def _shrunk(self, half_lives: float) -> float:
+        """What to multiply old weights by, so that they compare with those of now.
+
+        Neither P nor pi sees a common factor, so any will do. After a long time, when hardly
+        anything of old is left, the one that keeps the node's own degree loses the fewest digits.
+        """
+        if half_lives <= _LONG:
+            return float(2.0**-half_lives)
+        old = float(self._adjoint.degree[self.node])
+        now = float(self._engine.degree([self.node])[0, 0])
+        return now / old if old > 0 and now > 0 else 1.0
+
+    def _lets_go(self, t: int) -> bool:
+        """Whether weights can change by themselves until `t`."""
+        if self.channel.half_life is not None:  # at every whole half-life
+            marks = (np.array([self._clock, t]) - self._origin) / self.channel.half_life
+            return bool(np.floor(marks[1] + _SAME) > np.floor(marks[0] - _SAME))
+        expiring = np.array([self._clock, t]) - (self.channel.window or 0)
+        begin, end = np.searchsorted(self.stream.t, expiring, side="right")
+        initial = self.stream.initial is not None
+        return bool(end > begin or (initial and expiring[0] < self._origin <= expiring[1]))
+
+    def apply(self, position: int) -> None:
+        """Apply one event and collect what it does to the node."""
+        src, dst = int(self.stream.src[position]), int(self.stream.dst[position])
+        ids = np.unique([src, dst])
+        whole = self.channel.last is not None  # any edge may leave for this one
+        rows = self._engine.embedding(None if whole else ids)[:, 0]
+        estimate: Any = rows if whole else dict(zip(ids.tolist(), rows, strict=True))
+        self._engine.apply(
+            Batch(
+                [src],
+                [dst],
+                weight=[_weight(self.stream, position)],
+                op=_op(self.stream, position),
+                t=int(self.stream.t[position]),
+            )
+        )
+        contribution = self.contributions[position - self.rows.start]
+        if whole:
+            changes = [
+                (contribution if {entry.i, entry.j} == {src, dst} else self.passing, entry)
+                for entry in self._differences()
+            ]
+        else:
+            changes = [(contribution, entry) for entry in self._differences_at(ids, src, dst)]
+        self._absorb(changes, estimate)
+        if contribution.any():
+            self.through[position - self.rows.start] = self._nearer(src, dst)
+
+    def _nearer(self, src: int, dst: int) -> int:
+        """The endpoint, other than the node itself, in which the adjoint is larger.
+
+        On the way from the node the adjoint falls from neighbour to neighbour.
+        """
+        if self.node in (src, dst):
+            return dst if src == self.node else src
+        values = np.abs(self._adjoint.values[[src, dst]])
+        return src if values[0] >= values[1] else dst
+
+    def _differences_at(self, ids: IntArray, src: int, dst: int) -> list[_Entry]:
+        """The changes of the edge and of the self-loops at its ends, told from their degrees."""
+        degree = self._adjoint.degree
+        change = dict(zip(ids.tolist(), self._engine.degree(ids)[:, 0] - degree[ids], strict=True))
+        loops = []
+        if self.channel.half_life is not None:
+            renewed = self._engine.loops(0)[ids] - self._adjoint.loops[ids]
+            loops = [_Entry(i, i, by) for i, by in zip(ids.tolist(), renewed.tolist(), strict=True)]
+            for i, _, by in loops:
+                change[i] -= by
+                self._adjoint.loops[i] += by
+        rows, columns = self._oriented(np.array([src]), np.array([dst]))
+        finest = min(rows.tolist(), key=lambda i: float(degree[i]))  # the least rounding
+        edge = [
+            _Entry(i, j, float(change[finest]))
+            for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
+        ]
+        return loops + edge
+
+    def _differences(self) -> list[_Entry]:
+        """All entries of W that are not what they were."""
+        adjoint = self._adjoint
+        found = []
+        weights, diagonal = self._weights()
+        for i, j, old, new in (
+            (adjoint.i, adjoint.j, adjoint.weight, weights),
+            (np.arange(self.stream.nodes),) * 2 + (adjoint.diagonal, diagonal),
+        ):
+            at = np.flatnonzero(np.abs(new - old) > _SAME * np.maximum(new, old))
+            columns = (i[at].tolist(), j[at].tolist(), (new[at] - old[at]).tolist())
+            found += [_Entry(*entry) for entry in zip(*columns, strict=True)]
+        adjoint.loops = self._engine.loops(0)
+        return found
+
+    def _absorb(
+        self,
+        changes: list[tuple[FloatArray, _Entry]],
+        estimate: Mapping[int, Any] | NDArray[Any],
+    ) -> None:
+        """Take changes into the adjoint and add what each does to the node to its own vector.
+
+        `estimate` is what held before all of them.
+        """
+        adjoint, beta, channel = self._adjoint, self._beta, self.channel
+        before: dict[int, float] = {}
+        steps = []
+        for total, entry in changes:
+            old = adjoint.change(entry)
+            before.setdefault(entry.i, old)
+            steps.append((total, entry, old, float(adjoint.degree[entry.i])))
+        if len(steps) > _MANY:
+            adjoint.refresh()
+        adjoint.settle(_TOLERANCE * min(self._engine.r_max, 1e-3))
+        scale = _power(float(adjoint.degree[self.node]), 1 - beta)
+
+        def ratio(i: int) -> FloatArray:
+            # A node that had no edge keeps its estimate, whatever its first degree is.
+            d = before.get(i) or float(adjoint.degree[i])
+            return np.asarray(estimate[i], dtype=np.float64) / (_power(d, 1 - beta) or 1.0)
+
+        for total, (i, j, delta), old, new in steps:
+            a = float(adjoint.values[i]) if adjoint.degree[i] > 0 else 0.0
+            if a == 0.0 and i != self.node:
+                continue
+            p, x = ratio(i), self._engine.features([i])[0]
+            by_features = channel.gamma0 * (_power(new, beta) - _power(old, beta))
+            c = delta * (channel.gamma * (p if i == j else ratio(j)) - p) + by_features * x
+            total += scale * a * c
+            if i == self.node:  # its estimate follows its degree
+                alone = channel.gamma0 * x
+                total += _power(new, 1 - beta) * p if new > 0 else alone
+                total -= _power(old, 1 - beta) * p if old > 0 else alone
+
+    def representation(self) -> FloatArray:
+        """The node's exact representation `[columns]` on the graph of now."""
+        adjoint, gamma0 = self._adjoint, self.channel.gamma0
+        own = float(adjoint.degree[self.node])
+        if own == 0:
+            return np.asarray(gamma0 * self._engine.features([self.node])[0])
+        adjoint.refresh()
+        adjoint.settle(_TIGHT, everywhere=True)
+        reached = np.flatnonzero((adjoint.values != 0) & (adjoint.degree > 0))
+        total = np.zeros(self._engine.columns)
+        for start in range(0, len(reached), _PIECE):
+            ids = reached[start : start + _PIECE]
+            total += (adjoint.values[ids] * adjoint.degree[ids] ** self._beta) @ (
+                self._engine.features(ids)
+            )
+        return np.asarray(gamma0 * _power(own, 1 - self._beta) * total)
+
+
+def _power(d: float, exponent: float) -> float:
+    """d^exponent; 0 for a node without edges, which has no equation, even where exponent is 0."""
+    return float(d**exponent) if d > 0 else 0.0
+
+
+class _Adjoint:
+    """`values = M^-T·e_node` on a graph whose weights change inside a fixed pattern.
+
+    A residual `rho = e_node - M^T·values` is kept at every moment, so that what is left after
+    `settle` does not add up.
+    """
+
+    def __init__(self, node: int, gamma: float, i: IntArray, j: IntArray, nodes: int) -> None:
+        """`i`, `j`: where W can have entries, in any order, repeated or on the diagonal."""
+        self._node, self._gamma, self._nodes = node, gamma, nodes
+        self._keys = np.unique((i * nodes + j)[i != j])
+        self.i, self.j = self._keys // nodes, self._keys % nodes
+        self._begin = np.searchsorted(self.i, np.arange(nodes + 1))
+        self.weight = np.zeros(len(self._keys))
+        self.diagonal, self.loops, self.degree = (np.zeros(nodes) for _ in range(3))
+        self.values = np.zeros(nodes)
+        self._rho = np.zeros(nodes)
+        self._rho[node] = 1.0
+        self._changed: list[int] = []
+
+    def places(self, i: IntArray, j: IntArray) -> IntArray:
+        """Where the entries off the diagonal stand in the pattern."""
+        return np.searchsorted(self._keys, i * self._nodes + j)
+
+    def set_weights(self, weight: FloatArray, diagonal: FloatArray, loops: FloatArray) -> None:
+        """Start from a graph; only before anything was settled."""
+        self.weight, self.diagonal, self.loops = weight, diagonal, loops
+        self.degree = diagonal + np.bincount(self.i, weight, minlength=self._nodes)
+
+    def scale(self, factor: float) -> None:
+        """Multiply all weights, which changes nothing that can be seen from outside."""
+        for weights in (self.weight, self.diagonal, self.loops, self.degree):
+            weights *= factor
+        self.values /= factor
+
+    def refresh(self) -> None:
+        """Recompute the residual, which takes out what rounding has added to it."""
+        arriving = self._arriving(self.values) + self.diagonal * self.values
+        self._rho = self._gamma * arriving - self.degree * self.values
+        self._rho[self._node] += 1.0
+
+    def _arriving(self, values: FloatArray) -> FloatArray:
+        """The transpose of W times values, without the diagonal."""
+        products = self.weight * values[self.i]
+        return np.bincount(self.j, products, minlength=self._nodes).astype(np.float64)
+
+    def change(self, entry: _Entry) -> float:
+        """Change an entry of W; returns the degree that its row had."""
+        i, j, delta = entry
+        old = float(self.degree[i])
+        if i == j:
+            self.diagonal[i] += delta
+        else:
+            self.weight[self.places(np.array([i]), np.array([j]))] += delta
+        self.degree[i] += delta
+        if self.degree[i] <= _NOTHING * old:
+            self.degree[i] = 0.0
+        self._rho[i] -= delta * self.values[i]
+        self._rho[j] += self._gamma * delta * self.values[i]
+        self._changed += [i, j]
+        return old
+
+    def settle(self, tolerance: float, *, everywhere: bool = False) -> None:
+        """Push until no residual, at least of those that changed, is above the tolerance."""
+        rho, gamma = self._rho, self._gamma
+        everyone = np.arange(self._nodes)
+        looked = everyone if everywhere else np.array(self._changed, dtype=np.int64)
+        self._changed.clear()
+        while True:
+            above = looked[(np.abs(rho[looked]) > tolerance) & (self.degree[looked] > 0)]
+            if not above.size:
+                return
+            if looked is not everyone:
+                above = np.unique(above)
+            q = rho[above] / (self.degree[above] - gamma * self.diagonal[above])
+            self.values[above] += q
+            rho[above] = 0.0
+            counts = self._begin[above + 1] - self._begin[above]
+            reached = int(counts.sum())
+            if 4 * reached > len(self.j):  # most of the graph: one pass over all of it
+                pushed = np.zeros(self._nodes)
+                pushed[above] = q
+                rho += gamma * self._arriving(pushed)
+                looked = everyone
+            else:
+                ends = np.cumsum(counts)
+                at = np.arange(reached) + np.repeat(self._begin[above] - (ends - counts), counts)
+                to = self.j[at]
+                np.add.at(rho, to, gamma * self.weight[at] * np.repeat(q, counts))
+                looked = to

@@ -1,0 +1,420 @@
+"""An explanation accounts for the exact movement of a node, event by event."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from numpy.typing import NDArray
+
+import tidegraph
+from tidegraph import cli, reference
+from tidegraph.channels import Channel, Sketch
+from tidegraph.errors import DataError, ParameterError
+from tidegraph.events import Batch, Op
+from tidegraph.explanation import Explanation, explain
+from tidegraph.stream import Edges, EventStream
+
+FloatArray = NDArray[np.float64]
+
+NODES, EVENTS = 14, 60
+FINE: dict[str, Any] = {"r_max": 1e-7, "dtype": "float64"}
+SKETCH = Sketch(6, seed=3)
+# Dozens of events at degrees of some tens; estimates are kept to 1e-7.
+CLOSE = 1e-5
+
+
+def a_stream(
+    seed: int, *, changes: bool = False, initial: bool = False, every: int = 1
+) -> EventStream:
+    """Random weighted events between 14 nodes, up to three at a time; perhaps removals, settings.
+
+    The last two nodes keep to themselves.
+    """
+    rng = np.random.default_rng(seed)
+    t = np.sort(rng.integers(0, EVENTS // 2, EVENTS)) * every
+    present: dict[tuple[int, int], float] = {}
+    rows = []
+    for k in range(EVENTS):
+        pair = tuple(rng.integers(0, NODES - 2, 2).tolist()) if k % 9 else (NODES - 1, NODES - 2)
+        op, weight = Op.ADD, float(rng.choice([0.5, 1.0, 3.0]))
+        if changes and present and rng.random() < 0.4:
+            op = Op(int(rng.integers(1, 3)))
+            if op is Op.REMOVE:
+                pair = list(present)[int(rng.integers(len(present)))]
+                weight = float(rng.choice([np.inf, present[pair] / 2]))
+        key = (pair[0], pair[1])
+        # Both orientations of a pair are one edge or two: only what was added as such is removed.
+        left = {Op.ADD: present.get(key, 0.0) + weight, Op.SET: weight}.get(op)
+        if left is None:
+            left = 0.0 if weight == np.inf else present[key] - weight
+        present[key] = left
+        for other in {key, key[::-1]} if op is Op.SET else ():
+            present.pop(other, None)
+        if left == 0:
+            present.pop(key)
+        rows.append((*key, op, weight))
+    src, dst, op_, weight_ = zip(*rows, strict=True)
+    return EventStream.from_arrays(
+        src,
+        dst,
+        t,
+        op=np.array(op_, dtype=np.uint8) if changes else None,
+        weight=weight_,
+        nodes=NODES,
+        initial=Edges(np.array([0, 1]), np.array([1, 2])) if initial else None,
+    )
+
+
+def oracle(stream: EventStream, channel: Channel, **settings: Any) -> reference.Propagator:
+    """The reference before the first event; it solves exactly, so its estimates may be anything."""
+    start = None
+    if stream.initial is not None:
+        start = Batch(stream.initial.src, stream.initial.dst, t=int(stream.t[0]))
+    return reference.Propagator(
+        SKETCH, nodes=stream.nodes, channels=(channel,), r_max=1e6, initial=start, **settings
+    )
+
+
+def batch(stream: EventStream, rows: slice) -> Batch:
+    return Batch(
+        stream.src[rows],
+        stream.dst[rows],
+        weight=None if stream.weight is None else stream.weight[rows],
+        op=None if stream.op is None else stream.op[rows],
+        t=stream.t[rows],
+    )
+
+
+def exact_movements(
+    stream: EventStream, t0: int, t1: int, channel: Channel, **settings: Any
+) -> FloatArray:
+    """What every event of the span does to exact representations `[events, nodes, columns]`."""
+    first, last = np.searchsorted(stream.t, [t0, t1]).tolist()
+    truth = oracle(stream, channel, **settings)
+    truth.apply(batch(stream, slice(0, first)))
+    at = [reference.exact_of(truth)[:, 0]]
+    for row in range(first, last):
+        truth.apply(batch(stream, slice(row, row + 1)))
+        at.append(reference.exact_of(truth)[:, 0])
+    return np.diff(at, axis=0)
+
+
+def shares(explanation: Explanation) -> dict[int, float]:
+    return {event.position: event.share for event in explanation.events}
+
+
+# Laws ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("changes", [False, True], ids=["additions", "all ops"])
+@pytest.mark.parametrize(
+    ("channel", "settings"),
+    [
+        (Channel.low_pass(), {}),
+        (Channel.high_pass(), {}),
+        (Channel.low_pass(0.1), {"beta": 0.0}),
+        (Channel.low_pass(), {"beta": 1.0, "directed": True}),
+        (Channel.high_pass(direction="in"), {"directed": True, "beta": 0.2}),
+        (Channel.low_pass(direction="both"), {"directed": True}),
+        (Channel.low_pass(), {"self_loop": 0.0}),
+        (Channel.high_pass(beta=0.0), {"self_loop": 0.0}),
+        (Channel.low_pass(half_life=3.0), {}),
+        (Channel.high_pass(half_life=3.0, direction="in"), {"directed": True}),
+    ],
+    ids=["low", "high", "beta 0", "out", "in", "both", "bare", "bare, beta 0", "decay", "decay in"],
+)
+def test_every_event_is_given_what_it_did_to_the_exact_representation(
+    channel: Channel, settings: dict[str, Any], changes: bool, seed: int
+) -> None:
+    stream = a_stream(seed, changes=changes, initial=seed == 0)
+    t0, t1 = 12, 24
+    first = int(np.searchsorted(stream.t, t0))
+    movements = exact_movements(stream, t0, t1, channel, **settings)
+    for node in (0, 5, NODES - 1):
+        steps = movements[:, node]
+        found = explain(
+            stream, node, t0, t1, channel=channel, features=SKETCH, top=None, **FINE, **settings
+        )
+        movement = steps.sum(axis=0)
+        np.testing.assert_allclose(found.movement, movement, atol=1e-10)
+        assert abs(found.time_passing) < 1e-12
+        if not found.moved:  # a pair without self-loops, or a node that nothing reached
+            continue
+        assert found.unattributed * found.moved < CLOSE
+        close = CLOSE / found.moved
+        wanted = steps @ movement / (movement @ movement)
+        got = shares(found)
+        np.testing.assert_allclose(
+            [got.get(first + row, 0.0) for row in range(len(steps))], wanted, atol=close
+        )
+        norms = {event.position - first: event.norm for event in found.events}
+        for row, norm in norms.items():
+            assert norm == pytest.approx(np.linalg.norm(steps[row]), abs=CLOSE)
+        assert found.direct + found.elsewhere == pytest.approx(1, abs=close)
+        assert sum(one.share for one in found.neighbours) == pytest.approx(1, abs=close)
+
+
+@pytest.mark.parametrize("changes", [False, True], ids=["additions", "all ops"])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize(
+    ("version", "every"),
+    [({"half_life": 3.0}, 1), ({"half_life": 4.0}, 100), ({"window": 7}, 1), ({"last": 9}, 1)],
+    ids=["decay", "long pauses", "window", "last"],
+)
+def test_forgetting_has_its_share_and_nothing_is_left_over(
+    version: dict[str, Any], every: int, directed: bool, changes: bool
+) -> None:
+    channel = Channel.low_pass(**version)
+    stream = a_stream(4, changes=changes, initial=True, every=every)
+    t0, t1 = 12 * every + 1, 25 * every + 1
+    truth = oracle(stream, channel, directed=directed)
+    ends = []
+    for since, until in ((None, t0), (t0, t1)):
+        part = stream.before(until) if since is None else stream.between(since, until)
+        truth.apply(batch(part, slice(None)))
+        truth.apply(Batch(t=until))
+        ends.append(reference.exact_of(truth)[:, 0])
+    passing, moved = [], []
+    for node in range(1, NODES, 3):
+        found = explain(
+            stream, node, t0, t1, channel=channel, features=SKETCH, directed=directed, **FINE
+        )
+        np.testing.assert_allclose(found.movement, (ends[1] - ends[0])[node], atol=1e-6)
+        if found.moved:
+            assert found.unattributed * found.moved < CLOSE
+            total = found.direct + found.elsewhere + found.time_passing
+            assert total == pytest.approx(1, abs=CLOSE / found.moved)
+        passing.append(abs(found.time_passing))
+        moved.append(found.moved)
+    assert max(moved) > 0.01
+    if channel.half_life is None:  # where edges leave at once, while decay moves nothing by itself
+        assert max(passing) > 0.01
+
+
+@pytest.mark.parametrize("version", [{"half_life": 3.5}, {"half_life": 0.4}, {"window": 7}])
+def test_a_span_may_begin_before_the_first_event(version: dict[str, Any]) -> None:
+    channel = Channel.low_pass(**version)
+    stream = a_stream(5)
+    truth = oracle(stream, channel)
+    truth.apply(Batch(t=-50))
+    before = reference.exact_of(truth)[:, 0]
+    truth.apply(batch(stream, slice(None)))
+    truth.apply(Batch(t=31))
+    movement = reference.exact_of(truth)[:, 0] - before
+    moved = []
+    for node in (2, 4, 6, NODES - 1):
+        found = explain(stream, node, -50, 31, channel=channel, features=SKETCH, **FINE)
+        np.testing.assert_allclose(found.movement, movement[node], atol=1e-9)
+        moved.append(found.moved)
+        # Where self-loops are renewed, degrees grow by up to 2^16, and errors with their root.
+        assert found.unattributed * found.moved < CLOSE * (1 if channel.window else 2**8)
+    assert max(moved) > 0.01
+
+
+def test_a_coarser_engine_leaves_more_unattributed_and_says_so() -> None:
+    stream = a_stream(0)
+    found = {
+        r_max: explain(stream, 0, 12, 24, features=SKETCH, top=None, r_max=r_max)
+        for r_max in (1e-1, 1e-3)
+    }
+    np.testing.assert_allclose(found[1e-1].movement, found[1e-3].movement, atol=1e-10)
+    assert 10 * found[1e-3].unattributed < found[1e-1].unattributed
+    for one in found.values():
+        assert abs(1 - sum(shares(one).values())) <= one.unattributed
+
+
+# What anybody would expect ------------------------------------------------------------------------
+
+
+def test_an_event_in_another_component_has_no_share() -> None:
+    stream = a_stream(1)
+    found = explain(stream, 0, 0, 30, top=None)
+    apart = set(np.flatnonzero(stream.src >= NODES - 2).tolist())
+    assert apart
+    assert apart.isdisjoint(shares(found))
+    assert {one.node for one in found.neighbours} <= set(range(NODES - 2))
+
+
+def test_the_only_event_of_a_span_has_the_whole_share() -> None:
+    stream = EventStream.from_arrays([0, 1, 2], [1, 2, 3], [10, 20, 30])
+    found = explain(stream, 0, 15, 25)
+    (event,) = found.events
+    assert (event.position, event.src, event.dst, event.t, event.op) == (1, 1, 2, 20, Op.ADD)
+    assert event.share == pytest.approx(1, abs=found.unattributed + 1e-12)
+    assert found.unattributed < 0.01
+    assert event.norm == pytest.approx(found.moved, rel=0.01)
+    assert (found.direct, found.elsewhere) == (0, event.share)
+    assert [(one.node, one.direct) for one in found.neighbours] == [(1, 0)]  # the nearer end
+
+
+def test_events_with_the_node_count_for_the_partner_alone() -> None:
+    stream = EventStream.from_arrays([0, 0, 2], [1, 2, 0], [10, 20, 30])
+    found = explain(stream, 0, 0, 40)
+    assert {(one.node, one.events, one.direct) for one in found.neighbours} == {
+        (1, 1, 1),
+        (2, 2, 2),
+    }
+    assert found.elsewhere == 0
+
+
+def test_leaving_out_the_event_with_the_largest_share_changes_the_node_most() -> None:
+    channel = Channel.low_pass()
+    largest, others = [], []
+    for seed in range(20):
+        stream = a_stream(100 + seed)
+        node, t0, t1 = seed % 5, 20, 30
+        found = explain(stream, node, t0, t1, features=SKETCH, top=None)
+        if len(found.events) < 5:
+            continue
+
+        def end_without(position: int, stream: EventStream = stream, node: int = node) -> Any:
+            kept = stream.where(np.arange(EVENTS) != position)
+            return reference.exact(
+                kept.src,
+                kept.dst,
+                SKETCH.rows(np.arange(NODES)),
+                weight=kept.weight,
+                gamma0=channel.gamma0,
+                gamma=channel.gamma,
+            )[node]
+
+        end = end_without(-1)
+        change = [np.linalg.norm(end_without(event.position) - end) for event in found.events]
+        largest.append(change[0] / max(change))
+        others.append(np.mean(change[1:]) / max(change))
+    assert len(largest) > 10
+    assert np.mean(largest) > 3 * np.mean(others)
+
+
+def test_a_node_that_nothing_reached_did_not_move() -> None:
+    stream = EventStream.from_arrays([0, 2, 2], [1, 3, 4], [10, 20, 30])
+    for t0, t1 in ((15, 40), (12, 14)):
+        found = explain(stream, 0, t0, t1)
+        assert (found.moved, found.relative, found.unattributed) == (0, 0, 0)
+        assert (found.events, found.neighbours) == ((), ())
+        assert "did not move" in str(found)
+
+
+def test_top_keeps_the_largest() -> None:
+    stream = a_stream(2)
+    every, some = (explain(stream, 0, 5, 25, top=top) for top in (None, 3))
+    assert some.events == every.events[:3]
+    assert some.neighbours == every.neighbours[:3]
+    sizes = [abs(event.share) for event in every.events]
+    assert sizes == sorted(sizes, reverse=True)
+    assert (some.direct, some.elsewhere) == (every.direct, every.elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("question", "error", "says"),
+    [
+        ((99, 0, 10), DataError, "node 99 is unknown; nodes are 0 to 5"),
+        ((-1, 0, 10), DataError, "unknown"),
+        ((0, 10, 10), ParameterError, "t0 must be before t1"),
+        ((0, 20, 10), ParameterError, "t0 must be before t1"),
+        ((0, 1.5, 10), ParameterError, "t0 is 1.5; give a whole number"),
+        ((4, 0, 15), DataError, "its first is at 20"),
+        ((5, 0, 99), DataError, "nor any later"),
+    ],
+)
+def test_a_question_without_an_answer_is_refused(
+    question: tuple[Any, ...], error: type[Exception], says: str
+) -> None:
+    stream = EventStream.from_arrays([0, 3], [1, 4], [10, 20], nodes=6)
+    with pytest.raises(error, match=says):
+        explain(stream, *question)
+
+
+def test_features_and_top_that_do_not_fit_are_refused() -> None:
+    stream = EventStream.from_arrays([0, 3], [1, 4], [10, 20])
+    with pytest.raises(ParameterError, match="the stream has 5 nodes"):
+        explain(stream, 0, 0, 30, features=np.eye(4))
+    with pytest.raises(ParameterError, match="top is 0"):
+        explain(stream, 0, 0, 30, top=0)
+
+
+# How it reads -------------------------------------------------------------------------------------
+
+
+def test_the_report_and_the_dictionary_name_nodes_as_the_stream_does() -> None:
+    stream = EventStream.from_arrays(
+        [0, 1, 1],
+        [1, 2, 2],
+        [5, 6, 7],
+        op=[Op.ADD, Op.ADD, Op.REMOVE],
+        names=["ann", "bob", "cid"],
+        unit="step",
+    )
+    found = tidegraph.explain(stream, 0, 6, 8)
+    told = json.loads(json.dumps(found.to_dict()))
+    assert told["node"] == "ann"
+    assert [(event["src"], event["dst"]) for event in told["events"]] == [("bob", "cid")] * 2
+    assert {(event["op"], event["weight"]) for event in told["events"]} == {
+        ("add", 1.0),
+        ("remove", None),
+    }
+    assert told["moved"] == 0
+    assert "cancelled out" in str(found)
+    later = tidegraph.explain(stream, 0, 6, 7)
+    text = str(later)
+    for word in ("ann moved by", "from 6 to 7", "bob", "cid", "+100.0%", "time passing"):
+        assert word in text
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli.main, ["explain", *map(str, arguments)])
+
+
+@pytest.fixture
+def messages(tmp_path: Path) -> Path:
+    path = tmp_path / "messages.csv"
+    path.write_text(
+        "src,dst,t\nann,bob,1388534400\nbob,cid,1388534500\nann,cid,1388620800\ndan,eve,1388620900\n"
+    )
+    return path
+
+
+def test_the_command_takes_dates_and_names(messages: Path) -> None:
+    result = run(
+        *("--data", messages, "--node", "ann", "--from", "2014-01-02", "--to", "2014-01-03 12:00"),
+        "--json",
+    )
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout.splitlines()[-1])
+    assert told["span"] == [1388620800, 1388750400]
+    assert [event["dst"] for event in told["events"]] == ["cid"]
+    assert "2014-01-02 00:00:00" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--node", "zoe", "--from", "0", "--to", "9"], "node 'zoe' is unknown"),
+        (["--node", "ann", "--from", "soon", "--to", "9"], "--from is 'soon'; give a date"),
+        (["--node", "ann", "--from", "9", "--to", "0"], "t0 must be before t1"),
+    ],
+)
+def test_the_command_refuses_in_one_line(messages: Path, words: list[str], says: str) -> None:
+    result = run("--data", messages, *words)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_help_shows_how_to_ask() -> None:
+    text = run("--help").stdout
+    for word in ("tidegraph explain --node", "share", "direct", "--half-life"):
+        assert word in text
+    assert "explain" in CliRunner().invoke(cli.main, ["--help"]).stdout
+
+
+def test_the_examples_of_the_help_can_be_run() -> None:
+    result = run("--node", "HNL", "--from", "2013-02-01", "--to", "2013-02-02")
+    assert result.exit_code == 0, result.output
+    assert "HNL moved by" in result.stdout

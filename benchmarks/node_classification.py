@@ -4,9 +4,9 @@ python benchmarks/node_classification.py [DATA ...] [--seeds N ...] [--output FI
 
 Data sets that are not named keep the numbers they have. Of a few candidate settings the one whose
 validation metric is the best on average over the seeds is taken, and its test metric is reported
-for every seed; the heuristics stand beside. Wikipedia is classified without edge features (the compact
-file has none), of flights-3m only the first 500,000 events are read, and GDELT is a small made-up
-stream in its shape, whose labels are asked for two days after they have changed.
+for every seed; the heuristics stand beside. Wikipedia is classified without edge features (the
+compact file has none), of flights-3m only the first 500,000 events are read, and GDELT is a small
+made-up stream in its shape, whose labels are asked for two days after they have changed.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
         (["absent.csv"], "no data set and no file is called 'absent.csv'"),
         (["nyc-flights", "--sort"], "leave out --sort"),
         ([purchases, *AWKWARD, "--set", "path=x"], "decided by the run"),
-        ([purchases, *AWKWARD, "--set", "encoder=lstn"], "give None or one of"),
+        ([purchases, *AWKWARD, "--set", "encoder=lstn"], "give None, one of state, lstm"),
         ([purchases, *AWKWARD, "--protocol", "time"], "give validation_after and test_after"),
         ([purchases, *AWKWARD, "--test-after", "9"], "belong to the protocol 'time'"),
     ):

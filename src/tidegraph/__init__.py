@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidegraph.propagation import Propagator, propagate
     from tidegraph.stream import EventStream, Steps
     from tidegraph.tables import read_table, scan_table
+    from tidegraph.tasks import LinkPredictor, NodeClassifier
     from tidegraph.trajectories import Trajectories, record
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "EventError",
     "EventStream",
     "Explanation",
+    "LinkPredictor",
+    "NodeClassifier",
     "Op",
     "ParameterError",
     "PrecisionError",
@@ -67,6 +70,7 @@ _HOMES = {
     "formats": ("read",),
     "propagation": ("Propagator", "propagate"),
     "stream": ("EventStream", "Steps"),
+    "tasks": ("LinkPredictor", "NodeClassifier"),
     "tables": ("read_table", "scan_table"),
     "trajectories": ("Trajectories", "record"),
 }

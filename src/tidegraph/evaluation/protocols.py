@@ -381,7 +381,7 @@ def evaluate_nodes(
     stream: EventStream,
     examples: NodeLabels,
     *,
-    known_at: ArrayLike | None = None,
+    known_at: ArrayLike | NodeLabels | None = None,
     parts: Sequence[str] = ("validation", "test"),
     split_name: str = "time",
     model: str = "model",
@@ -390,7 +390,8 @@ def evaluate_nodes(
 
     `score(node, t)` gives [B], the score of class 1, above 0.5 meaning it, or [B, classes].
     `examples.part` divides them. `known_at` says when each label became known, for the heuristic
-    that repeats the last one; by default at its own time. AUC and AP are over the whole part, and
+    that repeats the last one, or gives the labels with those times; by default each is known at its
+    own time. AUC and AP are over the whole part, and
     undefined (nan, with a note) where only one class occurs.
     """
     clock = _Clock()
@@ -405,12 +406,7 @@ def evaluate_nodes(
     classes = int(examples.label.max()) + 1 if len(examples.label) else 0
     if classes < 2 or examples.label.min() < 0:
         raise EvaluationError("labels are classes from 0, and at least two; see NodeLabels")
-    known_t = examples.t if known_at is None else np.asarray(known_at, dtype=np.int64)
-    if known_t.shape != examples.t.shape:
-        raise EvaluationError(
-            f"known_at has shape {known_t.shape}; {examples.t.shape} is needed, a time per example"
-        )
-    known = NodeLabels(examples.node, known_t, examples.label)
+    known = _known(examples, known_at)
     train = _chosen(examples, examples.part == numbers["train"])
     if len(train.label) == 0:
         raise EvaluationError("no example is for training (part 0); the heuristics need some")
@@ -645,6 +641,17 @@ def _answers(
 def _ranking_metrics(rank: FloatArray) -> dict[str, float]:
     hits = {f"hits@{k}": metrics.hits_at(rank, k) for k in (1, 3, 10)}
     return {"mrr": metrics.mrr(rank), **hits}
+
+
+def _known(examples: NodeLabels, known_at: ArrayLike | NodeLabels | None) -> NodeLabels:
+    if isinstance(known_at, NodeLabels):
+        return known_at
+    known_t = examples.t if known_at is None else np.asarray(known_at, dtype=np.int64)
+    if known_t.shape != examples.t.shape:
+        raise EvaluationError(
+            f"known_at has shape {known_t.shape}; {examples.t.shape} is needed, a time per example"
+        )
+    return NodeLabels(examples.node, known_t, examples.label)
 
 
 def _chosen(labels: NodeLabels, mask: NDArray[np.bool_]) -> NodeLabels:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tidegraph.models.decoders import DECODERS, Concatenation, Hadamard, Pair, mlp
+from tidegraph.models.decoders import (
+    DECODERS,
+    Concatenation,
+    Hadamard,
+    Pair,
+    check_decoder,
+    make_decoder,
+    mlp,
+)
 from tidegraph.models.encoders import (
     ENCODERS,
     Encoder,
@@ -12,6 +20,8 @@ from tidegraph.models.encoders import (
     TimeEncoding,
     Transformer,
     Window,
+    check_encoder,
+    make_encoder,
 )
 
 __all__ = [
@@ -27,5 +37,9 @@ __all__ = [
     "TimeEncoding",
     "Transformer",
     "Window",
+    "check_decoder",
+    "check_encoder",
+    "make_decoder",
+    "make_encoder",
     "mlp",
 ]

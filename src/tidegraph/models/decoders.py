@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
-__all__ = ["DECODERS", "Concatenation", "Hadamard", "Pair", "mlp"]
+from tidegraph.errors import ParameterError
+
+__all__ = [
+    "DECODERS",
+    "Concatenation",
+    "Hadamard",
+    "Pair",
+    "check_decoder",
+    "make_decoder",
+    "mlp",
+]
 
 
 def mlp(columns: int, hidden: int, layers: int, out: int, *, dropout: float = 0.0) -> nn.Sequential:
@@ -78,3 +90,30 @@ DECODERS: dict[str, type[Concatenation] | type[Hadamard] | type[Pair]] = {
     "hadamard": Hadamard,
     "pair": Pair,
 }
+
+
+def check_decoder(decoder: str | Callable[..., nn.Module]) -> None:
+    """Refuses what is neither the name of a decoder nor something to make one."""
+    if not callable(decoder) and decoder not in DECODERS:
+        raise ParameterError(
+            f"decoder is {decoder!r}; give one of {', '.join(DECODERS)}, or what makes an nn.Module"
+            " from (width, pair, hidden=, layers=, dropout=)"
+        )
+
+
+def make_decoder(
+    decoder: str | Callable[..., nn.Module],
+    width: int,
+    pair: int,
+    *,
+    hidden: int,
+    layers: int,
+    dropout: float,
+) -> nn.Module:
+    """The decoder of this name, or the one this class or function makes.
+
+    width: of the encoded nodes, 0 where there is no encoder and it is called with None for both.
+    """
+    check_decoder(decoder)
+    make = DECODERS[decoder] if isinstance(decoder, str) else decoder
+    return make(width, pair, hidden=hidden, layers=layers, dropout=dropout)

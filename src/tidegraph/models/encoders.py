@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,8 @@ __all__ = [
     "TimeEncoding",
     "Transformer",
     "Window",
+    "check_encoder",
+    "make_encoder",
 ]
 
 
@@ -158,3 +162,24 @@ ENCODERS: dict[str, type[Encoder]] = {
     "gru": Gru,
     "transformer": Transformer,
 }
+
+
+def check_encoder(encoder: str | Callable[..., nn.Module] | None) -> None:
+    """Refuses what is neither absent, nor the name of an encoder, nor something to make one."""
+    if encoder is not None and not callable(encoder) and encoder not in ENCODERS:
+        raise ParameterError(
+            f"encoder is {encoder!r}; give None, one of {', '.join(ENCODERS)}, or what makes an"
+            " nn.Module from (columns, width)"
+        )
+
+
+def make_encoder(
+    encoder: str | Callable[..., nn.Module],
+    columns: int,
+    width: int,
+    options: dict[str, Any] | None = None,
+) -> nn.Module:
+    """The encoder of this name, or the one this class or function makes."""
+    check_encoder(encoder)
+    make = ENCODERS[encoder] if isinstance(encoder, str) else encoder
+    return make(columns, width, **(options or {}))

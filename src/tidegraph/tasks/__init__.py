@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from tidegraph.tasks.link import LinkPredictor
+from tidegraph.tasks.nodes import NodeClassifier
+from tidegraph.tasks.presets import preset
 
-__all__ = ["LinkPredictor"]
+__all__ = ["LinkPredictor", "NodeClassifier", "preset"]

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,25 +14,23 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from tidegraph import evaluation
-from tidegraph.channels import Channel, Sketch
-from tidegraph.errors import DataError, ParameterError, StateFileError
+from tidegraph.channels import RMaxUnit, Sketch
+from tidegraph.errors import DataError, ParameterError
 from tidegraph.evaluation import Result, Split
-from tidegraph.events import Batch
 from tidegraph.features import PairFeatures
 from tidegraph.history import History
-from tidegraph.models import DECODERS, ENCODERS, Window
-from tidegraph.propagation import Propagator
+from tidegraph.models import Window, check_decoder, check_encoder, make_decoder, make_encoder
 from tidegraph.stream import EventStream
-from tidegraph.training import Epoch, Training, fit, read_tensors, write_tensors
-from tidegraph.trajectories import Trajectories, record
+from tidegraph.tasks.estimator import Estimator, Progress, train_and_validation
+from tidegraph.tasks.presets import LINK_PRESETS
+from tidegraph.training import Training, fit
+from tidegraph.trajectories import Trajectories
 
 __all__ = ["LinkPredictor"]
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
-Progress = Callable[[int, int, str], None]
 
-_FORMAT = 1
 _PAIRS_AT_ONCE = 1 << 15
 _CLIP = 8.0  # standard deviations; what lies beyond was not seen in training
 _HISTORY_PARTS = (3000, 300, 30, 3)  # of the training period: half-lives of recent activity
@@ -52,9 +46,11 @@ class _Network(nn.Module):
         super().__init__()
         self.encoder: nn.Module | None = None
         if settings.encoder is not None:
-            options = settings.encoder_options or {}
-            self.encoder = ENCODERS[settings.encoder](columns, settings.width, **options)
-        self.decoder = DECODERS[settings.decoder](
+            self.encoder = make_encoder(
+                settings.encoder, columns, settings.width, settings.encoder_options
+            )
+        self.decoder = make_decoder(
+            settings.decoder,
             settings.width if self.encoder is not None else 0,
             pair,
             hidden=settings.hidden,
@@ -86,23 +82,30 @@ class _Examples:
 
 
 @dataclass(eq=False, kw_only=True)
-class LinkPredictor:
+class LinkPredictor(Estimator):
     """Predicts how likely an edge `src -> dst` is at time `t`, from what happened before `t`.
 
     `fit(stream)` runs the stream once through the propagation engine, records how every node moved,
     and trains a small network on those records; no graph is touched during training.
     """
 
+    presets: ClassVar[tuple[str, ...]] = LINK_PRESETS
+
     # Propagation and its record.
     columns: int = 128  # random feature columns per channel
     alpha: float = 0.2  # of the low- and high-pass filters
     half_lives: Sequence[float] | None = None  # of channels that forget; None: training period / 30
-    r_max: float = 1e-2  # the promised error
+    high_pass: bool = True  # whether there are high-pass filters beside the low-pass ones
+    beta: float = 0.5
+    r_max: float = 1e-2  # the promised error, in r_max_unit
+    r_max_unit: RMaxUnit = "rms"
+    scale_by_degree: bool = True
     epsilon: float = 0.05  # how far a node moves before it is recorded again
     # The network.
-    encoder: str | None = None  # "state", "lstm", "gru", "transformer" over both nodes' changes
+    # Over both nodes' changes: "state", "lstm", "gru", "transformer", or what makes an nn.Module.
+    encoder: str | Callable[..., nn.Module] | None = None
     encoder_options: dict[str, Any] | None = None
-    decoder: str = "pair"  # or "concatenation", "hadamard"
+    decoder: str | Callable[..., nn.Module] = "pair"  # or "concatenation", "hadamard", one's own
     window: int = 8  # changes an encoder sees
     width: int = 64  # of an encoder's answer
     hidden: int = 256
@@ -124,13 +127,9 @@ class LinkPredictor:
     path: str | None = None  # of the record; None: a temporary directory
 
     def __post_init__(self) -> None:
-        if self.encoder is not None and self.encoder not in ENCODERS:
-            raise ParameterError(
-                f"encoder is {self.encoder!r}; give None or one of {', '.join(ENCODERS)}"
-            )
-        if self.decoder not in DECODERS:
-            raise ParameterError(f"decoder is {self.decoder!r}; give one of {', '.join(DECODERS)}")
-        if self.encoder is None and self.decoder != "pair":
+        check_encoder(self.encoder)
+        check_decoder(self.decoder)
+        if self.encoder is None and self.decoder in ("concatenation", "hadamard"):
             raise ParameterError(f"decoder {self.decoder!r} needs an encoder; 'pair' does not")
         if min(self.random_negatives, self.past_negatives) < 0 or not (
             self.random_negatives + self.past_negatives
@@ -151,23 +150,6 @@ class LinkPredictor:
             device=self.device,
         )
 
-    # Settings, as scikit-learn has them -----------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings given to the constructor."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
-    def set_params(self, **params: Any) -> LinkPredictor:
-        """Changes settings; they take effect with the next `fit`."""
-        known = self.get_params()
-        for name in params:
-            if name not in known:
-                raise ParameterError(f"there is no setting {name!r}; there are {', '.join(known)}")
-        type(self)(**{**known, **params})  # judges them before anything has changed
-        for name, value in params.items():
-            setattr(self, name, value)
-        return self
-
     # Fitting --------------------------------------------------------------------------------------
 
     def fit(
@@ -183,10 +165,7 @@ class LinkPredictor:
         Without a split the last 15 % of the events decide when to stop, and all others train.
         Representations follow all events of the stream; an answer for a time uses those before it.
         """
-        if split is None:
-            split = evaluation.time_split(
-                stream, validation_time=float(np.quantile(stream.t, 0.85)), test_time=np.inf
-            )
+        split = train_and_validation(stream) if split is None else split
         for part in ("train", "validation"):
             if len(getattr(split, part)) == 0:
                 raise DataError(
@@ -202,33 +181,8 @@ class LinkPredictor:
     ) -> None:
         """Propagates and records: the part of `fit` that works on the graph."""
         self._span = max(1.0, float(split.validation_time) - float(stream.t[0]))
-        if self.path is None:
-            directory = Path(tempfile.mkdtemp(prefix="tidegraph-"))
-            weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
-            self._directory = directory / "trajectories"
-        else:
-            self._directory = Path(self.path)
-        initial = stream.initial
-        propagator = Propagator(
-            Sketch(self.columns, seed=self.seed),
-            nodes=stream.nodes,
-            channels=self._channels(),
-            r_max=self.r_max,
-            threads=self.threads,
-            initial=None
-            if initial is None
-            else Batch(src=initial.src, dst=initial.dst, weight=initial.weight),
-        )
-        record(stream, propagator, self._directory, epsilon=self.epsilon, progress=progress)
+        self._record(stream, Sketch(self.columns, seed=self.seed), progress)
         self._open(stream)
-
-    def _channels(self) -> list[Channel]:
-        half_lives = [self._span / 30] if self.half_lives is None else self.half_lives
-        channels = [Channel.low_pass(self.alpha), Channel.high_pass(self.alpha)]
-        for half_life in half_lives:
-            channels.append(Channel.low_pass(self.alpha, half_life=half_life))
-            channels.append(Channel.high_pass(self.alpha, half_life=half_life))
-        return channels
 
     def _open(self, stream: EventStream) -> None:
         self._stream = stream
@@ -269,7 +223,7 @@ class LinkPredictor:
             with torch.no_grad():
                 return -float(self._loss(self._in_pieces(held_features, *asked), held_back, rows))
 
-        self.epochs_: list[Epoch] = fit(
+        self.epochs_ = fit(
             network,
             len(examples),
             loss,
@@ -333,18 +287,6 @@ class LinkPredictor:
         windows = self._window(src, t), self._window(dst, t)
         logits: Tensor = self._network(pair.to(self.device), *windows)
         return logits
-
-    def _window(self, nodes: IntArray, t: IntArray) -> Window | None:
-        if self.encoder is None:
-            return None
-        change, elapsed, known = self._trajectories.window(nodes, t, self.window)
-        state = self._trajectories.state(nodes, t)
-        return Window(
-            torch.from_numpy(change).flatten(2).to(self.device),
-            torch.log1p(torch.from_numpy(elapsed).float()).to(self.device),
-            torch.from_numpy(known).to(self.device),
-            torch.from_numpy(state).flatten(1).to(self.device),
-        )
 
     def _in_pieces(self, pair: Tensor, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
         pieces = []
@@ -424,10 +366,6 @@ class LinkPredictor:
         self._check_fitted()
         return self._stream
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "_network"):
-            raise ParameterError("the predictor has learned nothing yet; call fit, or load one")
-
     # Going on -------------------------------------------------------------------------------------
 
     def advance(self, events: EventStream) -> LinkPredictor:
@@ -464,39 +402,23 @@ class LinkPredictor:
 
     def save(self, path: str | Path) -> None:
         """Weights, settings, the events and the record of all nodes, in a directory."""
-        self._check_fitted()
-        directory = Path(path)
-        if directory.exists():
-            raise StateFileError(f"{directory} exists; give a directory that does not")
-        directory.mkdir(parents=True)
-        shutil.copytree(self._directory, directory / "trajectories")
-        self._stream.save(directory / "events")
-        about = {
-            "format": _FORMAT,
-            "settings": {**self.get_params(), "path": None},
-            "span": self._span,
-            "epochs": [dataclasses.asdict(epoch) for epoch in self.epochs_],
-        }
-        (directory / "settings.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
-        write_tensors(directory / "model.safetensors", self._network.state_dict(), about)
+        self._write(path)
 
     @classmethod
-    def load(cls, path: str | Path) -> LinkPredictor:
-        """What `save` wrote: it answers as before, and goes on in the same directory."""
-        directory = Path(path)
-        tensors, about = read_tensors(directory / "model.safetensors")
-        if about.get("format") != _FORMAT:
-            raise StateFileError(
-                f"{directory} has format {about.get('format')}; this version reads {_FORMAT}"
-            )
-        predictor = cls(**about["settings"])
-        predictor._span = about["span"]
-        predictor._directory = directory / "trajectories"
-        predictor._open(EventStream.load(directory / "events"))
-        predictor._network = predictor._new_network()
-        predictor._network.load_state_dict(tensors)
-        predictor._network.eval()
-        predictor.epochs_ = [Epoch(**epoch) for epoch in about["epochs"]]
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        encoder: Callable[..., nn.Module] | None = None,
+        decoder: Callable[..., nn.Module] | None = None,
+    ) -> LinkPredictor:
+        """What `save` wrote: it answers as before, and goes on in the same directory.
+
+        An encoder or decoder that is not one of the package's has to be given again.
+        """
+        predictor, tensors, _ = cls._read(path, {"encoder": encoder, "decoder": decoder})
+        predictor._open(predictor._stream)
+        predictor._restore(predictor._new_network(), tensors)
         return predictor
 
 

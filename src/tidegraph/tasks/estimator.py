@@ -1,0 +1,239 @@
+"""What all tasks do alike: settings as scikit-learn has them, the record of a stream, files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from tidegraph.channels import Channel, RMaxUnit, Sketch
+from tidegraph.errors import DataError, ParameterError, StateFileError
+from tidegraph.evaluation import Split
+from tidegraph.events import Batch
+from tidegraph.models import Window
+from tidegraph.propagation import Propagator
+from tidegraph.stream import EventStream
+from tidegraph.tasks.presets import preset
+from tidegraph.training import Epoch, read_tensors, write_tensors
+from tidegraph.trajectories import Trajectories, record
+
+__all__ = ["Estimator", "Progress", "train_and_validation"]
+
+IntArray = NDArray[np.int64]
+Progress = Callable[[int, int, str], None]
+_Own = TypeVar("_Own", bound="Estimator")
+
+_FORMAT = 1
+_HELD_BACK = 0.15  # of the events, where no split is given
+
+
+def train_and_validation(stream: EventStream) -> Split:
+    """All events but the last 15 % for training, those for validation, and none for a test."""
+    if not len(stream):
+        raise DataError("the stream holds no events; nothing can be learned")
+    bound = float(np.quantile(stream.t, 1 - _HELD_BACK))
+    later = stream.t > bound
+    nothing = np.zeros(0, dtype=np.int64)
+    return Split(
+        name="time",
+        train=np.flatnonzero(~later),
+        validation=np.flatnonzero(later),
+        test=nothing,
+        new_validation=nothing,
+        new_test=nothing,
+        validation_time=bound,
+        test_time=np.inf,
+    )
+
+
+class Estimator:
+    """The parent of the tasks, each of which is a dataclass of its settings."""
+
+    presets: ClassVar[tuple[str, ...]]
+
+    alpha: float
+    half_lives: Sequence[float] | None
+    high_pass: bool
+    beta: float
+    r_max: float
+    r_max_unit: RMaxUnit
+    scale_by_degree: bool
+    epsilon: float
+    encoder: str | Callable[..., nn.Module] | None
+    window: int
+    threads: int | None
+    device: str
+    path: str | None
+    epochs_: list[Epoch]
+    _network: Any  # the module of the task
+    _stream: EventStream
+    _directory: Path
+    _trajectories: Trajectories
+    _span: float  # of the training period
+
+    # Settings -------------------------------------------------------------------------------------
+
+    @classmethod
+    def preset(cls: type[_Own], name: str, data: str | None = None, **changes: Any) -> _Own:
+        """One with the settings of this name (see `presets.preset`), and changes to them."""
+        settings = preset(name, data)
+        if not name.startswith(cls.presets):
+            raise ParameterError(
+                f"{name!r} is no preset of {cls.__name__}; give one of {', '.join(cls.presets)}"
+            )
+        return cls(**{**settings, **changes})
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings given to the constructor."""
+        settings: Any = self
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(settings)}
+
+    def set_params(self: _Own, **params: Any) -> _Own:
+        """Changes settings; they take effect with the next `fit`."""
+        known = self.get_params()
+        for name in params:
+            if name not in known:
+                raise ParameterError(f"there is no setting {name!r}; there are {', '.join(known)}")
+        type(self)(**{**known, **params})  # judges them before anything has changed
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_network"):
+            raise ParameterError(
+                f"the {type(self).__name__} has learned nothing yet; call fit, or load one"
+            )
+
+    # The record -----------------------------------------------------------------------------------
+
+    def _channels(self) -> list[Channel]:
+        half_lives = [self._span / 30] if self.half_lives is None else self.half_lives
+        channels = []
+        for half_life in (None, *half_lives):
+            channels.append(Channel.low_pass(self.alpha, half_life=half_life))
+            if self.high_pass:
+                channels.append(Channel.high_pass(self.alpha, half_life=half_life))
+        return channels
+
+    def _record(
+        self, stream: EventStream, features: Sketch | ArrayLike, progress: Progress | None
+    ) -> None:
+        """Runs the stream through the propagation engine and records how every node moved."""
+        if self.path is None:
+            directory = Path(tempfile.mkdtemp(prefix="tidegraph-"))
+            weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+            self._directory = directory / "trajectories"
+        else:
+            self._directory = Path(self.path)
+        initial = stream.initial
+        propagator = Propagator(
+            features,
+            nodes=stream.nodes,
+            channels=self._channels(),
+            beta=self.beta,
+            r_max=self.r_max,
+            r_max_unit=self.r_max_unit,
+            scale_by_degree=self.scale_by_degree,
+            threads=self.threads,
+            initial=None
+            if initial is None
+            else Batch(src=initial.src, dst=initial.dst, weight=initial.weight),
+        )
+        record(stream, propagator, self._directory, epsilon=self.epsilon, progress=progress)
+
+    def _window(self, nodes: IntArray, t: IntArray) -> Window | None:
+        """What the encoder reads, where there is one."""
+        if self.encoder is None:
+            return None
+        change, elapsed, known = self._trajectories.window(nodes, t, self.window)
+        state = self._trajectories.state(nodes, t)
+        return Window(
+            torch.from_numpy(change).flatten(2).to(self.device),
+            torch.log1p(torch.from_numpy(elapsed).float()).to(self.device),
+            torch.from_numpy(known).to(self.device),
+            torch.from_numpy(state).flatten(1).to(self.device),
+        )
+
+    # Files ----------------------------------------------------------------------------------------
+
+    def _write(self, path: str | Path, **more: Any) -> None:
+        """Weights, settings, the events and the record of all nodes, in a new directory."""
+        self._check_fitted()
+        directory = Path(path)
+        if directory.exists():
+            raise StateFileError(f"{directory} exists; give a directory that does not")
+        directory.mkdir(parents=True)
+        shutil.copytree(self._directory, directory / "trajectories")
+        self._stream.save(directory / "events")
+        settings = {**self.get_params(), "path": None}
+        own = {name: _full_name(value) for name, value in settings.items() if callable(value)}
+        about = {
+            "task": type(self).__name__,
+            "format": _FORMAT,
+            "settings": {**settings, **own},
+            "own_modules": own,
+            "span": self._span,
+            "epochs": [dataclasses.asdict(epoch) for epoch in self.epochs_],
+            **more,
+        }
+        (directory / "settings.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
+        write_tensors(directory / "model.safetensors", self._network.state_dict(), about)
+
+    @classmethod
+    def _read(
+        cls: type[_Own], path: str | Path, modules: dict[str, Callable[..., nn.Module] | None]
+    ) -> tuple[_Own, dict[str, Tensor], dict[str, Any]]:
+        """What `_write` wrote, as an estimator without a network, the tensors and the rest."""
+        directory = Path(path)
+        tensors, about = read_tensors(directory / "model.safetensors")
+        if about.get("format") != _FORMAT or about.get("task") != cls.__name__:
+            raise StateFileError(
+                f"{directory} holds a {about.get('task')}, format {about.get('format')}; this reads"
+                f" a {cls.__name__}, format {_FORMAT}"
+            )
+        given = {name: module for name, module in modules.items() if module is not None}
+        for name, module in about["own_modules"].items():
+            if name not in given:
+                raise StateFileError(
+                    f"{directory} was saved with {name} {module}, which is not part of tidegraph;"
+                    f" give it again: load(path, {name}=...)"
+                )
+        for name in given:
+            if name not in about["own_modules"]:
+                raise StateFileError(
+                    f"{directory} was saved with {name} {about['settings'][name]!r}; leave"
+                    f" {name}=... out"
+                )
+        estimator = cls(**{**about["settings"], **given})
+        estimator._span = about["span"]
+        estimator._directory = directory / "trajectories"
+        estimator._stream = EventStream.load(directory / "events")
+        estimator.epochs_ = [Epoch(**epoch) for epoch in about["epochs"]]
+        return estimator, tensors, about
+
+    def _restore(self, network: nn.Module, tensors: dict[str, Tensor]) -> None:
+        try:
+            network.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise StateFileError(
+                f"the saved weights do not fit the network; give the modules it was saved with:"
+                f" {error}"
+            ) from None
+        network.eval()
+        self._network = network
+
+
+def _full_name(module: Any) -> str:
+    name = getattr(module, "__qualname__", type(module).__qualname__)
+    return f"{getattr(module, '__module__', '')}.{name}"

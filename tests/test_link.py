@@ -1,0 +1,317 @@
+"""Predicting links, end to end on small streams."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tidegraph import EventStream, LinkPredictor, evaluation, generate_communities
+from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
+from tidegraph.evaluation import Split
+from tidegraph.models import Pair, Window
+
+SETTINGS: dict[str, Any] = {
+    "columns": 16,
+    "hidden": 32,
+    "epochs": 4,
+    "batch_size": 500,
+    "threads": 1,
+    "seed": 5,
+}
+NODES, EVENTS, LONER = 81, 3_000, 80  # the loner has no event
+
+
+def communities() -> EventStream:
+    stream = generate_communities(nodes=NODES - 1, events=EVENTS, communities=4, seed=1)
+    return replace(stream, nodes=NODES, node_labels=None, labels=None)
+
+
+STREAM = communities()
+SPLIT = evaluation.tgb_split(STREAM)
+CUT = int(SPLIT.test[0])  # the first test event
+NOW = int(STREAM.t[CUT])
+
+
+def predictor(**changes: Any) -> LinkPredictor:
+    return LinkPredictor(**{**SETTINGS, **changes})
+
+
+@pytest.fixture(scope="module")
+def fitted() -> LinkPredictor:
+    """Fitted once, and only asked by the tests that share it."""
+    return predictor().fit(STREAM, SPLIT)
+
+
+Questions = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+def questions(count: int = 200, *, until: int = NOW) -> Questions:
+    """Random pairs at times up to and including `until`."""
+    random = np.random.default_rng(2)
+    first = int(STREAM.t[0])
+    return (
+        random.integers(0, NODES, count),
+        random.integers(0, NODES, count),
+        random.integers(first, until + 1, count),
+    )
+
+
+def test_links_are_predicted_better_than_by_chance(fitted: LinkPredictor) -> None:
+    result = fitted.evaluate(SPLIT, samplers=("random-dst",))
+    assert result.row("test").metrics["ap"] > 0.7
+    assert result.training_negatives == fitted.training_negatives
+    assert {row.scorer for row in result.rows} > {"tidegraph"}  # heuristics stand beside
+
+
+def test_a_probability_is_the_squashed_score(fitted: LinkPredictor) -> None:
+    asked = questions()
+    expected = 1 / (1 + np.exp(-fitted.score(*asked).astype(np.float64)))
+    np.testing.assert_allclose(fitted.predict_proba(*asked), expected, rtol=1e-5)
+
+
+def test_asking_changes_nothing(fitted: LinkPredictor) -> None:
+    asked = questions()
+    before = fitted.score(*asked)
+    fitted.rank(3, NOW)
+    fitted.score(*questions(50, until=int(STREAM.t[-1])))
+    assert np.array_equal(fitted.score(*asked), before)
+
+
+def test_an_answer_does_not_depend_on_what_else_is_asked(fitted: LinkPredictor) -> None:
+    src, dst, t = questions(20)
+    one_by_one = [fitted.score(int(s), int(d), int(at))[0] for s, d, at in zip(src, dst, t)]  # noqa: B905
+    np.testing.assert_allclose(fitted.score(src, dst, t), one_by_one, rtol=1e-4, atol=1e-4)
+
+
+def test_the_same_seed_gives_the_same_scores(fitted: LinkPredictor) -> None:
+    again = predictor().fit(STREAM, SPLIT)
+    assert np.array_equal(again.score(*questions()), fitted.score(*questions()))
+    other = predictor(seed=6).fit(STREAM, SPLIT)
+    assert not np.array_equal(other.score(*questions()), fitted.score(*questions()))
+
+
+def until_test(split: Split) -> Split:
+    """The same training and validation events of a stream that ends where test begins."""
+    nothing = np.zeros(0, dtype=np.int64)
+    return replace(split, test=nothing, new_test=nothing)
+
+
+def test_what_happens_at_or_after_a_time_has_no_part_in_answers_for_it(
+    fitted: LinkPredictor,
+) -> None:
+    ended = predictor().fit(STREAM.before(NOW), until_test(SPLIT))
+    expected = fitted.score(*questions())
+    assert np.array_equal(ended.score(*questions()), expected)
+    # Another future: the same times, other pairs.
+    later = STREAM[int(np.searchsorted(STREAM.t, NOW)) :]
+    ended.advance(replace(later, src=later.dst[::-1].copy(), dst=later.src.copy()))
+    assert np.array_equal(ended.score(*questions()), expected)
+    past_it = questions(until=int(STREAM.t[-1]))
+    assert not np.array_equal(ended.score(*past_it), fitted.score(*past_it))
+
+
+def test_taking_in_events_later_equals_having_seen_them_at_once(fitted: LinkPredictor) -> None:
+    ended = predictor().fit(STREAM.before(NOW), until_test(SPLIT))
+    rest = STREAM[len(STREAM.before(NOW)) :]
+    half = int(np.searchsorted(rest.t, rest.t[len(rest) // 2]))  # between two times
+    ended.advance(rest[:half]).advance(rest[half:])
+    asked = questions(until=int(STREAM.t[-1]) + 10)
+    np.testing.assert_allclose(ended.score(*asked), fitted.score(*asked), rtol=1e-4, atol=1e-4)
+
+
+def test_earlier_events_cannot_be_taken_in(fitted: LinkPredictor, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    copy = LinkPredictor.load(tmp_path / "model")
+    before = copy.score(*questions())
+    with pytest.raises(TidegraphError, match="before these end"):
+        copy.advance(STREAM[:10])
+    assert np.array_equal(copy.score(*questions()), before)
+
+
+def test_a_ranking_lists_the_likeliest_first(fitted: LinkPredictor) -> None:
+    source = int(STREAM.src[CUT])
+    nodes, probability = fitted.rank(source, NOW, k=5)
+    assert len(nodes) == len(set(nodes.tolist())) == 5
+    assert (np.diff(probability) <= 0).all()
+    np.testing.assert_allclose(
+        fitted.predict_proba(source, nodes, NOW), probability, rtol=1e-4, atol=1e-5
+    )
+    everyone, all_of_them = fitted.rank(source, NOW, k=NODES)
+    assert set(everyone.tolist()) == set(STREAM.before(NOW).dst.tolist()) - {source}
+    assert all_of_them[0] == probability[0]
+
+
+def test_a_ranking_leaves_out_what_is_not_wanted(fitted: LinkPredictor) -> None:
+    past = STREAM.before(NOW)
+    source = int(past.src[-1])
+    known = set(past.dst[past.src == source].tolist())
+    new, _ = fitted.rank(source, NOW, k=NODES, without_known=True)
+    assert known
+    assert not known & set(new.tolist())
+    itself, _ = fitted.rank(source, NOW, k=NODES, candidates=[source, 1, 2], without_self=False)
+    assert set(itself.tolist()) == {source, 1, 2}
+    without, _ = fitted.rank(source, NOW, k=NODES, candidates=[source, 1, 2])
+    assert set(without.tolist()) == {1, 2} - {source}
+    assert len(fitted.rank(source, NOW, candidates=[source])[0]) == 0
+
+
+def test_unknown_nodes_are_named(fitted: LinkPredictor) -> None:
+    with pytest.raises(TidegraphError, match=f"node {NODES}"):
+        fitted.score(0, NODES, NOW)
+    with pytest.raises(TidegraphError, match="node -1"):
+        fitted.score(-1, 0, NOW)
+    with pytest.raises(DataError, match=r"stream\.number"):
+        fitted.score(["ann"], [0], [NOW])
+
+
+def test_a_node_without_history_gets_a_probability(fitted: LinkPredictor) -> None:
+    beginning = int(STREAM.t[0])
+    for answer in (
+        fitted.predict_proba(LONER, np.arange(NODES), NOW),
+        fitted.predict_proba(np.arange(NODES), LONER, NOW),
+        fitted.predict_proba(np.arange(NODES), 0, beginning),  # when nobody has a history
+    ):
+        assert ((answer >= 0) & (answer <= 1)).all()
+    assert len(fitted.rank(LONER, NOW)[0]) == 10
+
+
+def test_nothing_is_answered_before_fitting(tmp_path: Path) -> None:
+    for ask in (
+        lambda: predictor().score(0, 1, 2),
+        lambda: predictor().rank(0, 1),
+        lambda: predictor().save(tmp_path / "nothing"),
+        lambda: predictor().advance(STREAM),
+    ):
+        with pytest.raises(ParameterError, match="call fit"):
+            ask()
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_saved_predictor_answers_the_same_and_goes_on(tmp_path: Path) -> None:
+    first = predictor().fit(STREAM.before(NOW), until_test(SPLIT))
+    first.save(tmp_path / "model")
+    loaded = LinkPredictor.load(tmp_path / "model")
+    assert np.array_equal(loaded.score(*questions()), first.score(*questions()))
+    assert loaded.get_params() == first.get_params()
+    assert loaded.epochs_ == first.epochs_
+    rest = STREAM[len(STREAM.before(NOW)) :]
+    asked = questions(until=int(STREAM.t[-1]))
+    assert np.array_equal(loaded.advance(rest).score(*asked), first.advance(rest).score(*asked))
+    with pytest.raises(StateFileError, match="exists"):
+        first.save(tmp_path / "model")
+
+
+def test_further_training_moves_the_weights_and_the_state() -> None:
+    model = predictor().fit(STREAM.before(NOW), until_test(SPLIT))
+    before = model.score(*questions())
+    model.partial_fit(STREAM[len(STREAM.before(NOW)) :])
+    after = model.score(*questions())
+    assert not np.array_equal(after, before)
+    assert np.corrcoef(after, before)[0, 1] > 0.9  # it goes on from where it was
+    assert model.evaluate(SPLIT, samplers=("random-dst",)).row("test").metrics["ap"] > 0.7
+
+
+def test_a_training_goes_on_from_its_checkpoint(fitted: LinkPredictor, tmp_path: Path) -> None:
+    model = predictor()
+    model.observe(STREAM, SPLIT)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(done: int, total: int, text: str) -> None:
+        if done > total // 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        model.train(SPLIT, checkpoint=tmp_path / "training", progress=stop)
+    model.train(SPLIT, checkpoint=tmp_path / "training")
+    assert np.array_equal(model.score(*questions()), fitted.score(*questions()))
+
+
+def test_settings_are_those_of_the_constructor_and_can_be_cloned() -> None:
+    from sklearn.base import clone
+
+    model = predictor(half_lives=(3.0, 5.0), encoder="gru", encoder_options={"layers": 1})
+    copy = clone(model)
+    assert copy is not model
+    assert copy.get_params() == model.get_params()
+    assert model.set_params(hidden=8) is model
+    assert (model.hidden, copy.hidden) == (8, SETTINGS["hidden"])
+    assert LinkPredictor(**model.get_params()).get_params() == model.get_params()
+
+
+def test_a_wrong_setting_is_refused_and_changes_nothing() -> None:
+    model = predictor()
+    before = model.get_params()
+    with pytest.raises(ParameterError, match="no setting 'hiden'"):
+        model.set_params(hidden=8, hiden=9)
+    with pytest.raises(ParameterError, match="encoder is 'rnn'"):
+        model.set_params(hidden=8, encoder="rnn")
+    assert model.get_params() == before
+    with pytest.raises(ParameterError, match="needs an encoder"):
+        predictor(decoder="hadamard")
+    with pytest.raises(ParameterError, match="at least one negative"):
+        predictor(random_negatives=0, past_negatives=0)
+
+
+def test_without_a_split_the_last_events_decide_when_to_stop() -> None:
+    model = predictor(epochs=1).fit(STREAM)
+    assert np.isfinite(model.score(*questions())).all()
+    assert model._span == float(np.quantile(STREAM.t, 0.85)) - STREAM.t[0]
+    with pytest.raises(DataError, match="no events"):
+        predictor().fit(STREAM[:0])
+
+
+def test_a_stream_without_validation_is_refused() -> None:
+    empty = replace(SPLIT, validation=np.zeros(0, dtype=np.int64))
+    with pytest.raises(DataError, match="no events for validation"):
+        predictor().fit(STREAM, empty)
+
+
+class LastChange(nn.Module):
+    """An encoder of one's own: a layer on the newest change."""
+
+    def __init__(self, columns: int, width: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(columns, width)
+
+    def forward(self, window: Window) -> Tensor:
+        return torch.tanh(self.layer(window.change[:, -1]))
+
+
+def plain_pair(width: int, pair: int, **options: Any) -> nn.Module:
+    """A decoder made by a function."""
+    return Pair(width, pair, **options)
+
+
+@pytest.mark.parametrize("encoder", ["state", "lstm", "transformer", LastChange])
+def test_any_encoder_can_be_plugged_in(encoder: Any) -> None:
+    model = predictor(encoder=encoder, width=8, window=4, epochs=1, max_examples=300)
+    model.fit(STREAM, SPLIT)
+    assert np.isfinite(model.score(*questions())).all()
+
+
+def test_modules_of_ones_own_are_given_again_when_loading(tmp_path: Path) -> None:
+    model = predictor(encoder=LastChange, decoder=plain_pair, width=8, epochs=1, max_examples=300)
+    model.fit(STREAM, SPLIT).save(tmp_path / "model")
+    with pytest.raises(StateFileError, match=r"LastChange.*load\(path, encoder=\.\.\.\)"):
+        LinkPredictor.load(tmp_path / "model", decoder=plain_pair)
+    with pytest.raises(StateFileError, match="plain_pair"):
+        LinkPredictor.load(tmp_path / "model", encoder=LastChange)
+    loaded = LinkPredictor.load(tmp_path / "model", encoder=LastChange, decoder=plain_pair)
+    assert np.array_equal(loaded.score(*questions()), model.score(*questions()))
+
+
+def test_channels_follow_the_settings() -> None:
+    model = predictor(high_pass=False, half_lives=(20.0,), beta=0.3)
+    model.observe(STREAM.before(NOW), SPLIT)
+    channels = model._trajectories.channels
+    assert [channel.half_life for channel in channels] == [None, 20.0]
+    assert all(channel.gamma > 0 for channel in channels)

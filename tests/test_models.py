@@ -1,0 +1,172 @@
+"""What every encoder and decoder must do, whichever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tidegraph.errors import ParameterError
+from tidegraph.models import (
+    DECODERS,
+    ENCODERS,
+    Hadamard,
+    Pair,
+    TimeEncoding,
+    Window,
+    make_decoder,
+    make_encoder,
+)
+
+BATCH, LENGTH, COLUMNS, WIDTH = 7, 5, 6, 8
+SEQUENCES = sorted(ENCODERS.keys() - {"state"})
+
+
+def window_of(known: Tensor | None = None, seed: int = 0) -> Window:
+    """Windows of nodes that have moved 0, 1, 2, ... times, unless told otherwise."""
+    random = torch.Generator().manual_seed(seed)
+    if known is None:
+        moves = torch.arange(BATCH).clamp(max=LENGTH)
+        known = torch.arange(LENGTH) >= LENGTH - moves[:, None]
+    return Window(
+        torch.randn(BATCH, LENGTH, COLUMNS, generator=random),
+        torch.rand(BATCH, LENGTH, generator=random) * 10,
+        known,
+        torch.randn(BATCH, COLUMNS, generator=random),
+    )
+
+
+def encoder_of(name: str, **options: Any) -> nn.Module:
+    torch.manual_seed(1)
+    return make_encoder(name, COLUMNS, WIDTH, options).eval()
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_encoder_gives_one_finite_vector_per_node_even_if_it_never_moved(name: str) -> None:
+    out = encoder_of(name)(window_of())
+    assert out.shape == (BATCH, WIDTH)
+    assert torch.isfinite(out).all()
+    nothing = encoder_of(name)(window_of(known=torch.zeros(BATCH, LENGTH, dtype=torch.bool)))
+    assert torch.isfinite(nothing).all()
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_every_weight_of_an_encoder_can_learn(name: str) -> None:
+    options = {"time_encoding": True} if name in SEQUENCES else {}
+    encoder = encoder_of(name, **options).train()
+    (encoder(window_of()) * torch.randn(BATCH, WIDTH)).sum().backward()
+    for label, parameter in encoder.named_parameters():
+        assert parameter.grad is not None, label
+        assert torch.isfinite(parameter.grad).all(), label
+        assert parameter.grad.abs().sum() > 0, label
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_what_is_not_known_has_no_influence(name: str) -> None:
+    options = {"time_encoding": True} if name in SEQUENCES else {}
+    encoder, window, other = encoder_of(name, **options), window_of(), window_of(seed=5)
+    hidden = ~window.known
+    changed = replace(
+        window,
+        change=torch.where(hidden[..., None], other.change, window.change),
+        elapsed=torch.where(hidden, other.elapsed, window.elapsed),
+    )
+    assert not torch.equal(changed.change, window.change)
+    assert torch.equal(encoder(changed), encoder(window))
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_every_known_change_has_an_influence(name: str) -> None:
+    encoder = encoder_of(name)
+    window = window_of(known=torch.ones(BATCH, LENGTH, dtype=torch.bool))
+    for step in range(LENGTH):
+        change = window.change.clone()
+        change[:, step] += 1
+        moved = (encoder(replace(window, change=change)) - encoder(window)).abs().amax(dim=1)
+        assert (moved > 0).all(), step
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_nodes_do_not_influence_each_other(name: str) -> None:
+    encoder, window = encoder_of(name), window_of()
+    alone = Window(window.change[3:4], window.elapsed[3:4], window.known[3:4], window.state[3:4])
+    torch.testing.assert_close(encoder(alone), encoder(window)[3:4])
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+@pytest.mark.parametrize("time_encoding", [False, True])
+def test_times_matter_where_they_are_encoded_and_only_there(name: str, time_encoding: bool) -> None:
+    encoder = encoder_of(name, time_encoding=time_encoding)
+    window = window_of(known=torch.ones(BATCH, LENGTH, dtype=torch.bool))
+    later = replace(window, elapsed=window.elapsed + 3)
+    same = torch.equal(encoder(later), encoder(window))
+    assert same is not time_encoding
+
+
+def test_a_time_encoding_is_made_of_cosines_of_several_frequencies() -> None:
+    encoding = TimeEncoding(WIDTH)
+    assert torch.equal(encoding(torch.zeros(3)), torch.ones(3, WIDTH))
+    out = encoding(torch.linspace(0, 100, 50))
+    assert out.abs().max() <= 1
+    assert len(torch.unique(out[10])) == WIDTH
+
+
+def test_a_transformer_refuses_what_it_cannot_hold() -> None:
+    with pytest.raises(ParameterError, match="multiple of 4 heads"):
+        make_encoder("transformer", COLUMNS, 6)
+    with pytest.raises(ParameterError, match="a window of 5 is longer than 4"):
+        make_encoder("transformer", COLUMNS, WIDTH, {"window": 4})(window_of())
+
+
+PAIR = 3
+
+
+def decoder_of(name: str | Callable[..., nn.Module], width: int = WIDTH) -> nn.Module:
+    torch.manual_seed(2)
+    return make_decoder(name, width, PAIR, hidden=16, layers=2, dropout=0.0).eval()
+
+
+def ends() -> tuple[Tensor, Tensor, Tensor]:
+    random = torch.Generator().manual_seed(3)
+    return tuple(torch.randn(BATCH, size, generator=random) for size in (WIDTH, WIDTH, PAIR))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_decoder_gives_one_logit_per_pair_and_can_learn(name: str) -> None:
+    decoder = decoder_of(name)
+    out = decoder(*ends())
+    assert out.shape == (BATCH,)
+    out.sum().backward()
+    for label, parameter in decoder.named_parameters():
+        assert parameter.grad is not None, label
+        assert parameter.grad.abs().sum() > 0, label
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_decoder_reads_both_nodes_and_pair_features_only_where_it_says_so(name: str) -> None:
+    decoder, (src, dst, pair) = decoder_of(name), ends()
+    before = decoder(src, dst, pair)
+    assert not torch.equal(decoder(src + 1, dst, pair), before)
+    assert not torch.equal(decoder(src, dst + 1, pair), before)
+    assert torch.equal(decoder(src, dst, pair + 1), before) is not DECODERS[name].reads_pairs
+
+
+def test_an_entry_by_entry_product_does_not_know_who_came_first() -> None:
+    src, dst, pair = ends()
+    decoder = decoder_of(Hadamard)
+    assert torch.equal(decoder(src, dst, pair), decoder(dst, src, pair))
+
+
+def test_pair_features_alone_will_do() -> None:
+    assert decoder_of(Pair, width=0)(None, None, ends()[2]).shape == (BATCH,)
+
+
+def test_what_is_no_encoder_or_decoder_is_refused_by_name() -> None:
+    with pytest.raises(ParameterError, match=r"'rnn'.*state, lstm, gru, transformer"):
+        make_encoder("rnn", COLUMNS, WIDTH)
+    with pytest.raises(ParameterError, match=r"'dot'.*concatenation, hadamard, pair"):
+        decoder_of("dot")

@@ -22,7 +22,7 @@ from tidegraph.errors import DataError, ParameterError, StateFileError
 from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
 from tidegraph.events import Op
 from tidegraph.stream import EventStream
-from tidegraph.tasks import LinkPredictor
+from tidegraph.tasks import LinkPredictor, preset
 
 __all__ = ["PROTOCOLS", "Trained", "evaluate", "train", "unfinished"]
 
@@ -196,6 +196,8 @@ def evaluate(
     else:
         split = _split(stream, protocol, validation_after, test_after)
         trial = _EventTrial(stream, split, samplers or ("random-dst",), rank, rank_sample)
+    if protocol == "roland":
+        settings = {**preset("snapshots"), **(settings or {})}
     predictors = [_predictor(settings, {"seed": seed, "path": None}) for seed in seeds]
     report(0, len(seeds), "heuristics")
     with clock.stage("heuristics"):

@@ -9,7 +9,8 @@ from tidegraph.errors import ParameterError
 
 __all__ = ["LINK_PRESETS", "NODE_PRESETS", "preset"]
 
-LINK_PRESETS = ("default", "paper-lstm", "paper-gru", "paper-transformer")
+_PAPER_LINK = ("paper-lstm", "paper-gru", "paper-transformer")
+LINK_PRESETS = ("default", "snapshots", "historical", *_PAPER_LINK)
 NODE_PRESETS = ("node", "paper-node")
 
 _NAME = re.compile(r"(?P<base>[a-z-]+?)(?P<variants>([+-](high-pass|time))*)")
@@ -31,6 +32,17 @@ _NODE = {
 }
 _EVENTS = ("wikipedia", "reddit")  # as one event after the other; the others as snapshots
 
+# Where time counts snapshots, edges fade within a few of them, and any node may be the answer.
+_SNAPSHOTS = {
+    "columns": 64,
+    "half_lives": (1 / 3, 1.0, 3.0),
+    "any_node": True,
+    "random_negatives": 10,
+    "past_negatives": 0,
+}
+# Against pairs that happened before, at some cost against random ones.
+_HISTORICAL = {"past_negatives": 2, "past_weight": 1.0}
+
 # The classes of papers are asked for after the edges of their own year.
 _OWN = {"pubmed-temporal": {"ask_after": 1}}
 
@@ -38,11 +50,13 @@ _OWN = {"pubmed-temporal": {"ask_after": 1}}
 def preset(name: str, data: str | None = None) -> dict[str, Any]:
     """The settings of this name for a data set, to be given to `LinkPredictor` or `NodeClassifier`.
 
-    For links: `default`, and `paper-lstm`, `paper-gru`, `paper-transformer`, to which `+high-pass`
-    or `-high-pass` and `+time` or `-time` may be added; without, high-pass channels are there where
-    the paper has them (data as snapshots) and the encoding of times is not. For nodes: `node`, the
-    defaults and what the data set asks for, and `paper-node`. Without `data` the paper's settings
-    are those for Wikipedia. The paper counts `r_max` in L1 norms, without a factor for degrees.
+    For links: `default`; `snapshots`, where time counts snapshots; `historical`, trained to tell
+    what happens now from what happened before; and `paper-lstm`, `paper-gru`, `paper-transformer`,
+    to which `+high-pass` or `-high-pass` and `+time` or `-time` may be added; without, high-pass
+    channels are there where the paper has them (data as snapshots) and the encoding of times is
+    not. For nodes: `node`, the defaults and what the data set asks for, and `paper-node`. Without
+    `data` the paper's settings are those for Wikipedia. The paper counts `r_max` in L1 norms,
+    without a factor for degrees.
 
     >>> preset("paper-gru+time", data="uci")["hidden"]
     64
@@ -58,10 +72,14 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
             " those of links from the paper with +high-pass or -high-pass, +time or -time if wanted"
         )
     wanted = {what: sign == "+" for sign, what in variants}
-    if variants and base not in LINK_PRESETS[1:]:
+    if variants and base not in _PAPER_LINK:
         raise ParameterError(f"{base!r} has no variants; leave {name[len(base) :]!r} out")
     if base == "default":
         return {}
+    if base == "snapshots":
+        return dict(_SNAPSHOTS)
+    if base == "historical":
+        return dict(_HISTORICAL)
     if base == "node":
         return dict(_OWN.get(data or "", {}))
     if base == "paper-node":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,9 @@ def main() -> None:
     Progress goes to standard error, results to standard output; with --json the last line of
     standard output is one JSON object.
     """
+    # torch's threads spin while they wait for each other; on a machine that does something else
+    # too, training then takes several times as long. Heard before torch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 for command in (data, explain, train, predict, evaluate):

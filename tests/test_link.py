@@ -315,3 +315,17 @@ def test_channels_follow_the_settings() -> None:
     channels = model._trajectories.channels
     assert [channel.half_life for channel in channels] == [None, 20.0]
     assert all(channel.gamma > 0 for channel in channels)
+
+
+@pytest.mark.parametrize(
+    ("settings", "advice"),
+    [
+        ({"hidden": 0}, "hidden is 0; it is at least 1"),
+        ({"dropout": 1.0}, "dropout is from 0"),
+        ({"past_weight": -1.0}, "a weight is not negative"),
+        ({"device": "cuda:77"}, "'cpu' always can"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], advice: str) -> None:
+    with pytest.raises(ParameterError, match=advice):
+        LinkPredictor(**settings)

@@ -43,6 +43,13 @@ class Training:
                 raise ParameterError(f"{name} is {getattr(self, name)}; it is at least 1")
         if not self.learning_rate > 0:
             raise ParameterError(f"learning_rate is {self.learning_rate}; it is positive")
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+            reason = str(error).partition("\n")[0]
+            raise ParameterError(
+                f"device {self.device!r} cannot be used here ({reason}); 'cpu' always can"
+            ) from None
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,11 @@ class Estimator:
             setattr(self, name, value)
         return self
 
+    def _check_at_least_one(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) < 1:
+                raise ParameterError(f"{name} is {getattr(self, name)}; it is at least 1")
+
     def _check_fitted(self) -> None:
         if not hasattr(self, "_network"):
             raise ParameterError(

@@ -129,6 +129,12 @@ class LinkPredictor(Estimator):
     def __post_init__(self) -> None:
         check_encoder(self.encoder)
         check_decoder(self.decoder)
+        self._check_at_least_one("columns", "window", "width", "hidden", "layers", "max_examples")
+        if not 0 <= self.dropout < 1 or self.past_weight < 0:
+            raise ParameterError(
+                f"dropout is {self.dropout}, past_weight is {self.past_weight}; dropout is from 0"
+                " to below 1, a weight is not negative"
+            )
         if self.encoder is None and self.decoder in ("concatenation", "hadamard"):
             raise ParameterError(f"decoder {self.decoder!r} needs an encoder; 'pair' does not")
         if min(self.random_negatives, self.past_negatives) < 0 or not (
@@ -276,9 +282,9 @@ class LinkPredictor(Estimator):
     def training_negatives(self) -> str:
         """What it was trained against, in words."""
         return (
-            f"{self.random_negatives} random {'nodes' if self.any_node else 'destinations'}"
-            f" and {self.past_negatives} past pairs"
-            f" (weight {self.past_weight:g}) per event"
+            f"per event {self.random_negatives} random"
+            f" {'nodes' if self.any_node else 'destinations'}"
+            f" and {self.past_negatives} whole pairs of the past (weight {self.past_weight:g})"
         )
 
     # Asking ---------------------------------------------------------------------------------------

@@ -128,9 +128,7 @@ class NodeClassifier(Estimator):
 
     def __post_init__(self) -> None:
         check_encoder(self.encoder)
-        for name in ("members", "window", "max_examples"):
-            if getattr(self, name) < 1:
-                raise ParameterError(f"{name} is {getattr(self, name)}; it is at least 1")
+        self._check_at_least_one("members", "window", "max_examples", "hidden", "layers")
         if not 0 <= self.balance <= 1:
             raise ParameterError(f"balance is {self.balance}; give a number from 0 to 1")
         if self.ask_after < 0:

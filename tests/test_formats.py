@@ -269,3 +269,12 @@ def test_options_for_tables_do_not_apply_to_a_saved_stream(tmp_path: Path) -> No
     assert read(tmp_path / "saved").t.tolist() == [5]
     with pytest.raises(ParameterError, match="saved by tidegraph already"):
         read(tmp_path / "saved", sort=True)
+
+
+def test_edge_features_of_tgl_follow_their_events_when_sorted(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text(",src,dst,time,ext_roll\n0,0,1,5,0\n1,1,2,3,0\n")
+    np.save(tmp_path / "edge_features.npy", np.array([[50.0], [30.0]], dtype=np.float32))
+    stream = formats.read_tgl(tmp_path, sort=True)
+    assert stream.t.tolist() == [3, 5]
+    assert stream.edge_features is not None
+    assert stream.edge_features[:, 0].tolist() == [30.0, 50.0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -116,3 +118,19 @@ def test_bad_input_is_named() -> None:
         history.of_links([1], [2, 3], [9])
     with pytest.raises(ParameterError, match="half_lives"):
         History(3, (0.0,))
+
+
+def test_asking_and_appending_may_happen_at_once() -> None:
+    history = History(NODES, HALF_LIVES)
+    nodes = np.arange(NODES)
+
+    def append(t: int) -> None:
+        history.append(stream_of([(t % NODES, (t + 1) % NODES, 5)] * 50))
+
+    def ask(t: int) -> None:
+        assert np.isfinite(history.of_links(nodes, nodes[::-1], np.full(NODES, t))).all()
+
+    with ThreadPoolExecutor(4) as pool:
+        for task in [pool.submit(work, t) for t in range(200) for work in (append, ask)]:
+            task.result()
+    assert len(history) == 200 * 50

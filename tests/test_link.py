@@ -329,3 +329,46 @@ def test_channels_follow_the_settings() -> None:
 def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], advice: str) -> None:
     with pytest.raises(ParameterError, match=advice):
         LinkPredictor(**settings)
+
+
+def test_a_saved_model_stays_as_it_is_when_one_loaded_from_it_goes_on(tmp_path: Path) -> None:
+    early = replace(STREAM[:CUT])
+    predictor(epochs=1).fit(early).save(tmp_path / "model")
+    for _ in range(2):  # a second one starts from the same state
+        model = LinkPredictor.load(tmp_path / "model")
+        before = model.score(*questions())
+        model.advance(STREAM[CUT:])
+        assert len(model.stream) == EVENTS
+        np.testing.assert_array_equal(model.score(*questions()), before)
+    assert len(LinkPredictor.load(tmp_path / "model").stream) == CUT
+
+
+def test_a_changed_setting_forgets_what_was_learned() -> None:
+    model = predictor(epochs=1).fit(STREAM, SPLIT)
+    model.set_params(threads=2, seed=SETTINGS["seed"])
+    model.score([0], [1], [NOW])
+    model.set_params(seed=6)
+    with pytest.raises(ParameterError, match="learned nothing yet"):
+        model.score([0], [1], [NOW])
+
+
+def test_past_negatives_happened_strictly_before() -> None:
+    ties = replace(STREAM, t=STREAM.t // 50 * 50)
+    split = evaluation.tgb_split(ties)
+    model = predictor(random_negatives=0, past_negatives=3)
+    model.observe(ties, split)
+    met: dict[tuple[int, int], int] = {}
+    for src, dst, t in zip(ties.src.tolist(), ties.dst.tolist(), ties.t.tolist(), strict=True):
+        met.setdefault((src, dst), t)
+    for events in (split.train, split.validation):
+        examples = model._examples(events, seed=0)
+        rows = np.flatnonzero((examples.label == 0) & (examples.weight > 0))
+        assert len(rows) > 100
+        for row in rows.tolist():
+            pair = int(examples.src[row]), int(examples.dst[row])
+            assert met[pair] < examples.t[row]
+
+
+def test_further_training_needs_a_first_one() -> None:
+    with pytest.raises(ParameterError, match="learned nothing yet"):
+        predictor().partial_fit(STREAM)

@@ -19,6 +19,7 @@ from tidegraph.errors import DataError, ParameterError, StateFileError, Tidegrap
 from tidegraph.evaluation import Split
 from tidegraph.models import Window
 from tidegraph.stream import NodeLabels
+from tidegraph.tasks import nodes
 from tidegraph.tasks.node_features import Past
 
 SETTINGS: dict[str, Any] = {
@@ -373,3 +374,24 @@ def test_the_latest_rows_before_a_time_are_found(
         # Rows of one time stay in the order given.
         expected = sorted(before, key=lambda row: (known[row][1], row))[::-1][:k]
         assert found[question][there[question]].tolist() == expected
+
+
+def test_labels_to_be_judged_by_are_not_told_in_training() -> None:
+    random = np.random.default_rng(0)
+    node, t = random.integers(0, 20, 60), np.sort(random.integers(0, 100, 60))
+    part = random.integers(0, 3, 60).astype(np.uint8)
+    labels = NodeLabels(node, t, random.integers(0, 2, 60), part)
+    stream = replace(STREAM, labels=None, node_labels=labels)
+    assert len(NodeClassifier().known(stream).node) == (part == 0).sum()
+    by_time = replace(labels, part=(np.arange(60) // 20).astype(np.uint8))
+    assert len(NodeClassifier().known(replace(stream, node_labels=by_time)).node) == 60
+
+
+def test_later_labels_join_the_division_of_the_earlier_ones() -> None:
+    early = NodeLabels(np.array([0]), np.array([1]), np.array([1]), np.array([2], np.uint8))
+    late = NodeLabels(np.array([3]), np.array([9]), np.array([0]))
+    joined = nodes._joined(early, late)
+    assert joined is not None
+    assert joined.part is not None
+    assert joined.part.tolist() == [2, 0]
+    assert nodes._joined(None, late) is late

@@ -576,3 +576,12 @@ def test_twenty_million_rows_are_scanned_in_bounded_memory(tmp_path: Path) -> No
     columns_mb = 20_000_000 * 3 * 8 / 2**20
     for scan in result["scans"]:
         assert scan["peak_rss_mb"] < columns_mb, scan  # less than the events alone would take
+
+
+def test_a_quotation_mark_between_white_space_is_part_of_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "names.txt"
+    path.write_text('ann bob 1\n"x bob 2\ny" bob 3\nz bob 4\n')
+    stream = read_table(path)
+    assert stream.report is not None
+    assert (stream.report.read, stream.report.kept, len(stream)) == (4, 4, 4)
+    assert stream.name(stream.src[1:3]).tolist() == ['"x', 'y"']

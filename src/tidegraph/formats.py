@@ -323,6 +323,8 @@ def read_tgl(path: PathLike, **options: Any) -> EventStream:
         features = _load_features(directory, name)
         if features is not None:
             changes[name] = features
+    if "edge_features" in changes:
+        changes["edge_features"] = _in_order(changes["edge_features"], directory, stream, options)
     nodes = max(stream.nodes, len(changes.get("node_features", ())))
     notes = ["the split in ext_roll is not kept for edges"]
     labels_file = directory / "labels.csv"
@@ -334,6 +336,24 @@ def read_tgl(path: PathLike, **options: Any) -> EventStream:
     assert stream.report is not None
     report = dataclasses.replace(stream.report, notes=(*stream.report.notes, *notes))
     return _changed(stream, report=report, nodes=nodes, **changes)
+
+
+def _in_order(
+    features: NDArray[Any], directory: Path, stream: EventStream, options: dict[str, Any]
+) -> NDArray[Any]:
+    """Features of the rows of `edges.csv` as features of the events, which may be sorted."""
+    from pyarrow import csv
+
+    assert stream.report is not None
+    if stream.report.dropped:
+        raise DataError(
+            f"{directory} has edge features by row, and rows of edges.csv were dropped; mend the"
+            " rows, or move the features away"
+        )
+    if not options.get("sort"):
+        return features
+    times, _ = whole_times(csv.read_csv(directory / "edges.csv")["time"].to_numpy())
+    return features[np.argsort(times, kind="stable")]
 
 
 def _tgl_labels(path: Path, unit: str) -> NodeLabels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,6 +33,7 @@ class History:
         self.half_lives = tuple(float(half_life) for half_life in half_lives)
         self._native = _native.History(nodes, list(self.half_lives))
         self._last: int | None = None
+        self._lock = threading.Lock()  # the native calls release the interpreter's
 
     def __len__(self) -> int:
         return self._native.events
@@ -44,15 +46,15 @@ class History:
         """Takes note of later events."""
         if not len(stream):
             return
-        if self._last is not None and int(stream.t[0]) < self._last:
-            raise EventError(
-                f"events start at {int(stream.t[0])}, but the history reaches {self._last};"
-                " append events in the order in which they happened"
-            )
-        self._native.append(
-            self._numbers(stream.src), self._numbers(stream.dst), np.ascontiguousarray(stream.t)
-        )
-        self._last = int(stream.t[-1])
+        columns = self._numbers(stream.src), self._numbers(stream.dst), _times(stream.t)
+        with self._lock:
+            if self._last is not None and int(stream.t[0]) < self._last:
+                raise EventError(
+                    f"events start at {int(stream.t[0])}, but the history reaches {self._last};"
+                    " append events in the order in which they happened"
+                )
+            self._native.append(*columns)
+            self._last = int(stream.t[-1])
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -79,7 +81,8 @@ class History:
         numbers, times = self._numbers(nodes), _times(t)
         out = np.empty((len(numbers), self._native.node_columns), dtype=np.float32)
         _same_length(numbers, times)
-        self._native.node_rows(numbers, times, out)
+        with self._lock:
+            self._native.node_rows(numbers, times, out)
         return out
 
     def of_links(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> NDArray[np.float32]:
@@ -88,7 +91,8 @@ class History:
         _same_length(sources, targets, times)
         columns = 2 * (self._native.node_columns + self._native.pair_columns)
         out = np.empty((len(sources), columns), dtype=np.float32)
-        self._native.link_rows(sources, targets, times, out)
+        with self._lock:
+            self._native.link_rows(sources, targets, times, out)
         return out
 
     def _numbers(self, nodes: ArrayLike) -> NDArray[np.int64]:

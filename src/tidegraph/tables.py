@@ -227,6 +227,8 @@ class _Text(_Source):
                     ),
                     arrow_csv.ParseOptions(
                         delimiter="\t" if self.delimiter == " " else self.delimiter,
+                        # Between white space a quotation mark is a character like any other.
+                        quote_char=False if self.delimiter == " " else '"',
                         invalid_row_handler=refuse,
                     ),
                     arrow_csv.ConvertOptions(

@@ -78,6 +78,7 @@ class Estimator:
     _network: Any  # the module of the task
     _stream: EventStream
     _directory: Path
+    _saved: bool  # whether the record is part of a saved model
     _trajectories: Trajectories
     _span: float  # of the training period
 
@@ -99,12 +100,15 @@ class Estimator:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(settings)}
 
     def set_params(self: _Own, **params: Any) -> _Own:
-        """Changes settings; they take effect with the next `fit`."""
+        """Changes settings. Where one of them shapes the model, what was learned is forgotten."""
         known = self.get_params()
         for name in params:
             if name not in known:
                 raise ParameterError(f"there is no setting {name!r}; there are {', '.join(known)}")
         type(self)(**{**known, **params})  # judges them before anything has changed
+        shaping = {name for name in params if name not in ("threads", "path")}
+        if hasattr(self, "_network") and any(known[name] != params[name] for name in shaping):
+            del self._network
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -135,12 +139,8 @@ class Estimator:
         self, stream: EventStream, features: Sketch | ArrayLike, progress: Progress | None
     ) -> None:
         """Runs the stream through the propagation engine and records how every node moved."""
-        if self.path is None:
-            directory = Path(tempfile.mkdtemp(prefix="tidegraph-"))
-            weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
-            self._directory = directory / "trajectories"
-        else:
-            self._directory = Path(self.path)
+        self._directory = self._temporary() if self.path is None else Path(self.path)
+        self._saved = False
         initial = stream.initial
         propagator = Propagator(
             features,
@@ -156,6 +156,21 @@ class Estimator:
             else Batch(src=initial.src, dst=initial.dst, weight=initial.weight),
         )
         record(stream, propagator, self._directory, epsilon=self.epsilon, progress=progress)
+
+    def _temporary(self) -> Path:
+        """Where to keep a record for as long as this object lives."""
+        directory = Path(tempfile.mkdtemp(prefix="tidegraph-"))
+        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+        return directory / "trajectories"
+
+    def _append(self, events: EventStream) -> None:
+        """Records later events; a saved model stays as it was saved, and a copy goes on."""
+        if self._saved:
+            copy = self._temporary()
+            shutil.copytree(self._directory, copy)
+            self._directory, self._saved = copy, False
+            self._trajectories = Trajectories.open(copy)
+        self._trajectories.append(events)
 
     def _window(self, nodes: IntArray, t: IntArray) -> Window | None:
         """What the encoder reads, where there is one."""
@@ -223,6 +238,7 @@ class Estimator:
         estimator = cls(**{**about["settings"], **given})
         estimator._span = about["span"]
         estimator._directory = directory / "trajectories"
+        estimator._saved = True
         estimator._stream = EventStream.load(directory / "events")
         estimator.epochs_ = [Epoch(**epoch) for epoch in about["epochs"]]
         return estimator, tensors, about

@@ -195,9 +195,11 @@ class LinkPredictor(Estimator):
         self._trajectories = Trajectories.open(self._directory)
         self._history = History(stream.nodes, [self._span / part for part in _HISTORY_PARTS])
         self._history.append(stream)
-        self._features = PairFeatures(
-            self._trajectories, self._history, Sketch(self.columns, seed=self.seed)
-        )
+        self._features = self._new_features()
+
+    def _new_features(self) -> PairFeatures:
+        sketch = Sketch(self.columns, seed=self.seed)
+        return PairFeatures(self._trajectories, self._history, sketch)
 
     def train(
         self,
@@ -260,23 +262,37 @@ class LinkPredictor(Estimator):
         for _ in range(self.random_negatives):
             sources.append(src)
             targets.append(generator.choice(known, count))
-        # Distinct pairs in the order of their first event: those before an event are a prefix.
-        first = np.sort(np.unique(src * stream.nodes + dst, return_index=True)[1])
-        before = np.maximum(np.searchsorted(first, np.arange(count)), 1)
+        past, before = self._past_pairs(events)
         for _ in range(self.past_negatives):
-            pick = first[(generator.random(count) * before).astype(np.int64)]
-            sources.append(src[pick])
-            targets.append(dst[pick])
+            pick = (generator.random(count) * before).astype(np.int64)
+            sources.append(past[pick, 0])
+            targets.append(past[pick, 1])
         times = np.array([1, self.random_negatives, self.past_negatives]) * count
         label = np.array([1, 0, 0], dtype=np.float32)
         weight = np.array([1, 1, self.past_weight], dtype=np.float32)
+        weights = np.repeat(weight, times)
+        if self.past_negatives:  # where nothing had happened before there is no such negative
+            weights[-self.past_negatives * count :] *= np.tile(before > 0, self.past_negatives)
         return _Examples(
             np.concatenate(sources),
             np.concatenate(targets),
             np.tile(t, len(sources)),
             np.repeat(label, times),
-            np.repeat(weight, times),
+            weights,
         )
+
+    def _past_pairs(self, events: IntArray) -> tuple[IntArray, IntArray]:
+        """Distinct pairs in the order in which they first met, and per event how many met before.
+
+        They are those of `events` and of all events before the first of them; what meets at the
+        very time of an event does not count as before it.
+        """
+        stream = self._stream
+        seen = np.concatenate([np.arange(events[0]), events])
+        key = stream.src[seen] * stream.nodes + stream.dst[seen]
+        first = seen[np.sort(np.unique(key, return_index=True)[1])]
+        before = np.searchsorted(stream.t[first], stream.t[events], side="left")
+        return np.stack([stream.src[first], stream.dst[first]], axis=1), before
 
     @property
     def training_negatives(self) -> str:
@@ -378,21 +394,21 @@ class LinkPredictor(Estimator):
         """Takes later events into the state; the weights stay."""
         self._check_fitted()
         stream = self._stream.joined(events)  # judges them before anything has changed
-        self._trajectories.append(events)
+        self._append(events)
         self._history.append(events)
         self._stream = stream
+        self._features = self._new_features()
         return self
 
     def partial_fit(
         self, events: EventStream, *, progress: Progress | None = None
     ) -> LinkPredictor:
         """Takes later events into the state, and goes on training on them from where it was."""
+        self._check_fitted()
         seen = len(self._stream)
-        weights = self._network.state_dict() if hasattr(self, "_network") else {}
         self.advance(events)
         fresh = self._examples(np.arange(seen, seen + len(events)), seed=seen)
         features = torch.from_numpy(self._features(fresh.src, fresh.dst, fresh.t))
-        self._network.load_state_dict(weights)
 
         def loss(rows: IntArray) -> Tensor:
             asked = fresh.src[rows], fresh.dst[rows], fresh.t[rows]
@@ -418,7 +434,7 @@ class LinkPredictor(Estimator):
         encoder: Callable[..., nn.Module] | None = None,
         decoder: Callable[..., nn.Module] | None = None,
     ) -> LinkPredictor:
-        """What `save` wrote: it answers as before, and goes on in the same directory.
+        """What `save` wrote: it answers as before. It may go on; what was saved stays as it is.
 
         An encoder or decoder that is not one of the package's has to be given again.
         """

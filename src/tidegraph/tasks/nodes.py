@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -190,6 +191,8 @@ class NodeClassifier(Estimator):
         else:
             labels = stream.node_labels
         given = labels.label >= 0
+        if labels.part is not None and not _by_time(labels):
+            given &= labels.part == 0  # or labels to be judged by would be told in training
         return NodeLabels(labels.node[given], labels.t[given], labels.label[given])
 
     # Fitting --------------------------------------------------------------------------------------
@@ -396,14 +399,8 @@ class NodeClassifier(Estimator):
         """
         self._check_fitted()
         stream = self._stream.joined(events)  # judges them before anything has changed
-        known, later = stream.node_labels, events.node_labels
-        if known is not None and later is not None and later is not known:
-            columns = (
-                np.concatenate([getattr(each, name) for each in (known, later)])
-                for name in ("node", "t", "label")
-            )
-            stream = replace(stream, node_labels=NodeLabels(*columns))
-        self._trajectories.append(events)
+        stream = replace(stream, node_labels=_joined(stream.node_labels, events.node_labels))
+        self._append(events)
         self._history.append(events)
         self._stream = stream
         self._features = self._new_features()
@@ -425,7 +422,7 @@ class NodeClassifier(Estimator):
     def load(
         cls, path: str | Path, *, encoder: Callable[..., nn.Module] | None = None
     ) -> NodeClassifier:
-        """What `save` wrote: it answers as before, and goes on in the same directory.
+        """What `save` wrote: it answers as before. It may go on; what was saved stays as it is.
 
         An encoder that is not one of the package's has to be given again.
         """
@@ -436,6 +433,32 @@ class NodeClassifier(Estimator):
         classifier._features = classifier._new_features()
         classifier._restore(classifier._new_network(about["features"]), tensors)
         return classifier
+
+
+def _joined(known: NodeLabels | None, later: NodeLabels | None) -> NodeLabels | None:
+    """Labels known so far and later ones; in a division of their own the later ones may train."""
+    if known is None or later is None or later is known:
+        return later if known is None else known
+    node, t, label = (
+        np.concatenate([getattr(each, name) for each in (known, later)])
+        for name in ("node", "t", "label")
+    )
+    part = None
+    if known.part is not None or later.part is not None:
+        part = np.concatenate(
+            [
+                np.zeros(len(each.node), np.uint8) if each.part is None else each.part
+                for each in (known, later)
+            ]
+        )
+    return NodeLabels(node, t, label, part)
+
+
+def _by_time(labels: NodeLabels) -> bool:
+    """Whether validation follows training and the test follows both."""
+    assert labels.part is not None
+    spans = [labels.t[labels.part == part] for part in np.unique(labels.part)]
+    return all(a.max() <= b.min() for a, b in itertools.pairwise(spans))
 
 
 def _whole(values: ArrayLike) -> IntArray:

@@ -423,7 +423,7 @@ def test_snapshots_are_ranked_over_all_nodes_from_the_snapshots_before(tmp_path:
     assert 0 < report["heuristics"]["memory"]["all-nodes"]["all"]["mrr_full"] <= 1
     # The model's own scores, asked for by hand.
     split = evaluation.roland_split(stream, width_s=3600, first_test=15)
-    predictor = LinkPredictor.preset("snapshots", **QUICK, seed=0)
+    predictor = LinkPredictor.preset("snapshots", None, **QUICK, seed=0)
     in_steps = EventStream.from_arrays(stream.src, stream.dst, hours // 3600, nodes=30, unit="step")
     predictor.fit(in_steps, evaluation.time_split(in_steps, validation_time=13, test_time=15))
 

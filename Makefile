@@ -22,9 +22,11 @@ setup: $(READY)  ## create .venv, compile and install (done by every target belo
 # The build requirements are installed first and the build is not isolated, so that a change in native/ compiles
 # only what it touches. mypy cannot see through an editable install: the generated stub is copied to the sources.
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
-	@echo "== set-up in $(VENV)"
+	@echo "== set-up in $(VENV); the first time this takes some minutes: tools, compiling, torch"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "   build tools"
 	@$(PIP) 'scikit-build-core>=1,<2' 'nanobind>=3,<4' cmake ninja
+	@echo "   the package and what it needs"
 	@$(PIP) --no-build-isolation -e '.[dev,report,train]'
 	@cp "$$(ls -t build/*/_native.pyi | head -1)" src/tidegraph/_native.pyi
 	@touch $@

@@ -277,9 +277,6 @@ def test_a_date_and_its_number_are_the_same_time(model: Path) -> None:
     assert "an ISO date like" in refused(run(*words, "2.4.2023"))
     for far in ("1999-01-01", "2099-01-01"):
         assert "an answer says little" in succeeded(run(*words, far)).stderr
-    assert cli_learn._time("2023-04-02T10:00", "ms") == 1000 * number
-    with pytest.raises(ValueError, match="a whole number of day"):
-        cli_learn._time("2023-04-02", "day")
 
 
 def test_new_leaves_out_whom_the_source_has_met(model: Path) -> None:

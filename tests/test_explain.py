@@ -396,7 +396,10 @@ def test_the_command_takes_dates_and_names(messages: Path) -> None:
     ("words", "says"),
     [
         (["--node", "zoe", "--from", "0", "--to", "9"], "node 'zoe' is unknown"),
-        (["--node", "ann", "--from", "soon", "--to", "9"], "--from is 'soon'; give a date"),
+        (
+            ["--node", "ann", "--from", "soon", "--to", "9"],
+            "the time 'soon' is not understood",
+        ),
         (["--node", "ann", "--from", "9", "--to", "0"], "t0 must be before t1"),
     ],
 )

@@ -324,6 +324,7 @@ def test_channels_follow_the_settings() -> None:
         ({"dropout": 1.0}, "dropout is from 0"),
         ({"past_weight": -1.0}, "a weight is not negative"),
         ({"device": "cuda:77"}, "'cpu' always can"),
+        ({"alpha": 7.0}, "alpha"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], advice: str) -> None:
@@ -372,3 +373,11 @@ def test_past_negatives_happened_strictly_before() -> None:
 def test_further_training_needs_a_first_one() -> None:
     with pytest.raises(ParameterError, match="learned nothing yet"):
         predictor().partial_fit(STREAM)
+
+
+def test_a_ranking_is_of_one_source_and_of_some_length(fitted: LinkPredictor) -> None:
+    for k in (0, -1, 2.5):
+        with pytest.raises(ParameterError, match="ask for 1 destination or more"):
+            fitted.rank(0, NOW, k=k)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="one source at one time"):
+        fitted.rank([0, 1], NOW)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -420,3 +421,28 @@ def test_errors_are_of_one_family_and_reports_read_well() -> None:
         "  a note",
     ]
     assert "events=3" in repr(everything())
+
+
+def test_views_may_be_cut_at_dates() -> None:
+    day = 86_400
+    stream = EventStream.from_arrays([0, 1, 2], [1, 2, 0], [0, day, 2 * day])
+    assert stream.before("1970-01-02").t.tolist() == [0]
+    assert stream.before(np.datetime64("1970-01-03")).t.tolist() == [0, day]
+    assert stream.between("1970-01-02T01:00+01:00", 2 * day).t.tolist() == [day]
+    assert replace(stream, unit="ms").time("1970-01-01T00:00:01.5Z") == 1500
+    for moment in ("soon", 1.5, None):
+        with pytest.raises(DataError, match="is not understood; give a whole number of s"):
+            stream.before(moment)
+    with pytest.raises(DataError, match=r"give a whole number of step$"):
+        replace(stream, unit="step").before("1970-01-02")
+
+
+def test_streams_with_other_ids_cannot_be_joined() -> None:
+    names = NodeNames(["ann", "bob"])
+    first = EventStream.from_arrays([0], [1], [1], nodes=2, names=names)
+    later = EventStream.from_arrays([0], [1], [2], nodes=2, names=NodeNames(["bob", "ann"]))
+    with pytest.raises(EventError, match="by other ids"):
+        first.joined(later)
+    assert first.joined(replace(later, names=names)).t.tolist() == [1, 2]
+    with pytest.raises(EventError, match="by other ids"):
+        first.joined(replace(later, names=None))

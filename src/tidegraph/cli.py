@@ -424,7 +424,10 @@ def demo(threads: int | None) -> None:
             f"± {mover.uncertainty:.3f}",
         )
     console.print(table)
-    console.print("Next: tidegraph verify --steps 2000 compares with exact solutions.")
+    console.print(
+        "Next: tidegraph verify --steps 2000 compares with exact solutions"
+        " (where the shell does not find it: . .venv/bin/activate)."
+    )
 
 
 if __name__ == "__main__":

@@ -343,7 +343,7 @@ def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
       tidegraph data import calls.csv --src caller --dst callee --time when --sort -o calls.tide
       tidegraph data info calls.tide
     """
-    _refuse_to_overwrite(output)
+    refuse_to_overwrite(output)
     with progress("import") as report:
         report(0, 2, f"reading {file}")
         stream = read_events(file, options)
@@ -369,7 +369,7 @@ def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
         click.echo(json.dumps(result))
 
 
-def _refuse_to_overwrite(output: Path) -> None:
+def refuse_to_overwrite(output: Path) -> None:
     if output.exists():
         raise DataError(f"{output} exists already; give another --output, or delete it")
     if not output.absolute().parent.is_dir():
@@ -423,7 +423,7 @@ def communities(output: Path, as_json: bool, **options: Any) -> None:
     """
     from tidegraph import datasets
 
-    _refuse_to_overwrite(output)
+    refuse_to_overwrite(output)
     with progress("generate") as report:
         report(0, 1, f"{options['events']:,} events")
         stream = datasets.generate_communities(**options)

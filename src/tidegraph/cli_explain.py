@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.errors import DataError, ParameterError
+from tidegraph.errors import DataError
 from tidegraph.terminal import progress
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def explain(
         result = explanation.explain(
             stream,
             _number(stream, node),
-            _time(begin, "--from", stream.unit),
-            _time(end, "--to", stream.unit),
+            stream.time(begin),
+            stream.time(end),
             channel=channel,
             features=Sketch(columns, seed=seed),
             progress=report,
@@ -121,25 +121,3 @@ def _number(stream: EventStream, node: str) -> int:
         example = stream.name([0])[0] if stream.nodes else "none"
         raise DataError(f"node {node!r} is unknown; ids are integers like {example}") from None
     return int(stream.number([name])[0])
-
-
-def _time(text: str, option: str, unit: str) -> int:
-    """A time in the data's unit, given as such or as a date."""
-    import numpy as np
-
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    if unit not in ("ns", "us", "ms", "s"):
-        raise ParameterError(
-            f"{option} is {text!r}; give a whole number, the data's unit is {unit}"
-        )
-    try:
-        date = np.datetime64(text.replace(" ", "T"))
-        return int(date.astype(f"datetime64[{unit}]").astype(np.int64))
-    except ValueError:
-        raise ParameterError(
-            f"{option} is {text!r}; give a date such as 2013-02-08 or 2013-02-08T12:30, in UTC,"
-            f" or a whole number of {unit}"
-        ) from None

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tidegraph.cli_data import echo_report, read_events, reading_options
+from tidegraph.cli_data import echo_report, read_events, reading_options, refuse_to_overwrite
 from tidegraph.errors import DataError, ParameterError, StateFileError
 from tidegraph.terminal import console, progress, table
 
@@ -329,11 +329,11 @@ def predict(
         raise click.UsageError("give --dst ID for one pair, or --rank K for the likeliest ones")
     if new and rank is None:
         raise click.UsageError("--new belongs to --rank")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise click.BadParameter(f"{output.parent} is not a directory", param_hint="--output")
+    if output is not None:
+        refuse_to_overwrite(output)
     predictor = _load(model)
     stream = predictor.stream
-    now = int(stream.t[-1]) + 1 if when is None else _time(when, stream.unit)
+    now = int(stream.t[-1]) + 1 if when is None else stream.time(when)
     span = int(stream.t[-1]) - int(stream.t[0])
     if not int(stream.t[0]) < now <= int(stream.t[-1]) + max(1, span):
         click.echo(
@@ -399,7 +399,7 @@ def _answer(predictor: LinkPredictor, file: IO[str], now: int) -> tuple[list[str
             )
     columns = {name: [row[place].strip() for row in rows] for name, place in places.items()}
     asked = columns.get("t", [])
-    t = [_time(word, stream.unit) for word in asked] if asked else [now] * len(rows)
+    t = [stream.time(word) for word in asked] if asked else [now] * len(rows)
     src, dst = (_numbers(stream, columns[name], name) for name in ("src", "dst"))
     if rows:
         for row, probability in zip(rows, predictor.predict_proba(src, dst, t), strict=True):
@@ -469,27 +469,9 @@ def _numbers(stream: EventStream, ids: Sequence[str], end: str) -> NDArray[np.in
 
 
 def _time_or_none(word: str | None, unit: str) -> int | None:
-    return None if word is None else _time(word, unit)
+    from tidegraph.stream import moment
 
-
-def _time(word: str, unit: str) -> int:
-    """A time in the unit of the data from a number or an ISO date."""
-    try:
-        return int(word)
-    except ValueError:
-        pass
-    if unit in _PER_SECOND:
-        text = word[:-1] + "+00:00" if word.endswith(("Z", "z")) else word
-        with contextlib.suppress(ValueError):
-            moment = datetime.fromisoformat(text)
-            moment = moment.replace(tzinfo=moment.tzinfo or timezone.utc)
-            since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
-            micro = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
-            return micro * _PER_SECOND[unit] // 10**6
-        accepted = f"a whole number of {unit}, or an ISO date like 2024-05-01T12:00"
-    else:
-        accepted = f"a whole number of {unit}"
-    raise DataError(f"the time {word!r} is not understood; give {accepted}")
+    return None if word is None else moment(word, unit)
 
 
 def _moment(t: int, unit: str) -> str:

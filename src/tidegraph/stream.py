@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import operator
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,21 @@ from tidegraph import statefile
 from tidegraph.errors import DataError, EventError, ParameterError, StateFileError
 from tidegraph.events import TIME_LIMIT, Batch, Op
 
-__all__ = ["UNITS", "Edges", "EventStream", "NodeLabels", "NodeNames", "ReadReport", "Steps"]
+__all__ = [
+    "PER_SECOND",
+    "UNITS",
+    "Edges",
+    "EventStream",
+    "NodeLabels",
+    "NodeNames",
+    "ReadReport",
+    "Steps",
+    "moment",
+]
 
 IntArray = NDArray[np.int64]
 
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 UNITS = ("ns", "us", "ms", "s", "min", "h", "day", "year", "step")
 _WEIGHT_MIN, _WEIGHT_MAX = 2.0**-100, 2.0**100  # what a Batch accepts
 _ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "labels")  # one entry per event
@@ -141,6 +155,36 @@ class ReadReport:
 
 
 # Columns, checked ---------------------------------------------------------------------------------
+
+
+def _same_names(a: NodeNames | None, b: NodeNames | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return np.array_equal(a.values, b.values)
+
+
+def moment(when: Any, unit: str) -> int:
+    """A time in `unit`, given as a number of it, an ISO date (UTC unless it says) or a datetime."""
+    if isinstance(when, (int, np.integer)) and not isinstance(when, bool):
+        return int(when)
+    accepted = f"a whole number of {unit}"
+    if unit in PER_SECOND:
+        accepted += ", or an ISO date like 2024-05-01T12:00"
+        given = when.astype("datetime64[us]").item() if isinstance(when, np.datetime64) else when
+        if isinstance(given, str):
+            with contextlib.suppress(ValueError):
+                return int(given)
+            with contextlib.suppress(ValueError):
+                given = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", given))
+        if isinstance(given, datetime):
+            given = given.replace(tzinfo=given.tzinfo or timezone.utc)
+            since = given - datetime(1970, 1, 1, tzinfo=timezone.utc)
+            micro = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
+            return micro * PER_SECOND[unit] // 10**6
+    elif isinstance(when, str):
+        with contextlib.suppress(ValueError):
+            return int(when)
+    raise DataError(f"the time {when!r} is not understood; give {accepted}")
 
 
 def _frozen(array: Any, dtype: Any = None) -> Any:
@@ -429,6 +473,11 @@ class EventStream:
 
     def joined(self, later: EventStream) -> EventStream:
         """These events and the later ones, between the same nodes."""
+        if not _same_names(self.names, later.names):
+            raise EventError(
+                "the later events number their nodes by other ids than these; number them by"
+                " stream.number(ids) and give from_arrays(..., names=stream.names)"
+            )
         if later.nodes != self.nodes or later.unit != self.unit:
             raise EventError(
                 f"the later events are between {later.nodes} nodes with times in {later.unit};"
@@ -446,13 +495,21 @@ class EventStream:
             columns[name] = None if parts[0] is None else _frozen(np.concatenate(parts))
         return replace(self, **columns)
 
-    def before(self, t: int) -> EventStream:
-        """The events strictly before `t`."""
-        return self._take(slice(0, int(np.searchsorted(self.t, t, side="left"))))
+    def time(self, when: Any) -> int:
+        """A moment in the stream's unit: from a number of it, an ISO date or a datetime.
 
-    def between(self, first: int, last: int) -> EventStream:
-        """The events at `first <= t < last`."""
-        begin, end = np.searchsorted(self.t, [first, last], side="left")
+        A date without a zone is UTC.
+        """
+        return moment(when, self.unit)
+
+    def before(self, t: Any) -> EventStream:
+        """The events strictly before `t`, a number in the stream's unit or a date."""
+        return self._take(slice(0, int(np.searchsorted(self.t, self.time(t), side="left"))))
+
+    def between(self, first: Any, last: Any) -> EventStream:
+        """The events at `first <= t < last`, numbers in the stream's unit or dates."""
+        moments = self.time(first), self.time(last)
+        begin, end = np.searchsorted(self.t, moments, side="left")
         return self._take(slice(int(begin), max(int(begin), int(end))))
 
     # Nodes ----------------------------------------------------------------------------------------

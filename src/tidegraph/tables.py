@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tidegraph.errors import DataError, ParameterError
 from tidegraph.events import TIME_LIMIT, Op
-from tidegraph.stream import UNITS, EventStream, NodeNames, ReadReport
+from tidegraph.stream import PER_SECOND, UNITS, EventStream, NodeNames, ReadReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,9 +43,9 @@ _OPS = {"add": 0, "remove": 1, "set": 2, "+": 0, "-": 1, "=": 2, "0": 0, "1": 1,
 # Names by which a column is recognised, the likeliest first.
 _SYNONYMS = {
     "src": "src source sources source_id src_id user user_id userid from from_id u sender head"
-    " fromnodeid from_node node1 source_node",
+    " caller fromnodeid from_node node1 source_node",
     "dst": "dst target destination destinations dest target_id dst_id item item_id itemid to to_id"
-    " i v receiver recipient tail tonodeid to_node node2 target_node",
+    " i v receiver recipient callee tail tonodeid to_node node2 target_node",
     "t": "t time timestamp timestamps ts date datetime time_stamp unixts unix_time created_at when",
     "weight": "weight w weights amount value rating",
     "op": "op operation",
@@ -56,7 +56,6 @@ _NEEDED = ("src", "dst", "t")
 # How many of a unit make one of the next, down to nanoseconds.
 _FINER = {"day": ("h", 24), "h": ("min", 60), "min": ("s", 60), "s": ("ms", 1000)}
 _FINER |= {"ms": ("us", 1000), "us": ("ns", 1000)}
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 # Sources: where batches come from -----------------------------------------------------------------
@@ -720,7 +719,7 @@ def _times(column: pa.Array, dates: bool) -> _Cells:
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
     ticks = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return _Cells(_from_seconds(ticks, _PER_SECOND[column.type.unit]), bad)
+    return _Cells(_from_seconds(ticks, PER_SECOND[column.type.unit]), bad)
 
 
 def _written_dates(column: pa.Array) -> _Cells:
@@ -755,7 +754,7 @@ def _parsed_dates(
 
     if not len(column):
         return
-    for unit, per_second in _PER_SECOND.items():
+    for unit, per_second in PER_SECOND.items():
         ticks = _cast(column, pa.timestamp(unit, zone))
         if not _is_text(ticks):
             moments = _from_seconds(ticks.cast(pa.int64()).to_numpy(), per_second)

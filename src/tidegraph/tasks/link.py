@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from tidegraph import evaluation
-from tidegraph.channels import RMaxUnit, Sketch
+from tidegraph.channels import Channel, RMaxUnit, Sketch
 from tidegraph.errors import DataError, ParameterError
 from tidegraph.evaluation import Result, Split
 from tidegraph.features import PairFeatures
@@ -129,6 +129,7 @@ class LinkPredictor(Estimator):
     def __post_init__(self) -> None:
         check_encoder(self.encoder)
         check_decoder(self.decoder)
+        Channel.low_pass(self.alpha)  # judges it
         self._check_at_least_one("columns", "window", "width", "hidden", "layers", "max_examples")
         if not 0 <= self.dropout < 1 or self.past_weight < 0:
             raise ParameterError(
@@ -353,6 +354,10 @@ class LinkPredictor(Estimator):
         `without_known` leaves out those that `src` was linked to before.
         """
         self._check_fitted()
+        if k < 1 or k != int(k):
+            raise ParameterError(f"k is {k!r}; ask for 1 destination or more")
+        if np.ndim(src) or np.ndim(t):
+            raise DataError("rank answers for one source at one time; ask for others one by one")
         past = self._stream.before(t)
         nodes = np.unique(past.dst if candidates is None else _whole(candidates))
         if without_self:

@@ -190,7 +190,7 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
     for words, advice in (
         ([], "give DATA or --data"),
         ([purchases, "--data", "uci"], "give DATA or --data"),
-        ([purchases], "for instance --src 'Amount €'"),
+        ([purchases], "for instance --src 'Receipt No'"),
         ([purchases, *AWKWARD[:-1]], "not in time order"),
         ([purchases, *AWKWARD[:-1]], "say --sort"),
         (["absent.csv"], "no data set and no file is called 'absent.csv'"),

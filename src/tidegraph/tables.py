@@ -462,9 +462,10 @@ def _choose(source: _Source, given: Mapping[str, Any], features: Any) -> _Chosen
             free.remove(match)
     missing = [role for role in _NEEDED if role not in chosen.roles]
     if missing:
+        example = free[0] if free else source.columns[0]
         raise DataError(
             f"{source.name} has {_listed(source.columns)}; src, dst and t are needed: say which"
-            f" column is {' and '.join(missing)}, for instance {missing[0]}={source.columns[-1]!r}"
+            f" column is {' and '.join(missing)}, for instance {missing[0]}={example!r}"
         )
     if features == "rest":
         chosen.features = tuple(column for column in free if source.is_number(column))

@@ -85,7 +85,13 @@ def load_dataset(
         )
     from tidegraph import formats
 
-    return formats.read(path)
+    try:
+        return formats.read(path)
+    except DataError as error:
+        raise DataError(
+            f"{error} (tidegraph data import {path.name} --help says how to name columns and sort"
+            " once and for all)"
+        ) from error
 
 
 def _named(

@@ -40,7 +40,7 @@ _MAP_NODES = 1_500
 _MAP_GROUPS = 7  # colours that can be told apart; further groups are one
 _CANDIDATES = 50_000  # nodes among which the movers are looked for
 _MOVERS = 5
-_EXPLAINED_EVENTS = 1_500  # at the end of the stream: an explanation takes about 1 ms for each
+_EXPLAINED_EVENTS = 1_000  # at the end of the stream: an explanation takes about 1 ms for each
 _EXPLAIN_S = 15.0  # after which movers are named and no longer explained
 _EXPLAIN_STREAM = 2_000_000  # events up to which a stream is replayed for an explanation
 _SHARES = 4  # events and nodes named per mover
@@ -344,8 +344,10 @@ def _map(propagator: Propagator, stream: EventStream) -> _Gathered:
     active = np.flatnonzero(events)
     generator = np.random.default_rng(0)
     nodes = np.sort(generator.permutation(active)[:_MAP_NODES])
+    # What comes from others: a feature of one's own lies in a direction of its own. And where it
+    # points to, not how far: that follows the degree, which is shown elsewhere.
     states = propagator.embedding(nodes)[:, 0].astype(np.float64)
-    # Directions, not lengths: these follow the degree, which is shown elsewhere.
+    states -= propagator.channels[0].gamma0 * propagator.features(nodes)
     states /= np.maximum(np.linalg.norm(states, axis=1, keepdims=True), 1e-12)
     states -= states.mean(axis=0)
     left, spread, _ = np.linalg.svd(states, full_matrices=False)

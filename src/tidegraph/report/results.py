@@ -51,7 +51,7 @@ class Finding:
     """The model's headline number under one sampler on one part, and its rivals'."""
 
     sampler: str
-    part: str  # all, or new
+    part: str  # all, or new: events that touch a node unseen in training
     metric: str
     mean: float
     spread: float  # standard deviation over seeds
@@ -73,7 +73,7 @@ class Finding:
     @property
     def words(self) -> str:
         """Under what it was found."""
-        new = ", events with a node unseen in training" if self.part == "new" else ""
+        new = ", new nodes" if self.part == "new" else ""
         return negatives_in_words(self.sampler) + new
 
     @property

@@ -32,7 +32,7 @@ Progress = Callable[[int, int, str], None]
 _Gathered = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 _FORMAT = 1
-_SCORED = 20_000  # test examples that curves are drawn from, evenly over the test period
+_SCORED = 50_000  # test examples that curves are drawn from, evenly over the test period
 _BATCH = 200  # positives for which negatives are drawn together, as in the evaluation
 _PIECES = 60  # of a replay, and of what is shown over time
 _CERTIFIED_NODES = 512  # whose certificates are looked at after each piece

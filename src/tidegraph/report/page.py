@@ -311,7 +311,11 @@ def _quality(seen: Observations) -> Html | None:
     first = ", against one false pair each" if kind == "events" else ""
     return _section(
         "How good the answers are",
-        element("p", f"From the first seed's model and the {sample}{first}."),
+        element(
+            "p",
+            f"From the first seed's model and the {sample}{first}. Areas (AUC, AP) are over all of"
+            " them at once, where headline numbers may be means over batches.",
+        ),
         _figures(_roc(asked), _precision(asked), _over_time(seen, asked), _calibration(seen)),
         name="quality",
     )

@@ -141,7 +141,7 @@ def _headline(run: Run) -> Html:
         # What the verdict says already is not repeated.
         str(note)
         for note in run.results.get("warnings") or []
-        if not str(note).startswith("a heuristic wins")
+        if not str(note).startswith("a heuristic ")
     ]
     rows = [
         (
@@ -187,7 +187,7 @@ def _card(finding: Finding) -> Html:
             "p",
             "best heuristic: ",
             f"{best[0]} {best[1]:.3f} ",
-            element("span", f"({points:+.1f} points)", class_="bad" if finding.beaten else "good"),
+            element("span", f"({points:+.1f} points)", class_="bad" if finding.outcome else "good"),
         )
     return element(
         "div",
@@ -203,7 +203,7 @@ def _verdict(findings: Sequence[Finding]) -> Html:
     rivalled = [finding for finding in findings if finding.best is not None]
     if not rivalled:
         return join("No heuristic was evaluated, so nothing says how hard the task is.")
-    lost = [finding for finding in rivalled if finding.beaten]
+    lost = [finding for finding in rivalled if finding.outcome]
     if not lost:
         closest = min(rivalled, key=_lead)
         name, value = closest.best or ("", 0.0)
@@ -221,9 +221,10 @@ def _verdict(findings: Sequence[Finding]) -> Html:
         f" {(finding.best or ('', 0.0))[1]:.4f}, the model {finding.value}"
         for finding in lost
     ]
+    outcome = next((one.outcome for one in lost if one.outcome == "wins"), lost[0].outcome)
     rest = len(rivalled) - len(lost)
     return join(
-        element("strong", "A heuristic wins: ", class_="bad"),
+        element("strong", f"A heuristic {outcome}: ", class_="bad"),
         "; ".join(told),
         ".",
         f" In the other {rest} comparisons the model is ahead." if rest > 1 else None,
@@ -749,7 +750,13 @@ def _numbers(run: Run) -> Html:
                     table(["", *(METRIC_WORDS.get(name, name) for name in names)], rows),
                 )
             )
-    return _section("All the numbers", *blocks, name="numbers")
+    informed = any("@" in name for name in run.results.get("heuristics") or {})
+    note = element(
+        "p",
+        "Heuristics whose names end in @event know all events before each one they are asked"
+        " about, as the model does; the others are told batch by batch, as they are published.",
+    )
+    return _section("All the numbers", note if informed else None, *blocks, name="numbers")
 
 
 def _with_spread(value: dict[str, Any]) -> str:

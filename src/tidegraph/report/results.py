@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegraph.errors import StateFileError
+from tidegraph.evaluation import outcome_of_heuristic
 from tidegraph.report.observations import Observations, read_observations
 
 __all__ = ["METRIC_WORDS", "OBSERVATIONS", "Finding", "Run", "negatives_in_words", "read_run"]
@@ -66,9 +67,9 @@ class Finding:
         return max(self.heuristics.items(), key=lambda item: item[1])
 
     @property
-    def beaten(self) -> bool:
-        """Whether a heuristic is at least as good."""
-        return self.best is not None and self.best[1] >= self.mean
+    def outcome(self) -> str:
+        """What the best heuristic does beside the model; nothing where it is worse."""
+        return "" if self.best is None else outcome_of_heuristic(self.best[1], self.mean)
 
     @property
     def words(self) -> str:

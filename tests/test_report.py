@@ -205,7 +205,7 @@ def test_epochs_may_be_given_or_are_those_the_predictor_remembers(
     assert [epoch["loss"] for epoch in seen.about["history"]] == [
         epoch.loss for epoch in predictor.epochs_
     ]
-    given = [{"epoch": 0, "loss": 1.0, "validation": -2.0, "seconds": 3.0}]
+    given = [{"epoch": 1, "loss": 1.0, "validation": -2.0, "seconds": 3.0}]
     save_observations(
         tmp_path / "file", predictor=predictor, stream=STREAM, split=SPLIT, history=given
     )

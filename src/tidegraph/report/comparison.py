@@ -176,7 +176,7 @@ def _validation(seen: list[Any]) -> Html | None:
     drawn = [
         Curve(
             name,
-            [epoch["epoch"] + 1 for epoch in one.about["history"]],
+            [epoch["epoch"] for epoch in one.about["history"]],
             [-epoch["validation"] for epoch in one.about["history"]],
             colour,
             dots=True,

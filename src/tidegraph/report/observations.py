@@ -88,7 +88,7 @@ def save_observations(
     """Gathers what the figures of a report need into one file, written whole or not at all.
 
     `stream` and `split` are those the predictor was fitted with. `history` are its epochs, each
-    with `epoch`, `loss`, `validation` and `seconds`; by default those the predictor remembers.
+    with `epoch` (from 1), `loss`, `validation` and `seconds`; by default those it remembers.
 
     The stream is replayed once through a new engine with the predictor's settings. Explanations of
     those that moved most stop after some seconds; who is left is named without one.
@@ -126,7 +126,7 @@ def _silent(done: int, total: int, what: str) -> None:
 def _history(predictor: LinkPredictor | NodeClassifier) -> list[dict[str, Any]]:
     return [
         {
-            "epoch": epoch.number,
+            "epoch": epoch.number + 1,
             "loss": epoch.loss,
             "validation": epoch.validation,
             "seconds": epoch.elapsed_s,

@@ -243,7 +243,7 @@ def _learning(seen: Observations) -> Html | None:
     history = seen.about["history"]
     if not history:
         return None
-    epoch = [entry["epoch"] + 1 for entry in history]
+    epoch = [entry["epoch"] for entry in history]
     loss = [entry["loss"] for entry in history]
     held_back = [-entry["validation"] for entry in history]  # scores are losses turned round
     best = int(np.argmin(held_back))

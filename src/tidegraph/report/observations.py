@@ -268,14 +268,14 @@ def _replay(
     """What the engine does over time, where it leaves the nodes, and who moved at the end."""
     propagator, steps = predictor.propagator(stream), stream.steps()
     stretch = _last_stretch(stream, split)
-    bounds = np.linspace(0, len(stream), _PIECES + 1)[1:]
-    cuts = np.unique(np.append(np.searchsorted(steps.offsets, bounds), len(steps)))
-    looked_at = np.searchsorted(steps.offsets, stretch)  # a step of its own begins there
-    cuts = np.unique(np.append(cuts, looked_at)[np.append(cuts, looked_at) > 0])
+    # Pieces end where steps do, one of them where the stretch begins.
+    bounds = np.append(np.linspace(0, len(stream), _PIECES + 1)[1:], stretch)
+    cuts = np.unique(np.searchsorted(steps.offsets, bounds))
+    cuts = cuts[cuts > 0]
     certified_nodes = _evenly(stream.nodes, _CERTIFIED_NODES)
     movable = _movable(stream, stretch)
     before = propagator.embedding(movable)[:, 0]
-    rows: list[tuple[float, ...]] = []
+    rows: list[tuple[int, int, int, float, int]] = []
     certified: list[NDArray[np.float64]] = []
     done = 0
     for cut in cuts.tolist():
@@ -292,13 +292,13 @@ def _replay(
         done = cut
         if last == stretch:
             before = propagator.embedding(movable)[:, 0]
-    columns = np.array(rows, dtype=np.float64).T
+    when, events, taken, spent, reached = zip(*rows, strict=True)
     arrays: dict[str, NDArray[Any]] = {
-        "replay.t": columns[0].astype(np.int64),
-        "replay.events": columns[1],
-        "replay.steps": columns[2],
-        "replay.seconds": columns[3],
-        "replay.touched": columns[4],
+        "replay.t": np.array(when, dtype=np.int64),
+        "replay.events": np.array(events, dtype=np.float64),
+        "replay.steps": np.array(taken, dtype=np.float64),
+        "replay.seconds": np.array(spent, dtype=np.float64),
+        "replay.touched": np.array(reached, dtype=np.float64),
         "replay.certified": np.stack(certified),
     }
     about: dict[str, Any] = {

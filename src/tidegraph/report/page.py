@@ -30,6 +30,7 @@ from tidegraph.report.results import METRIC_WORDS, Finding, Run, negatives_in_wo
 __all__ = ["measure_over_time", "page", "percent"]
 
 _GREY = COLOURS - 1
+_LABEL = "its latest label"  # as `observations` says by what it coloured
 _FIRST_HITS = 0.05  # of recall, over which precision jumps about
 
 
@@ -598,7 +599,7 @@ def _map(seen: Observations) -> Html:
     for k in np.argsort(-np.bincount(group, minlength=len(names)), kind="stable").tolist():
         rows = np.flatnonzero(group == k)
         if len(rows):
-            grey = k == len(names) - 1 and about["by"] == "its latest label"
+            grey = k == len(names) - 1 and about["by"] == _LABEL
             drawn.append(
                 Points(
                     f"{names[k]} ({len(rows):,})",
@@ -610,6 +611,9 @@ def _map(seen: Observations) -> Html:
             )
     part = "All" if about["active"] == len(place) else f"{len(place):,} of the"
     share = about["share"]
+    tells = "; those close to each other keep similar company"
+    if about["by"] == _LABEL:
+        tells = ". Good: colours keep together, so that the place tells the label"
     return _section(
         "Where the nodes are",
         _figures(
@@ -617,7 +621,7 @@ def _map(seen: Observations) -> Html:
                 "A map of the representations",
                 f"{part} {about['active']:,} nodes with events, by what reached each from others"
                 " until the end of the stream, in the two directions in which they differ most."
-                f" Each is coloured by {about['by']}. Good: colours keep together. The map shows"
+                f" Each is coloured by {about['by']}{tells}. The map shows"
                 f" {percent(round(sum(share), 3))} of the differences and hides the rest.",
                 linear(f"first direction ({percent(round(share[0], 4))})", place[:, 0]),
                 linear(f"second direction ({percent(round(share[1], 4))})", place[:, 1]),

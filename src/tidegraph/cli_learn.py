@@ -286,6 +286,8 @@ def train(
 
 
 def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
+    from tidegraph.stream import counted
+
     result, stream = trained.validation, trained.predictor.stream
     own = result.row("validation")
     rules = [row for row in result.rows if row.scorer != result.model]
@@ -293,10 +295,11 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
     epochs = trained.predictor.epochs_
     chosen = max(epochs, key=lambda epoch: epoch.validation).number + 1
     lines = [
-        f"Trained in {elapsed_s:.0f} s; of {len(epochs)} epochs the best was number {chosen}.",
+        f"Trained in {elapsed_s:.0f} s; of {counted(len(epochs), 'epoch')} the best was number"
+        f" {chosen}.",
         f"Validation AP {own.metrics['ap']:.4f}, AUC {own.metrics['auc']:.4f}, on"
-        f" {own.examples:,} events, each against a random destination (0.5 is chance; the best"
-        f" heuristic, {best.scorer}, has AP {best.metrics['ap']:.4f}).",
+        f" {counted(own.examples, 'event')}, each against a random destination (0.5 is chance; the"
+        f" best heuristic, {best.scorer}, has AP {best.metrics['ap']:.4f}).",
         *(f"Note: {warning}" for warning in result.warnings),
         f"Saved in {trained.path}; times count {stream.unit}, the last event is at"
         f" {_moment(int(stream.t[-1]), stream.unit)}.",
@@ -379,6 +382,8 @@ def predict(
         raise click.UsageError("--new belongs to --rank")
     if output is not None:
         refuse_to_overwrite(output)
+    from tidegraph.stream import counted
+
     asked = None if pairs is None else _Asked.read(pairs)
     predictor = _load(model)
     stream = predictor.stream
@@ -408,7 +413,7 @@ def predict(
         writer.writerow(header)
         writer.writerows(rows)
     if output is not None:
-        click.echo(f"Wrote {output}: {len(rows):,} {'row' if len(rows) == 1 else 'rows'}", err=True)
+        click.echo(f"Wrote {output}: {counted(len(rows), 'row')}", err=True)
     if as_json:
         answers = [
             {**dict(zip(header, row, strict=True)), "probability": float(row[-1])} for row in rows

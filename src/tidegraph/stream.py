@@ -28,6 +28,7 @@ __all__ = [
     "NodeNames",
     "ReadReport",
     "Steps",
+    "counted",
     "moment",
 ]
 
@@ -148,7 +149,7 @@ class ReadReport:
 
     def __str__(self) -> str:
         """One line of counts, then one per reason and per note."""
-        lines = [f"{self.source}: {self.kept:,} of {self.read:,} rows kept"]
+        lines = [f"{self.source}: {self.kept:,} of {counted(self.read, 'row')} kept"]
         lines += [f"  dropped {rows:,}: {reason}" for reason, rows in self.dropped.items()]
         lines += [f"  {note}" for note in self.notes]
         return "\n".join(lines)
@@ -161,6 +162,15 @@ def _same_names(a: NodeNames | None, b: NodeNames | None) -> bool:
     if a is None or b is None:
         return a is b
     return np.array_equal(a.values, b.values)
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of them, in words.
+
+    >>> counted(1, "event"), counted(2000, "event")
+    ('1 event', '2,000 events')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def moment(when: Any, unit: str) -> int:

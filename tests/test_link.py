@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tidegraph import EventStream, LinkPredictor, evaluation, generate_communities
 from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import Split
+from tidegraph.history import History
 from tidegraph.models import Pair, Window
 
 SETTINGS: dict[str, Any] = {
@@ -441,3 +442,29 @@ def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> Non
     assert "fit: " in capsys.readouterr().err
     quick.fit(STREAM, SPLIT, progress=False)
     assert capsys.readouterr().err == ""
+
+
+def test_later_events_may_bring_new_nodes(tmp_path: Path) -> None:
+    model = predictor(epochs=1).fit(STREAM[:CUT])
+    late = STREAM[CUT:]
+    nodes = NODES + 5
+    random = np.random.default_rng(1)
+    late = replace(late, src=random.integers(0, nodes, len(late)), nodes=nodes)
+    asked = questions()
+    before = model.score(*asked)
+    model.advance(late)
+    assert np.array_equal(model.score(*asked), before)  # the past is as it was
+    end = int(late.t[-1]) + 1
+    fresh = np.arange(NODES, nodes)
+    scores = model.score(fresh, late.dst[:5], end)
+    assert np.isfinite(scores).all()
+    # The history and the representations of new nodes are those of having known them all along.
+    history = History(nodes, model._history.half_lives)
+    history.append(model.stream)
+    rows = history.of_nodes(fresh, np.full(5, end))
+    assert np.array_equal(model._history.of_nodes(fresh, np.full(5, end)), rows)
+    assert model.rank(NODES, end, 3)[0].shape == (3,)
+    model.save(tmp_path / "model")
+    assert np.array_equal(
+        LinkPredictor.load(tmp_path / "model").score(fresh, late.dst[:5], end), scores
+    )

@@ -526,10 +526,7 @@ def _apart(stream: EventStream) -> bool:
     names = stream.names
     if names is None or names.values.dtype.kind == "i":
         return False
-    return all(
-        str(names[number]).startswith(end)
-        for number, end in ((0, "src "), (len(names) - 1, "dst "))
-    )
+    return all(name.startswith(("src ", "dst ")) for name in names.values.tolist())
 
 
 def _numbers(

@@ -23,6 +23,7 @@ from tidegraph.channels import Channel, RMaxUnit, Sketch
 from tidegraph.errors import DataError, ParameterError, StateFileError
 from tidegraph.evaluation import Split
 from tidegraph.events import Batch
+from tidegraph.history import History
 from tidegraph.models import Window
 from tidegraph.propagation import Propagator
 from tidegraph.stream import EventStream
@@ -116,6 +117,7 @@ class Estimator:
     _directory: Path
     _saved: bool  # whether the record is part of a saved model
     _trajectories: Trajectories
+    _history: History
     _span: float  # of the training period
 
     # Settings -------------------------------------------------------------------------------------
@@ -215,6 +217,15 @@ class Estimator:
             self._directory, self._saved = copy, False
             self._trajectories = Trajectories.open(copy)
         self._trajectories.append(events)
+
+    def _history_with(self, events: EventStream, stream: EventStream) -> History:
+        """The history after later events, made anew where `stream`, with them, has more nodes."""
+        if stream.nodes == self._history.nodes:
+            self._history.append(events)
+            return self._history
+        history = History(stream.nodes, self._history.half_lives)
+        history.append(stream)
+        return history
 
     def _window(self, nodes: IntArray, t: IntArray) -> Window | None:
         """What the encoder reads, where there is one."""

@@ -408,11 +408,14 @@ class LinkPredictor(Estimator):
     # Going on -------------------------------------------------------------------------------------
 
     def advance(self, events: EventStream) -> LinkPredictor:
-        """Takes later events into the state; the weights stay."""
+        """Takes later events into the state; the weights stay.
+
+        They may bring new nodes, after the known ones: `events.continuing(predictor.stream)`.
+        """
         self._check_fitted()
         stream = self._stream.joined(events)  # judges them before anything has changed
         self._append(events)
-        self._history.append(events)
+        self._history = self._history_with(events, stream)
         self._stream = stream
         self._features = self._new_features()
         return self

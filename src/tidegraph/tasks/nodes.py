@@ -411,7 +411,7 @@ class NodeClassifier(Estimator):
         stream = self._stream.joined(events)  # judges them before anything has changed
         stream = replace(stream, node_labels=_joined(stream.node_labels, events.node_labels))
         self._append(events)
-        self._history.append(events)
+        self._history = self._history_with(events, stream)
         self._stream = stream
         self._features = self._new_features()
         return self

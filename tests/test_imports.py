@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 # A module imports only from lines above its own. Modules on one line do not know each other.
 LAYERS = [
     {"errors"},
-    {"events", "channels", "statefile", "segments", "terminal"},
+    {"events", "channels", "statefile", "segments", "terminal", "past"},
     {"stream"},
     {"tables", "evaluation"},
     {"formats"},

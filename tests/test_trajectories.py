@@ -236,7 +236,7 @@ def test_answers_can_be_written_into_given_arrays(tmp_path: Path) -> None:
         (lambda s: s.append("events"), "give an EventStream or Steps"),
         (lambda s: s.append(random_stream()), "begin at 1; .* up to 196"),
         (lambda s: s.append(replace(random_stream(), unit="h")), "time in 'h', the store in 's'"),
-        (lambda s: s.append(random_stream(nodes=40)), "there are nodes 0 to 24"),
+        (lambda s: s.append(random_stream(nodes=40).steps()), "there are nodes 0 to 24"),
     ],
 )
 def test_a_bad_question_says_what_is_accepted(tmp_path: Path, question: Any, words: str) -> None:

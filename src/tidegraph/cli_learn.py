@@ -42,7 +42,7 @@ _SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
 # What the settings of a LinkPredictor mean, for the shell; a test keeps the list whole.
 _MEANINGS = {
     "columns": "random feature columns per channel: more is finer and slower",
-    "alpha": "how near a node's surroundings are: 1 is the node alone, 0.05 reaches far",
+    "alpha": "how far a node looks: at 0.9 hardly beyond itself, at 0.05 far",
     "half_lives": "of the channels that forget, as [60,3600] in the data's unit; none: one, a"
     " thirtieth of the training period",
     "high_pass": "whether there are filters that tell neighbours apart beside those that average",

@@ -17,7 +17,7 @@ LAYERS = [
     {"errors"},
     {"events", "channels", "statefile", "segments", "past"},
     {"stream"},
-    {"tables", "evaluation"},
+    {"tables", "evaluation", "edge_features"},
     {"formats"},
     {"datasets", "describe"},
     {"_native"},

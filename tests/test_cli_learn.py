@@ -433,11 +433,14 @@ def test_snapshots_are_ranked_over_all_nodes_from_the_snapshots_before(tmp_path:
 
 
 def test_a_preset_is_where_settings_begin(purchases: Path, tmp_path: Path) -> None:
-    words = [*AWKWARD, "--set", "columns=8", "--set", "epochs=1", "--set", "threads=1", "--json"]
+    changes = {"columns": 8, "epochs": 1, "threads": 1, "r_max": 0.01}
+    words = [*AWKWARD, "--json"]
+    for name, value in changes.items():
+        words += ["--set", f"{name}={value}"]
     report = last_line(
         run("evaluate", purchases, "--preset", "paper-gru+time", "--seeds", "0", *words)
     )
-    expected = {**preset("paper-gru+time"), "columns": 8, "epochs": 1, "threads": 1}
+    expected = {**preset("paper-gru+time"), **changes}
     assert {name: report["settings"][name] for name in expected} == json.loads(json.dumps(expected))
     trained = last_line(
         run("train", purchases, "--preset", "historical", *words, "-o", tmp_path / "model")

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 # A module imports only from lines above its own. Modules on one line do not know each other.
 LAYERS = [
     {"errors"},
-    {"events", "channels", "statefile", "segments", "past"},
+    {"events", "channels", "statefile", "segments", "terminal", "past"},
     {"stream"},
     {"tables", "evaluation", "edge_features"},
     {"formats"},
@@ -28,9 +28,8 @@ LAYERS = [
     {"experiment"},
     {"verify", "explanation"},
     {"bench", "demo"},
-    {"terminal"},
-    {"cli_data", "cli_explain"},
-    {"cli_learn"},
+    {"cli_data"},
+    {"cli_explain", "cli_learn"},
     {"cli"},
     {"__main__"},
 ]

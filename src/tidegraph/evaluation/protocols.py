@@ -36,6 +36,7 @@ __all__ = [
     "evaluate_nodes",
     "evaluate_ranking",
     "evaluate_snapshots",
+    "outcome_of_heuristic",
     "tgb_evaluate",
 ]
 
@@ -535,11 +536,23 @@ def _beaten(rows: Sequence[Row], model: str | None, headline: str) -> Iterator[s
             if (row.part, row.sampler) == (own.part, own.sampler) and row.scorer != model
         ]
         best = max(rivals, key=lambda row: row.metrics.get(headline, -math.inf), default=None)
-        if best is not None and best.metrics[headline] >= own.metrics[headline]:
+        if best is None:
+            continue
+        if outcome := outcome_of_heuristic(best.metrics[headline], own.metrics[headline]):
             yield (
-                f"a heuristic wins: {best.scorer} has {headline} {best.metrics[headline]:.4f} on "
-                f"{own.part} under {own.sampler}, {model} {own.metrics[headline]:.4f}"
+                f"a heuristic {outcome}: {best.scorer} has {headline} {best.metrics[headline]:.4f}"
+                f" on {own.part} under {own.sampler}, {model} {own.metrics[headline]:.4f}"
             )
+
+
+def outcome_of_heuristic(value: float, own: float) -> str:
+    """What a heuristic does beside a model of `own` value; nothing where it is worse.
+
+    What looks the same in four digits is the same.
+    """
+    if f"{value:.4f}" == f"{own:.4f}":
+        return "is as good"
+    return "wins" if value > own else ""
 
 
 def _heuristics_for(stream: EventStream, split: Split) -> Callable[[], Sequence[Heuristic]]:

@@ -172,6 +172,13 @@ def test_unknown_nodes_are_named(fitted: LinkPredictor) -> None:
         fitted.score(["ann"], [0], [NOW])
 
 
+def test_candidates_that_are_unknown_are_named(fitted: LinkPredictor) -> None:
+    with pytest.raises(TidegraphError, match=f"node {NODES + 3}"):
+        fitted.rank(0, NOW, candidates=[1, 2, NODES + 3])
+    with pytest.raises(TidegraphError, match=f"node {NODES}"):
+        fitted.rank(NODES, NOW)
+
+
 def test_a_node_without_history_gets_a_probability(fitted: LinkPredictor) -> None:
     beginning = int(STREAM.t[0])
     for answer in (
@@ -297,6 +304,28 @@ def test_any_encoder_can_be_plugged_in(encoder: Any) -> None:
     model = predictor(encoder=encoder, width=8, window=4, epochs=1, max_examples=300)
     model.fit(STREAM, SPLIT)
     assert np.isfinite(model.score(*questions())).all()
+
+
+@pytest.mark.parametrize(
+    ("encoder", "decoder"),
+    [("lstm", "concatenation"), ("gru", "pair"), ("transformer", "hadamard")],
+)
+def test_windows_may_be_longer_than_any_history(encoder: str, decoder: str) -> None:
+    short = STREAM[:200]
+    model = predictor(
+        encoder=encoder, decoder=decoder, width=8, window=70, epochs=1, random_negatives=1
+    ).fit(short)
+    now = int(short.t[-1]) + 1
+    src, dst = questions(30)[:2]
+    together = model.score(src, dst, now)
+    assert np.isfinite(together).all()
+    # Nodes that are asked about several times are encoded once, and alone they are the same.
+    alone = [model.score(int(u), int(v), now)[0] for u, v in zip(src, dst, strict=True)]
+    np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-4)
+    assert np.isfinite(model.score(LONER, np.arange(NODES), now)).all()
+    assert np.isfinite(model.score(np.arange(NODES), 0, int(short.t[0]))).all()
+    with pytest.raises(TidegraphError, match=f"node {NODES}"):
+        model.score(0, NODES, now)
 
 
 def test_modules_of_ones_own_are_given_again_when_loading(tmp_path: Path) -> None:

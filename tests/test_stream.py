@@ -467,3 +467,23 @@ def test_later_events_may_bring_new_nodes() -> None:
         EventStream.from_arrays([0], [1], [1], names=[7, 8]).continuing(early)
     with pytest.raises(EventError, match="those of the new nodes are unknown"):
         EventStream.from_arrays([0], [1], [1], node_features=np.eye(2)).joined(numbers)
+
+
+def test_every_event_is_followed_by_its_reverse_where_wanted() -> None:
+    stream = EventStream.from_arrays(
+        [0, 2, 1],
+        [1, 2, 0],
+        [5, 5, 9],
+        edge_features=[[1.0], [2.0], [3.0]],
+        labels=[0, 1, 0],
+        title="Letters",
+    )
+    both = stream.with_reversed()
+    assert both.src.tolist() == [0, 1, 2, 1, 0]  # a loop is its own reverse
+    assert both.dst.tolist() == [1, 0, 2, 0, 1]
+    assert both.t.tolist() == [5, 5, 5, 9, 9]
+    assert both.edge_features is not None
+    assert both.edge_features[:, 0].tolist() == [1, 1, 2, 3, 3]
+    assert both.labels is None
+    assert both.title == "Letters, every edge also reversed"
+    assert len(stream[:0].with_reversed()) == 0

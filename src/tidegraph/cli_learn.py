@@ -38,6 +38,14 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Written out here, and compared by a test with what they stand for: those modules are slow.
 _PROTOCOLS = ("tgn", "tgb", "time", "roland")
 _SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
+_PRESETS = (
+    "default",
+    "snapshots",
+    "historical",
+    "paper-lstm",
+    "paper-gru",
+    "paper-transformer",
+)
 
 # What the settings of a LinkPredictor mean, for the shell; a test keeps the list whole.
 _MEANINGS = {
@@ -51,6 +59,7 @@ _MEANINGS = {
     "r_max_unit": "rms, l1 (of a feature column) or absolute",
     "scale_by_degree": "whether nodes with many edges are allowed a larger error",
     "epsilon": "how far a node moves, as a part of its norm, before it is recorded again",
+    "edge_features": "whether to read those of the latest events, where the data has any",
     "encoder": "reads a node's latest changes: none, state, lstm, gru or transformer",
     "encoder_options": 'of the encoder, as {"heads": 4}',
     "decoder": "joins two nodes: pair, or with an encoder concatenation or hadamard",
@@ -104,6 +113,15 @@ _SETTINGS = click.option(
 )
 
 
+_PRESET = click.option(
+    "--preset",
+    metavar="NAME",
+    help=f"Settings by name, to which --set makes changes: {', '.join(_PRESETS)}. Those of the"
+    " paper are per data set (a file has Wikipedia's) and may be followed by +high-pass or"
+    " -high-pass, +time or -time.",
+)
+
+
 def _data_options(command: _Command) -> _Command:
     """DATA, as an argument or as --data, and how to read it."""
     command = reading_options(command)
@@ -132,6 +150,18 @@ def _events(
 
 
 # Settings -----------------------------------------------------------------------------------------
+
+
+def _preset(name: str | None, data: str | None) -> dict[str, Any]:
+    """The settings of a preset for what the user gave as DATA."""
+    if name is None:
+        return {}
+    from tidegraph import datasets
+    from tidegraph.tasks import LinkPredictor, preset
+
+    known = data if data in datasets.DATA_SETS else None
+    LinkPredictor.preset(name, known)  # refuses those of other tasks
+    return preset(name, known)
 
 
 def _settings(words: Sequence[str]) -> dict[str, Any]:
@@ -197,6 +227,7 @@ def _fits(value: Any, kind: Any) -> bool:
     required=True,
     help="A new directory for the model.",
 )
+@_PRESET
 @_SETTINGS
 @click.option(
     "--protocol",
@@ -209,6 +240,7 @@ def train(
     given: str | None,
     data: str | None,
     output: Path,
+    preset: str | None,
     settings: tuple[str, ...],
     protocol: str | None,
     validation_after: str | None,
@@ -232,7 +264,7 @@ def train(
     its files are in OUTPUT.unfinished.
     """
     begun = time.perf_counter()
-    chosen = _settings(settings)
+    chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 
     experiment.check_training(
@@ -613,6 +645,7 @@ def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[in
     show_default=True,
     help="One training each. Negatives of the evaluation keep the protocol's seeds.",
 )
+@_PRESET
 @_SETTINGS
 @click.option("--rank", is_flag=True, help="Also ranks all destinations, as TGB does.")
 @click.option(
@@ -635,6 +668,13 @@ def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[in
     help="With --protocol roland: the first test task.",
 )
 @click.option(
+    "--reversed",
+    "also_reversed",
+    is_flag=True,
+    help="With --protocol roland: every edge also counts in the other direction, as in the numbers"
+    " that ROLAND published for Bitcoin.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -645,11 +685,13 @@ def evaluate(
     given: str | None,
     data: str | None,
     samplers: tuple[str, ...],
+    preset: str | None,
     settings: tuple[str, ...],
     rank: bool,
     rank_sample: int | None,
     validation_after: str | None,
     test_after: str | None,
+    also_reversed: bool,
     output: Path | None,
     as_json: bool,
     **options: Any,
@@ -661,12 +703,14 @@ def evaluate(
              is hidden from training, and events that touch unseen nodes are also judged alone (new)
     tgb      the same without hidden nodes; with --rank its MRR
     time     divided by --validation-after and --test-after
-    roland   from snapshots up to now rank all nodes for every source of the next one
+    roland   from snapshots up to now rank all nodes for every source of the next one; begins from
+             the preset snapshots
 
     \b
       tidegraph evaluate wikipedia --sampler random-dst --sampler historical
       tidegraph evaluate calls.csv --seeds 0 --set epochs=4
-      tidegraph evaluate uci --protocol roland --json
+      tidegraph evaluate uci --preset paper-lstm --sampler random-dst --sampler random-all
+      tidegraph evaluate bitcoin-otc --protocol roland --reversed --json
 
     A true pair is told from a negative one: random-dst exchanges the destination, random-all takes
     any node at all (easy where users meet items), historical draws pairs that met before,
@@ -677,7 +721,9 @@ def evaluate(
     protocol = {
         name: options.pop(name) for name in ("protocol", "seeds", "snapshot_seconds", "first_test")
     }
-    chosen = _settings(settings)
+    if also_reversed and protocol["protocol"] != "roland":
+        raise click.UsageError("--reversed belongs to --protocol roland")
+    chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 
     ranked = rank or rank_sample is not None
@@ -692,6 +738,8 @@ def evaluate(
     )
     begun = time.perf_counter()
     name, stream = _events(given, data, options)
+    if also_reversed:
+        stream = stream.with_reversed()
     read_s = round(time.perf_counter() - begun, 3)
     with progress("evaluate") as report:
         results = experiment.evaluate(

@@ -482,6 +482,22 @@ class EventStream:
             return self._take(slice(first, first + count))
         return self._take(np.flatnonzero(chosen))
 
+    def with_reversed(self) -> EventStream:
+        """Every event and, right after it, the same one from destination to source.
+
+        A loop is its own reverse. Labels of events are left out: they are about the source.
+        """
+        times = np.where(self.src == self.dst, 1, 2)
+        both = replace(self, labels=None)._take(np.repeat(np.arange(len(self)), times))
+        second = np.zeros(len(both), dtype=np.bool_)
+        second[np.cumsum(times) - 1] = True
+        return replace(
+            both,
+            src=_frozen(np.where(second, both.dst, both.src)),
+            dst=_frozen(np.where(second, both.src, both.dst)),
+            title=f"{self.title or 'Events'}, every edge also reversed",
+        )
+
     def joined(self, later: EventStream) -> EventStream:
         """These events and the later ones, between the same nodes, and new ones after them."""
         if not _extends(later.names, self.names):

@@ -693,6 +693,17 @@ void Propagator<Real>::embedding(std::span<const std::int64_t> nodes, std::span<
 }
 
 template <class Real>
+void Propagator<Real>::finish(std::span<Real> out) {
+  for (State& s : states_) {
+    s.residual = {};
+    s.block.residual = nullptr;
+  }
+  std::vector<std::int64_t> all(nodes());
+  std::iota(all.begin(), all.end(), std::int64_t(0));
+  embedding(all, out);
+}
+
+template <class Real>
 void Propagator<Real>::residual(std::span<const std::int64_t> nodes, std::span<Real> out) const {
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
     const Channel& channel = ground_.channels[c];

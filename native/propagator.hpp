@@ -81,6 +81,9 @@ class Propagator {
 
   // Rows for the given nodes, [count, channels, columns] (features: [count, columns]).
   void embedding(std::span<const std::int64_t> nodes, std::span<Real> out) const;
+  // The embedding of all nodes, as the last thing asked of this object: it lets go of its residuals
+  // first, so that they and `out` need not be in memory together.
+  void finish(std::span<Real> out);
   void residual(std::span<const std::int64_t> nodes, std::span<Real> out) const;
   void features(std::span<const std::int64_t> nodes, std::span<double> out) const;
   void degree(std::span<const std::int64_t> nodes,

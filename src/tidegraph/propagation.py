@@ -65,7 +65,7 @@ class Propagator:
 
     def __init__(
         self,
-        features: ArrayLike | Sketch,
+        features: ArrayLike | Sketch | _Features,
         *,
         nodes: int | None = None,
         channels: Sequence[Channel] = (Channel.low_pass(),),
@@ -89,7 +89,7 @@ class Propagator:
             scale_by_degree=scale_by_degree,
             self_loop=self_loop,
         )
-        source = _Features(features, nodes)
+        source = features if isinstance(features, _Features) else _Features(features, nodes)
         thresholds = settings.r_max * source.norms(settings.r_max_unit)
         if not (np.isfinite(thresholds) & (thresholds > 1e-290)).all():
             raise ParameterError(
@@ -418,6 +418,13 @@ class Propagator:
             f"channel is {channel!r}; there are channels 0 to {len(self.channels) - 1}"
         )
 
+    def _finish(self) -> NDArray[Any]:
+        """`embedding()` of all nodes in less memory, after which this object is of no more use."""
+        with self._lock:
+            out = np.empty((self._native.nodes, len(self.channels), self.columns), self._dtype)
+            self._native.finish(out)
+        return out
+
     def statistics(self) -> dict[str, int]:
         """Counters since the start (events, pushes, edge_pushes, …) and sizes in bytes."""
         with self._lock:
@@ -591,22 +598,28 @@ def propagate(
     """Features propagated over a static graph, `[nodes, columns]`: GeneralPropagation.
 
     A low-pass filter with `alpha`, or the given `channel`; `options` are those of `Propagator`.
+    C-contiguous floating-point features are read where they lie, so nobody may write to them
+    meanwhile.
 
     >>> propagate([0, 1], [1, 2], np.eye(3)).shape
     (3, 3)
     """
     filters = (channel if channel is not None else Channel.low_pass(alpha),)
+    source = _Features(features, options.pop("nodes", None), still=True)
     propagator = Propagator(
-        features, channels=filters, initial=Batch(src=src, dst=dst, weight=weight), **options
+        source, channels=filters, initial=Batch(src=src, dst=dst, weight=weight), **options
     )
-    embedding: NDArray[Any] = propagator.embedding()[:, 0]
-    return embedding
+    return propagator._finish()[:, 0]
 
 
 class _Features:
-    """Features to start with: a sketch, or rows that are never copied as a whole."""
+    """Features to start with: a sketch, or rows that are never copied as a whole.
 
-    def __init__(self, features: Any, nodes: int | None) -> None:
+    still: nobody writes to the array while features are needed, though it may be writeable.
+    """
+
+    def __init__(self, features: Any, nodes: int | None, *, still: bool = False) -> None:
+        self._still = still
         if isinstance(features, Sketch):
             if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 0:
                 raise ParameterError(f"nodes is {nodes!r}; with a Sketch give the number of nodes")
@@ -641,7 +654,7 @@ class _Features:
         if not (array.flags.c_contiguous and array.flags.aligned):
             return None
         owner: Any = array
-        while isinstance(owner, np.ndarray):
+        while isinstance(owner, np.ndarray) and not self._still:
             if owner.flags.writeable:  # a view may be read-only and what it shows may not
                 return None
             owner = owner.base

@@ -24,7 +24,7 @@ from tidegraph.events import Op
 from tidegraph.stream import EventStream
 from tidegraph.tasks import LinkPredictor, preset
 
-__all__ = ["PROTOCOLS", "Trained", "evaluate", "train", "unfinished"]
+__all__ = ["PROTOCOLS", "Trained", "Trial", "evaluate", "judged_by", "train", "unfinished"]
 
 IntArray = NDArray[np.int64]
 Progress = Callable[[int, int, str], None]
@@ -185,17 +185,18 @@ def evaluate(
     report = progress or _silent
     if len(seeds) == 0 or len(set(seeds)) != len(seeds):
         raise ParameterError(f"seeds are {list(seeds)}; give at least one, each once")
-    if protocol == "roland":
-        if samplers is not None or rank:
-            raise ParameterError(
-                "the protocol roland ranks all nodes; samplers and rank belong to the others"
-            )
-        trial: _Trial = _SnapshotTrial(
-            stream, _snapshots(stream, name, snapshot_seconds, first_test)
-        )
-    else:
-        split = _split(stream, protocol, validation_after, test_after)
-        trial = _EventTrial(stream, split, samplers or ("random-dst",), rank, rank_sample)
+    trial = judged_by(
+        stream,
+        protocol=protocol,
+        samplers=samplers,
+        rank=rank,
+        rank_sample=rank_sample,
+        validation_after=validation_after,
+        test_after=test_after,
+        snapshot_seconds=snapshot_seconds,
+        first_test=first_test,
+        name=name,
+    )
     if protocol == "roland":
         settings = {**preset("snapshots"), **(settings or {})}
     predictors = [_predictor(settings, {"seed": seed, "path": None}) for seed in seeds]
@@ -241,6 +242,30 @@ def evaluate(
     }
 
 
+def judged_by(
+    stream: EventStream,
+    *,
+    protocol: str = "tgn",
+    samplers: Sequence[str] | None = None,
+    rank: bool = False,
+    rank_sample: int | None = None,
+    validation_after: float | None = None,
+    test_after: float | None = None,
+    snapshot_seconds: int | None = None,
+    first_test: int | None = None,
+    name: str | None = None,
+) -> Trial:
+    """The events a protocol gives to learn from, and its judgement; arguments as in `evaluate`."""
+    if protocol != "roland":
+        split = _split(stream, protocol, validation_after, test_after)
+        return _EventTrial(stream, split, samplers or ("random-dst",), rank, rank_sample)
+    if samplers is not None or rank:
+        raise ParameterError(
+            "the protocol roland ranks all nodes; samplers and rank belong to the others"
+        )
+    return _SnapshotTrial(stream, _snapshots(stream, name, snapshot_seconds, first_test))
+
+
 _Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
 
 
@@ -269,7 +294,7 @@ class _Judgement:
         )
 
 
-class _Trial(ABC):
+class Trial(ABC):
     """Events to learn from, and a way to judge what was learned."""
 
     events: EventStream
@@ -280,7 +305,7 @@ class _Trial(ABC):
         """The predictor alone, or the heuristics where there is none."""
 
 
-class _EventTrial(_Trial):
+class _EventTrial(Trial):
     """Test events against sampled negatives, and among all destinations."""
 
     def __init__(
@@ -313,7 +338,7 @@ class _EventTrial(_Trial):
         return _Judgement.of(results)
 
 
-class _SnapshotTrial(_Trial):
+class _SnapshotTrial(Trial):
     """The edges of the next snapshot among all pairs of its sources.
 
     Time counts snapshots: what is known strictly before `task + 1` are the snapshots up to `task`.

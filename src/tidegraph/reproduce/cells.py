@@ -80,6 +80,17 @@ class Workplace:
             return events
         return self.load(cell.data)
 
+    def division(self, cell: Cell) -> tuple[float, float] | None:
+        """After which times validation and test begin, where there are any."""
+        if cell.kind == "errors":
+            return None
+        if cell.kind == "nodes":
+            split = data.NODE_TASKS[cell.data].split(self.load(cell.data))
+        else:
+            protocol = "roland" if cell.kind.startswith("snapshot") else "tgn"
+            split = self.trial(cell.data, protocol).training
+        return float(split.validation_time), float(split.test_time)
+
     def record(self, cell: Cell) -> Path:
         """Where the record of the cell's stream lies, or is to be written; others are removed."""
         path = self._directory / cell.recorded
@@ -91,8 +102,8 @@ class Workplace:
 
 def fingerprint(cell: Cell, workplace: Workplace) -> str:
     """A short hash of all that the outcome depends on."""
-    digest = workplace.stream(cell).digest()
-    about = [cell.kind, cell.data, digest, workplace.fast, cell.seed, dict(cell.settings)]
+    digest, division = workplace.stream(cell).digest(), workplace.division(cell)
+    about = [cell.kind, cell.data, digest, division, cell.seed, dict(cell.settings)]
     return _digest([*about, version("tidegraph")])
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidegraph.reproduce.page import OURS, PUBLISHED, RULE, Table, Value
+from tidegraph.reproduce.page import OURS, PUBLISHED, RULE, Row, Table, Value
 
 __all__ = ["curves", "dots"]
 
@@ -43,9 +43,10 @@ def dots(table: Table, path: Path) -> None:
     rows = [row for row in table.rows if any(_mean(row.values.get(c)) is not None for c in shown)]
     if not rows:
         shown, rows = table.columns[:1], table.rows
+    labels = _labels(rows)
     across = min(len(shown), _PANELS_ACROSS)
     down = -(-len(shown) // across)
-    height = down * (0.9 + 0.19 * len(rows))
+    height = 0.3 + down * (0.9 + 0.19 * len(rows))
     with _drawn(path, down, across, 3.2 + 2.3 * across, height) as axes:
         for place, panel in enumerate(axes):
             if place >= len(shown):
@@ -59,7 +60,6 @@ def dots(table: Table, path: Path) -> None:
                 panel.errorbar(
                     value.mean, line, xerr=value.std, fmt=marker, color=colour, markersize=4.5
                 )
-            labels = [f"{row.name} · {row.sampler}" if row.sampler else row.name for row in rows]
             first = place % across == 0
             panel.set_yticks(range(len(rows)), labels if first else [""] * len(rows))
             for tick, row in zip(panel.get_yticklabels(), rows, strict=True):
@@ -69,7 +69,19 @@ def dots(table: Table, path: Path) -> None:
             panel.grid(axis="x", alpha=0.3)
             panel.spines[["top", "right", "left"]].set_visible(False)
             panel.tick_params(axis="y", length=0)
+        axes[0].figure.suptitle(table.title, fontsize=10)
         _legend(axes[0], {row.whose for row in rows})
+
+
+def _labels(rows: Sequence[Row]) -> list[str]:
+    """The names of rows, with negatives and metric where not all have the same."""
+    told = [row.name for row in rows]
+    for more in ([row.sampler for row in rows], [row.metric for row in rows]):
+        if len(set(more)) > 1:
+            told = [
+                f"{name} · {word}" if word else name for name, word in zip(told, more, strict=True)
+            ]
+    return told
 
 
 def _mean(value: Value | None) -> float | None:

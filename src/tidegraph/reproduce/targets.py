@@ -191,6 +191,10 @@ class _Varied:
     change: Callable[[Any], dict[str, Any]]
     log: bool = False  # whether they are drawn on a logarithmic scale
 
+    def taken(self, fast: bool) -> tuple[float, ...]:
+        """The values to try: the first and the last where it has to be fast."""
+        return (self.values[0], self.values[-1]) if fast else self.values
+
 
 _VARIED = {
     "r_max": _Varied(_R_MAX, lambda value: {"r_max": value}, log=True),
@@ -210,7 +214,7 @@ def _varied(what: str, value: float) -> str:
 
 def _plan_sensitivity(plan: Plan) -> None:
     for what, varied in _VARIED.items():
-        for value in varied.values:
+        for value in varied.taken(plan.fast):
             changes = {**_FEWER, **varied.change(value)}
             plan.events(["wikipedia"], _varied(what, value), "paper-lstm", **changes)
 
@@ -222,7 +226,7 @@ def _tables_sensitivity(found: Found) -> list[Table]:
     ]
     tables = []
     for what, varied in _VARIED.items():
-        models = [_varied(what, value) for value in varied.values]
+        models = [_varied(what, value) for value in varied.taken(found.fast)]
         rows = found.rows(columns, models, ("as the column says", "ap"))
         for row in rows:
             row.values["records per event"] = found.value(
@@ -242,7 +246,7 @@ def _draw_sensitivity(tables: list[Table], found: Found, path: Path) -> None:
         lines = {
             sampler: [
                 (value, row.values[sampler])
-                for value, row in zip(varied.values, table.rows, strict=True)
+                for value, row in zip(varied.taken(found.fast), table.rows, strict=True)
             ]
             for sampler in ("random-all", "random-dst")
         }

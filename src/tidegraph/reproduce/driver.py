@@ -350,6 +350,11 @@ def _written(
         "missing": missing,
         "absent": plan.absent,
         "data": about,
+        "trained_against": {
+            model: each[0]["training_negatives"]
+            for (_, model), each in results.items()
+            if each and "training_negatives" in each[0]
+        },
         "cells": len(cells),
         "elapsed_s": round(sum(sum(cell["elapsed_s"].values()) for cell in cells), 1),
         "commits": sorted({cell["commit"][:10] for cell in cells if cell["commit"]}),

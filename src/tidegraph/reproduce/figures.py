@@ -7,11 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidegraph.reproduce.page import OURS, PUBLISHED, RULE, Row, Table, Value
+from tidegraph.reproduce.page import HERE, OURS, PUBLISHED, RULE, Row, Table, Value
 
 __all__ = ["curves", "dots"]
 
-_LOOK = {PUBLISHED: ("#7a8794", "o"), OURS: ("#0b6e99", "D"), RULE: ("#c2571a", "^")}
+_LOOK = {
+    PUBLISHED: ("#6b7785", "o"),
+    OURS: ("#0b6e99", "D"),
+    RULE: ("#b84e12", "^"),
+    HERE: ("#7b4fa3", "s"),
+}
 _PANELS_ACROSS = 4
 
 

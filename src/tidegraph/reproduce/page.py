@@ -9,9 +9,9 @@ from typing import Any
 
 from tidegraph.reproduce.published import number, published
 
-__all__ = ["OURS", "PUBLISHED", "RULE", "Row", "Table", "Value", "page", "published_rows"]
+__all__ = ["HERE", "OURS", "PUBLISHED", "RULE", "Row", "Table", "Value", "page", "published_rows"]
 
-PUBLISHED, OURS, RULE = "published", "ours", "heuristic"
+PUBLISHED, OURS, RULE, HERE = "published", "ours", "heuristic", "theirs, measured here"
 _PERCENT = ("ap", "auc", "micro-f1")
 _FORMS = {"ap": ".2f", "auc": ".2f", "micro-f1": ".2f", "mrr": ".4f", "events_per_s": ",.0f"}
 _NOTHING = "–"
@@ -48,7 +48,7 @@ class Value:
 @dataclass(frozen=True)
 class Row:
     name: str
-    whose: str  # PUBLISHED, OURS or RULE
+    whose: str  # PUBLISHED, OURS, RULE or HERE
     sampler: str
     metric: str
     values: dict[str, Value]  # by column
@@ -158,6 +158,11 @@ def _lines(results: dict[str, Any], tables: Sequence[Table], figure: str | None)
     yield f"- seeds {', '.join(map(str, results['seeds']))}; (n=…) counts those in a number"
     yield f"- tidegraph {results['version']}, commits {', '.join(results['commits']) or 'unknown'}"
     yield f"- {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']:g} GB"
+    by_negatives: dict[str, list[str]] = {}
+    for model, negatives in results["trained_against"].items():
+        by_negatives.setdefault(negatives, []).append(model)
+    for negatives, models in by_negatives.items():
+        yield f"- trained against {negatives}: {'; '.join(models)}"
     yield f"- {results['elapsed_s'] / 60:.0f} minutes of work in {results['cells']} cells"
     for name, about in results["data"].items():
         yield f"- {name}: {about['title']}, {about['events']:,} events, hash {about['digest']}"

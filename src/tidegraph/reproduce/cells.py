@@ -152,7 +152,7 @@ def _link(cell: Cell, trial: Trial, workplace: Workplace, report: Report) -> dic
 
 
 def _recording(path: Path) -> str:
-    """What the stage is called: opening the record of another cell tells nothing about making it."""
+    """The name of the stage: to open the record of another cell says nothing about making it."""
     return "open record" if path.exists() else "record"
 
 

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 # A module imports only from lines above its own. Modules on one line do not know each other.
 LAYERS = [
     {"errors"},
-    {"events", "channels", "statefile", "segments"},
+    {"events", "channels", "statefile", "segments", "terminal", "past"},
     {"stream"},
     {"tables", "evaluation"},
     {"formats"},
@@ -29,9 +29,8 @@ LAYERS = [
     {"verify", "explanation"},
     {"bench", "demo"},
     {"reproduce"},
-    {"terminal"},
-    {"cli_data", "cli_explain", "cli_reproduce"},
-    {"cli_learn"},
+    {"cli_data"},
+    {"cli_explain", "cli_learn", "cli_reproduce"},
     {"cli"},
     {"__main__"},
 ]

@@ -27,7 +27,7 @@ LAYERS = [
     {"tasks"},
     {"experiment"},
     {"verify", "explanation"},
-    {"bench", "demo"},
+    {"bench", "demo", "report"},
     {"reproduce"},
     {"cli_data"},
     {"cli_explain", "cli_learn", "cli_reproduce"},

@@ -71,6 +71,7 @@ class Workplace:
     def __init__(self, directory: Path, *, fast: bool) -> None:
         self.fast = fast
         self._directory = directory
+        self._made_in_s: dict[str, float] = {}
         self.load = cache(lambda name: data.load(name, fast=fast))
         self.trial = cache(lambda name, protocol: data.trial(name, protocol, fast=fast))
 
@@ -99,6 +100,10 @@ class Workplace:
             if other != path:
                 shutil.rmtree(other)
         return path
+
+    def made_in_s(self, cell: Cell, clock: _Clock) -> float:
+        """How long it took to make the cell's record, be it for this cell or for one before."""
+        return self._made_in_s.setdefault(cell.recorded, clock.stages()["elapsed_s"]["record"])
 
 
 def fingerprint(cell: Cell, workplace: Workplace) -> str:
@@ -133,9 +138,8 @@ def _link(cell: Cell, trial: Trial, workplace: Workplace, report: Report) -> dic
     from tidegraph.tasks import LinkPredictor
 
     clock = _Clock()
-    path = workplace.record(cell)
-    predictor = LinkPredictor(**cell.settings, seed=cell.seed, path=str(path))
-    with clock.stage(_recording(path)):
+    predictor = LinkPredictor(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
+    with clock.stage("record"):
         predictor.observe(trial.events, trial.training, progress=_part(report, 0.0, 0.3))
     with clock.stage("train"):
         predictor.train(trial.training, progress=_part(report, 0.3, 0.9))
@@ -147,13 +151,9 @@ def _link(cell: Cell, trial: Trial, workplace: Workplace, report: Report) -> dic
         "training_negatives": predictor.training_negatives,
         "moved": _moved(predictor, trial),
         **_about(predictor),
+        "record_s": workplace.made_in_s(cell, clock),
         **clock.stages(),
     }
-
-
-def _recording(path: Path) -> str:
-    """The name of the stage: to open the record of another cell says nothing about making it."""
-    return "open record" if path.exists() else "record"
 
 
 def _moved(predictor: LinkPredictor, trial: Trial) -> float:
@@ -238,9 +238,8 @@ def _nodes(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     clock = _Clock()
     stream = workplace.load(cell.data)
     split = data.NODE_TASKS[cell.data].split(stream)
-    path = workplace.record(cell)
-    classifier = NodeClassifier(**cell.settings, seed=cell.seed, path=str(path))
-    with clock.stage(_recording(path)):
+    classifier = NodeClassifier(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
+    with clock.stage("record"):
         classifier.observe(stream, split, progress=_part(report, 0.0, 0.4))
     with clock.stage("train"):
         classifier.train(split, progress=_part(report, 0.4, 0.9))
@@ -253,6 +252,7 @@ def _nodes(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
         "rules": found,
         "sizes": result.split["sizes"],
         **_about(classifier),
+        "record_s": workplace.made_in_s(cell, clock),
         **clock.stages(),
     }
 

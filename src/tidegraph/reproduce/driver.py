@@ -24,7 +24,15 @@ __all__ = ["Column", "Found", "Plan", "Target", "reproduce"]
 Progress: TypeAlias = Callable[[int, int, str], None]
 Name: TypeAlias = tuple[str, str]  # data set, model
 _RULES = "heuristics"  # as a model, for cells that learn nothing
-_FAST = {"columns": 8, "epochs": 1, "max_examples": 1500}
+_FAST = {
+    "columns": 8,
+    "window": 2,
+    "width": 16,
+    "hidden": 16,
+    "epochs": 1,
+    "batch_size": 256,
+    "max_examples": 1500,
+}
 _STEPS_PER_CELL = 100  # of progress
 _FIGURE = "figure.svg"
 
@@ -246,14 +254,14 @@ def reproduce(
         directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tidegraph-reproduce-") as records:
         workplace = Workplace(Path(records), fast=fast)
-        wanted = _in_order(plan)
-        paths = {id(cell): _path(kept, cell, workplace) for cell in wanted}
+        paths = {cell: _path(kept, cell, workplace) for cell in _in_order(plan)}
         # The same cell may be asked for under two names.
-        todo = {paths[id(cell)]: cell for cell in wanted if not paths[id(cell)].exists()}
+        todo = {path: cell for cell, path in paths.items() if not path.exists()}
         _measure_all(todo, workplace, budget_s, command, progress or _silent)
-        about = {cell.data: _about(workplace, cell) for cell in wanted if paths[id(cell)].exists()}
+        there = {cell: path for cell, path in paths.items() if path.exists()}
+        about = {cell.data: _about(workplace, cell) for cell in there}
     results = {
-        name: [_read(paths[id(cell)]) for cell in cells if paths[id(cell)].exists()]
+        name: [_read(there[cell]) for cell in cells if cell in there]
         for name, cells in plan.cells.items()
     }
     found = Found(results, plan)
@@ -262,7 +270,7 @@ def reproduce(
     target.draw(tables, found, figure)
     everything = _written(target, plan, results, seeds, command, about)
     everything["tables"] = [table.plain() for table in tables]
-    everything["files"] = [paths[id(cell)].name for cell in wanted if paths[id(cell)].exists()]
+    everything["files"] = sorted({path.name for path in there.values()})
     everything["spent_s"] = round(time.monotonic() - begun, 1)
     bench.write(everything, here / "results.json")
     _replace(here / "README.md", page(everything, tables, _FIGURE))

@@ -15,6 +15,7 @@ PUBLISHED, OURS, RULE, HERE = "published", "ours", "heuristic", "theirs, measure
 _PERCENT = ("ap", "auc", "micro-f1")
 _FORMS = {"ap": ".2f", "auc": ".2f", "micro-f1": ".2f", "mrr": ".4f", "events_per_s": ",.0f"}
 _NOTHING = "–"
+_NAMED = 4  # models in a line at most, rather than their number
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,8 @@ def _lines(results: dict[str, Any], tables: Sequence[Table], figure: str | None)
     for model, negatives in results["trained_against"].items():
         by_negatives.setdefault(negatives, []).append(model)
     for negatives, models in by_negatives.items():
-        yield f"- trained against {negatives}: {'; '.join(models)}"
+        whose = "; ".join(models) if len(models) <= _NAMED else f"{len(models)} models"
+        yield f"- trained against {negatives}: {whose}"
     yield f"- {results['elapsed_s'] / 60:.0f} minutes of work in {results['cells']} cells"
     for name, about in results["data"].items():
         yield f"- {name}: {about['title']}, {about['events']:,} events, hash {about['digest']}"

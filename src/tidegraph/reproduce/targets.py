@@ -222,7 +222,7 @@ def _plan_sensitivity(plan: Plan) -> None:
 _BESIDE = {
     "moved": ["moved"],
     "records per event": ["records_per_event"],
-    "propagation, s": ["elapsed_s", "record"],
+    "propagation, s": ["record_s"],
 }
 
 
@@ -280,9 +280,7 @@ def _tables_cost(found: Found) -> list[Table]:
         values = {name: found.mean_epoch(name, model) for name in names}
         rows.append(Row(model, whose, "", metric, values))
     for model in (_DEFAULT, _PAPER["lstm"]):
-        once = {
-            name: found.value(name, model, ["elapsed_s", "record"], "seconds") for name in names
-        }
+        once = {name: found.value(name, model, ["record_s"], "seconds") for name in names}
         rows.append(Row(f"{model}, propagation and record", OURS, "", "seconds, once", once))
     return [_table("time-cost", "Time per epoch of training", rows, log=True)]
 

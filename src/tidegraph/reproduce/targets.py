@@ -176,7 +176,7 @@ def _tables_times(found: Found) -> list[Table]:
 
 # sensitivity --------------------------------------------------------------------------------------
 
-_FEWER = {"max_examples": 30_000}
+_FEWER = {"max_examples": 20_000}
 _R_MAX = tuple(10.0**power for power in range(-9, -1))
 _ALPHA = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 _LSTM_LAYERS = (1, 2, 4, 8, 10, 12)

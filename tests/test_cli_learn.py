@@ -411,7 +411,7 @@ def test_a_heuristic_that_wins_is_named() -> None:
     assert any("a heuristic wins" in note and f"{best:.4f}" in note for note in report["warnings"])
     test = report["split"]["sizes"]["test"]
     assert (
-        f"only {test} events are judged: differences of some 5 points are chance"
+        f"judged by only {test} events: differences of some 5 points are chance"
         in (report["warnings"])
     )
 
@@ -428,6 +428,20 @@ def test_a_setting_that_is_refused_late_leaves_nothing_behind(tmp_path: Path) ->
     with pytest.raises(PrecisionError):
         experiment.train(stream, tmp_path / "model", settings={**QUICK, "r_max": 1e-30})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_run_killed_at_its_very_end_leaves_is_cleared(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    stream = datasets.generate_communities(20, 300)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_: exec("raise KeyboardInterrupt"))
+        with pytest.raises(KeyboardInterrupt):
+            experiment.train(stream, path, settings={**QUICK, "epochs": 1})
+    assert experiment.unfinished(path).exists()
+    with pytest.raises(StateFileError, match="exists already"):
+        experiment.train(stream, path, settings={**QUICK, "epochs": 1})
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+    assert len(LinkPredictor.load(path).stream) == 300
 
 
 def test_a_module_of_ones_own_is_refused_where_a_run_must_be_written_down(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ _SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
 # What the settings of a LinkPredictor mean, for the shell; a test keeps the list whole.
 _MEANINGS = {
     "columns": "random feature columns per channel: more is finer and slower",
-    "alpha": "how near a node's surroundings are: 1 is the node alone, 0.05 reaches far",
+    "alpha": "how far a node looks: at 0.9 hardly beyond itself, at 0.05 far",
     "half_lives": "of the channels that forget, as [60,3600] in the data's unit; none: one, a"
     " thirtieth of the training period",
     "high_pass": "whether there are filters that tell neighbours apart beside those that average",
@@ -286,6 +286,8 @@ def train(
 
 
 def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
+    from tidegraph.stream import counted
+
     result, stream = trained.validation, trained.predictor.stream
     own = result.row("validation")
     rules = [row for row in result.rows if row.scorer != result.model]
@@ -293,10 +295,11 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
     epochs = trained.predictor.epochs_
     chosen = max(epochs, key=lambda epoch: epoch.validation).number + 1
     lines = [
-        f"Trained in {elapsed_s:.0f} s; of {len(epochs)} epochs the best was number {chosen}.",
+        f"Trained in {elapsed_s:.0f} s; of {counted(len(epochs), 'epoch')} the best was number"
+        f" {chosen}.",
         f"Validation AP {own.metrics['ap']:.4f}, AUC {own.metrics['auc']:.4f}, on"
-        f" {own.examples:,} events, each against a random destination (0.5 is chance; the best"
-        f" heuristic, {best.scorer}, has AP {best.metrics['ap']:.4f}).",
+        f" {counted(own.examples, 'event')}, each against a random destination (0.5 is chance; the"
+        f" best heuristic, {best.scorer}, has AP {best.metrics['ap']:.4f}).",
         *(f"Note: {warning}" for warning in result.warnings),
         f"Saved in {trained.path}; times count {stream.unit}, the last event is at"
         f" {_moment(int(stream.t[-1]), stream.unit)}.",
@@ -379,6 +382,8 @@ def predict(
         raise click.UsageError("--new belongs to --rank")
     if output is not None:
         refuse_to_overwrite(output)
+    from tidegraph.stream import counted
+
     asked = None if pairs is None else _Asked.read(pairs)
     predictor = _load(model)
     stream = predictor.stream
@@ -408,7 +413,7 @@ def predict(
         writer.writerow(header)
         writer.writerows(rows)
     if output is not None:
-        click.echo(f"Wrote {output}: {len(rows):,} {'row' if len(rows) == 1 else 'rows'}", err=True)
+        click.echo(f"Wrote {output}: {counted(len(rows), 'row')}", err=True)
     if as_json:
         answers = [
             {**dict(zip(header, row, strict=True)), "probability": float(row[-1])} for row in rows
@@ -521,10 +526,7 @@ def _apart(stream: EventStream) -> bool:
     names = stream.names
     if names is None or names.values.dtype.kind == "i":
         return False
-    return all(
-        str(names[number]).startswith(end)
-        for number, end in ((0, "src "), (len(names) - 1, "dst "))
-    )
+    return all(name.startswith(("src ", "dst ")) for name in names.values.tolist())
 
 
 def _numbers(

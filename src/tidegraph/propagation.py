@@ -16,6 +16,7 @@ from tidegraph import _native, statefile
 from tidegraph.channels import Audit, Channel, RMaxUnit, Settings, Sketch, column_norms
 from tidegraph.errors import EventError, ParameterError, PrecisionError, StateFileError
 from tidegraph.events import Batch
+from tidegraph.stream import Steps
 
 __all__ = ["Propagator", "propagate"]
 
@@ -228,12 +229,30 @@ class Propagator:
                 " scale them to the size of the features given at the start"
             )
 
-    def apply_steps(self, batch: Batch, offsets: ArrayLike) -> NDArray[np.int64]:
+    def apply_steps(
+        self, batch: Batch | Steps, offsets: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
         """How many nodes each step touched; step `s` are the rows `offsets[s]:offsets[s+1]`.
 
-        One native call for a whole stream. Every step is all or nothing: an `EventError` names the
-        first step that does not fit, and the steps before it stay applied.
+        `Steps`, as `EventStream.steps` and `snapshots` give them, bring their offsets. One native
+        call for a whole stream. Every step is all or nothing: an `EventError` names the first step
+        that does not fit, and the steps before it stay applied.
+
+        >>> from tidegraph import EventStream
+        >>> stream = EventStream.from_arrays([0, 1], [1, 2], [5, 9])
+        >>> Propagator(np.eye(3)).apply_steps(stream.steps()).tolist()
+        [2, 3]
         """
+        if isinstance(batch, Steps):
+            if offsets is not None:
+                raise EventError("Steps have offsets of their own; leave offsets out")
+            offsets = batch.offsets - batch.offsets[0]
+            batch = batch.batch(0, len(batch))
+        if offsets is None:
+            raise EventError(
+                f"apply_steps got {type(batch).__name__} and no offsets; give Steps, such as"
+                " stream.steps(), or a Batch and the offsets of its steps"
+            )
         if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
             raise EventError(
                 "apply_steps takes edge rows only; use apply for node and feature events"
@@ -626,7 +645,7 @@ class _Features:
             if owner.flags.writeable:  # a view may be read-only and what it shows may not
                 return None
             owner = owner.base
-        return array
+        return array if _never_changes(owner) else None
 
     def pieces(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """`(first node, float64 rows)` from first to last; of a sketch there are none."""
@@ -649,6 +668,20 @@ class _Features:
             total += np.square(sizes).sum(axis=0) if unit == "rms" else sizes.sum(axis=0)
         norms = peak * np.sqrt(total / self.nodes) if unit == "rms" else peak * total
         return np.where(norms > 0, norms, 1.0)
+
+
+def _never_changes(owner: Any) -> bool:
+    """Whether nobody can write to the memory that an array shows and does not own."""
+    while owner is not None:
+        try:
+            view = memoryview(owner)
+        except TypeError:  # it does not say
+            return False
+        if not view.readonly:
+            return False
+        # A read-only view may show what can be written to by its owner.
+        owner = view.obj if isinstance(owner, memoryview) else None
+    return True
 
 
 def _version(channel: Channel, settings: Settings) -> tuple[int, float, int, int]:

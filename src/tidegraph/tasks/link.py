@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,13 @@ from tidegraph.features import PairFeatures
 from tidegraph.history import History
 from tidegraph.models import Window, check_decoder, check_encoder, make_decoder, make_encoder
 from tidegraph.stream import EventStream
-from tidegraph.tasks.estimator import Estimator, Progress, train_and_validation
+from tidegraph.tasks.estimator import (
+    Estimator,
+    Progress,
+    all_or_nothing,
+    shown,
+    train_and_validation,
+)
 from tidegraph.tasks.presets import LINK_PRESETS
 from tidegraph.training import Training, fit
 from tidegraph.trajectories import Trajectories
@@ -81,7 +88,7 @@ class _Examples:
         return len(self.src)
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True, repr=False)
 class LinkPredictor(Estimator):
     """Predicts how likely an edge `src -> dst` is at time `t`, from what happened before `t`.
 
@@ -159,18 +166,21 @@ class LinkPredictor(Estimator):
 
     # Fitting --------------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(
         self,
         stream: EventStream,
         split: Split | None = None,
         *,
         checkpoint: str | Path | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> LinkPredictor:
         """Learns from the events of `split.train`, stops by those of `split.validation`.
 
         Without a split the last 15 % of the events decide when to stop, and all others train.
         Representations follow all events of the stream; an answer for a time uses those before it.
+        `progress=True` shows a bar; a function is called with (done, of how many, what is going
+        on). A failure leaves what was fitted before.
         """
         split = train_and_validation(stream) if split is None else split
         for part in ("train", "validation"):
@@ -179,8 +189,9 @@ class LinkPredictor(Estimator):
                     f"there are no events for {part} among {len(stream):,};"
                     " give a longer stream or another split"
                 )
-        self.observe(stream, split, progress=progress)
-        self.train(split, checkpoint=checkpoint, progress=progress)
+        with shown(progress) as report:
+            self.observe(stream, split, progress=report)
+            self.train(split, checkpoint=checkpoint, progress=report)
         return self
 
     def observe(
@@ -205,6 +216,7 @@ class LinkPredictor(Estimator):
         sketch = self.propagated(self._stream)
         return PairFeatures(self._trajectories, self._history, sketch)
 
+    @all_or_nothing
     def train(
         self,
         split: Split,
@@ -399,11 +411,14 @@ class LinkPredictor(Estimator):
     # Going on -------------------------------------------------------------------------------------
 
     def advance(self, events: EventStream) -> LinkPredictor:
-        """Takes later events into the state; the weights stay."""
+        """Takes later events into the state; the weights stay.
+
+        They may bring new nodes, after the known ones: `events.continuing(predictor.stream)`.
+        """
         self._check_fitted()
         stream = self._stream.joined(events)  # judges them before anything has changed
         self._append(events)
-        self._history.append(events)
+        self._history = self._history_with(events, stream)
         self._stream = stream
         self._features = self._new_features()
         return self
@@ -415,7 +430,14 @@ class LinkPredictor(Estimator):
         self._check_fitted()
         seen = len(self._stream)
         self.advance(events)
-        fresh = self._examples(np.arange(seen, seen + len(events)), seed=seen)
+        self._go_on_training(seen, progress)
+        return self
+
+    @all_or_nothing
+    def _go_on_training(self, seen: int, progress: Progress | None) -> None:
+        """One careful pass over the events from number `seen` on."""
+        self._network = copy.deepcopy(self._network)
+        fresh = self._examples(np.arange(seen, len(self._stream)), seed=seen)
         features = torch.from_numpy(self._features(fresh.src, fresh.dst, fresh.t))
 
         def loss(rows: IntArray) -> Tensor:
@@ -426,7 +448,6 @@ class LinkPredictor(Estimator):
             self._training(), epochs=1, learning_rate=0.1 * self.learning_rate
         )
         fit(self._network, len(fresh), loss, lambda: 0.0, one, progress=progress)
-        return self
 
     # Files ----------------------------------------------------------------------------------------
 

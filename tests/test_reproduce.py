@@ -323,6 +323,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch_geometric's own
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_fast_form_prints_and_writes_a_page(name: str, everything: Path) -> None:
     for needed in ("wikipedia", "uci", "bitcoin-otc", "bitcoin-alpha", "pubmed-temporal"):

@@ -28,8 +28,9 @@ LAYERS = [
     {"experiment"},
     {"verify", "explanation"},
     {"bench", "demo", "report"},
+    {"reproduce"},
     {"cli_data"},
-    {"cli_explain", "cli_learn"},
+    {"cli_explain", "cli_learn", "cli_reproduce"},
     {"cli"},
     {"__main__"},
 ]

@@ -27,9 +27,11 @@ from tidegraph.tasks import LinkPredictor, preset
 __all__ = [
     "PROTOCOLS",
     "Trained",
+    "Trial",
     "check_evaluation",
     "check_training",
     "evaluate",
+    "judged_by",
     "train",
     "unfinished",
 ]
@@ -246,13 +248,18 @@ def evaluate(
         first_test=first_test,
         name=name,
     )
-    if protocol == "roland":
-        width_s, first = _snapshot_settings(name, snapshot_seconds, first_test)
-        snapshots = evaluation.roland_split(stream, width_s=width_s, first_test=first)
-        trial: _Trial = _SnapshotTrial(stream, snapshots)
-    else:
-        split = _split(stream, protocol, validation_after, test_after)
-        trial = _EventTrial(stream, split, samplers or ("random-dst",), rank, rank_sample)
+    trial = judged_by(
+        stream,
+        protocol=protocol,
+        samplers=samplers,
+        rank=rank,
+        rank_sample=rank_sample,
+        validation_after=validation_after,
+        test_after=test_after,
+        snapshot_seconds=snapshot_seconds,
+        first_test=first_test,
+        name=name,
+    )
     if protocol == "roland":
         settings = {**preset("snapshots"), **(settings or {})}
     predictors = [_predictor(settings, {"seed": seed, "path": None}) for seed in seeds]
@@ -328,6 +335,28 @@ def check_evaluation(
     _predictor(settings, {"seed": 0, "path": None})
 
 
+def judged_by(
+    stream: EventStream,
+    *,
+    protocol: str = "tgn",
+    samplers: Sequence[str] | None = None,
+    rank: bool = False,
+    rank_sample: int | None = None,
+    validation_after: float | None = None,
+    test_after: float | None = None,
+    snapshot_seconds: int | None = None,
+    first_test: int | None = None,
+    name: str | None = None,
+) -> Trial:
+    """The events a protocol gives to learn from, and its judgement; arguments as in `evaluate`."""
+    if protocol == "roland":
+        width_s, first = _snapshot_settings(name, snapshot_seconds, first_test)
+        snapshots = evaluation.roland_split(stream, width_s=width_s, first_test=first)
+        return _SnapshotTrial(stream, snapshots)
+    split = _split(stream, protocol, validation_after, test_after)
+    return _EventTrial(stream, split, samplers or ("random-dst",), rank, rank_sample)
+
+
 _Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
 
 
@@ -356,7 +385,7 @@ class _Judgement:
         )
 
 
-class _Trial(ABC):
+class Trial(ABC):
     """Events to learn from, and a way to judge what was learned."""
 
     events: EventStream
@@ -367,7 +396,7 @@ class _Trial(ABC):
         """The predictor alone, or the heuristics where there is none."""
 
 
-class _EventTrial(_Trial):
+class _EventTrial(Trial):
     """Test events against sampled negatives, and among all destinations."""
 
     def __init__(
@@ -400,7 +429,7 @@ class _EventTrial(_Trial):
         return _Judgement.of(results)
 
 
-class _SnapshotTrial(_Trial):
+class _SnapshotTrial(Trial):
     """The edges of the next snapshot among all pairs of its sources.
 
     Time counts snapshots: what is known strictly before `task + 1` are the snapshots up to `task`.

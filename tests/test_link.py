@@ -17,6 +17,7 @@ from tidegraph.errors import DataError, ParameterError, StateFileError, Tidegrap
 from tidegraph.evaluation import Split
 from tidegraph.history import History
 from tidegraph.models import Pair, Window
+from tidegraph.stream import Edges
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,
@@ -48,6 +49,18 @@ def predictor(**changes: Any) -> LinkPredictor:
 def fitted() -> LinkPredictor:
     """Fitted once, and only asked by the tests that share it."""
     return predictor().fit(STREAM, SPLIT)
+
+
+def test_a_graph_to_start_from_is_known_from_the_first_event_on() -> None:
+    half = EVENTS // 2
+    later = replace(STREAM[half:], initial=Edges(STREAM.src[:half], STREAM.dst[:half], None))
+    split = evaluation.tgb_split(later)
+    with_past = predictor(epochs=1).fit(later, split)
+    without = predictor(epochs=1).fit(replace(later, initial=None), split)
+    nodes = np.unique(STREAM.src[:half])
+    first = np.full(len(nodes), int(later.t[0]))
+    known, unknown = (p._trajectories.state(nodes, first) for p in (with_past, without))
+    assert np.abs(known - unknown).max() > 0.1
 
 
 Questions = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]

@@ -187,7 +187,10 @@ class Estimator:
 
     def propagator(self, stream: EventStream) -> Propagator:
         """A new engine as `observe` makes it for the stream, before any of its events."""
-        initial = stream.initial
+        edges, initial = stream.initial, None
+        if edges is not None:  # it has no times of its own: it counts as of the first event
+            first = int(stream.t[0]) if len(stream) else None
+            initial = Batch(src=edges.src, dst=edges.dst, weight=edges.weight, t=first)
         return Propagator(
             self.propagated(stream),
             nodes=stream.nodes,
@@ -197,9 +200,7 @@ class Estimator:
             r_max_unit=self.r_max_unit,
             scale_by_degree=self.scale_by_degree,
             threads=self.threads,
-            initial=None
-            if initial is None
-            else Batch(src=initial.src, dst=initial.dst, weight=initial.weight),
+            initial=initial,
         )
 
     def _record(self, stream: EventStream, progress: Progress | None) -> None:

@@ -28,9 +28,12 @@ LAYERS = [
     {"experiment"},
     {"verify", "explanation"},
     {"bench", "demo"},
+    {"config", "report"},
+    {"runs"},
     {"terminal"},
     {"cli_data", "cli_explain"},
     {"cli_learn"},
+    {"cli_run"},
     {"cli"},
     {"__main__"},
 ]

@@ -13,7 +13,9 @@ import click
 from tidegraph.cli_data import data
 from tidegraph.cli_explain import explain
 from tidegraph.cli_learn import evaluate, predict, train
-from tidegraph.errors import TidegraphError
+from tidegraph.cli_run import compare, completion, resume, run
+from tidegraph.errors import StorageError, TidegraphError
+from tidegraph.terminal import Interrupted
 from tidegraph.terminal import console as _console
 from tidegraph.terminal import progress as _progress
 from tidegraph.terminal import table as _table
@@ -26,6 +28,7 @@ __all__ = ["main"]
 _EXTRAS = {  # what brings a module that not every installation has
     "scipy": "bench",
     "matplotlib": "report",
+    "jinja2": "report",
     "torch": "train",
     "sklearn": "train",
     "safetensors": "train",
@@ -36,20 +39,31 @@ _BUSY = 0.5  # load average from which times are not to be trusted
 class _Refusal(click.ClickException):
     """An error that says what to do, on one line and without a traceback."""
 
-    exit_code = 2
+    exit_code = 2  # as for a wrong option: the input has to change
 
     def format_message(self) -> str:
         return " ".join(self.message.split())
 
 
+class _Failure(_Refusal):
+    """One for which the surroundings have to change: a full disk, a run that others work on."""
+
+    exit_code = 1
+
+
 class _Commands(click.Group):
-    """Commands whose expected errors end them with one line and exit code 2."""
+    """Commands whose expected errors end them with one line and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except StorageError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise _Failure(f"{where}{error.strerror or error}") from error
         except TidegraphError as error:
             raise _Refusal(str(error)) from error
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
         except ModuleNotFoundError as error:
             module = (error.name or "").split(".")[0]
             if module not in _EXTRAS:
@@ -78,7 +92,9 @@ def main() -> None:
       tidegraph explain --help                           which events moved a node
 
     \b
-    From a CSV of events to predictions:
+    From a CSV of events to answers:
+      tidegraph run calls.csv                            everything, with a report to look at
+      tidegraph resume runs/calls                        go on after a kill; compare: several runs
       tidegraph train calls.csv -o calls.model           learn who meets whom, and when
       tidegraph predict calls.model --src ann --rank 5   the likeliest next ones of ann
       tidegraph evaluate calls.csv                       how good, and against which heuristics
@@ -100,7 +116,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
-for command in (data, explain, train, predict, evaluate):
+for command in (run, resume, compare, data, explain, train, predict, evaluate, completion):
     main.add_command(command)
 
 

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -15,13 +15,22 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["Progress", "console", "progress", "table"]
+__all__ = ["Interrupted", "Progress", "console", "progress", "table"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]  # done, of how many, what is going on
 
 _QUIET_S = 2.0  # what is over sooner needs no progress
 _LINE_EVERY_S = 10.0
 _PLAIN_WIDTH = 110  # of tables that are not shown on a terminal
+
+
+class Interrupted(click.ClickException):
+    """The end of a command by Ctrl-C, as shells expect it, with what to do next."""
+
+    exit_code = 130  # 128 and the number of the signal
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"\n{self.message}", err=True)
 
 
 def console() -> Console:

@@ -142,7 +142,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(
     for stage in ("records", "epoch 3", "saving"):
         with monkeypatch.context() as patch:
             patch.setattr(cli_learn, "progress", killed(stage))
-            assert run(*words).exit_code == 1
+            assert run(*words).exit_code == 130
         assert not path.exists()
         assert experiment.unfinished(path).is_dir()
     assert "was not finished" in refused(run("predict", path, "--src", "4711", "--rank", "1"))

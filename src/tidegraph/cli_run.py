@@ -279,12 +279,14 @@ def _headlines(results: Mapping[str, Any]) -> Iterator[str]:
             rule: values[sampler]["all"][metric] for rule, values in results["heuristics"].items()
         }
         best = max(rules, key=lambda rule: rules[rule])
-        verdict = "The model wins" if own > rules[best] else "A HEURISTIC WINS"
+        verdict = "The model wins" if own > rules[best] else "A heuristic wins"
         against = "" if sampler == "none" else f" under {sampler}"
         yield (
             f"{verdict}{against}: {metric.upper().replace('_', ' ')} {100 * own:.2f}, the best"
             f" heuristic ({best}) {100 * rules[best]:.2f}."
         )
+    if len(results["seeds"]) == 1:
+        yield "One seed says nothing about the spread; --seeds 0,1,2 does."
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -239,6 +240,7 @@ def _model_type(task: str) -> Any:
     return NodeClassifier if task == "node" else LinkPredictor
 
 
+@cache
 def _hints(section: str, task: str) -> dict[str, Any]:
     """The types of the settings of a section, or of those outside all sections."""
     kind = _model_type(task) if section == "model" else _SECTIONS.get(section, Settings)
@@ -286,7 +288,7 @@ def _unknown(key: str, task: str) -> ParameterError:
     known = [name for name in _hints("", task) if name not in sections]
     known += [f"{section}.{name}" for section in sections for name in _hints(section, task)]
     # By the last word first: a right name in the wrong section is a likely mistake.
-    last = {full.rpartition(".")[2]: full for full in known}
+    last = {full.rpartition(".")[2]: full for full in (*sections, *known)}
     near = difflib.get_close_matches(name, last, n=1, cutoff=_LEAST_LIKE)
     proposed = last[near[0]] if near else ""
     if not near:

@@ -52,7 +52,6 @@ Progress = Callable[[int, int, str], None]
 CONFIG, METRICS, REPORT = "config.toml", "metrics.json", "report.html"
 EVENTS, LOG = "events.tide", "log.txt"
 _STAGES, _COMMAND = "stages.json", "command.txt"
-_OF_THE_REPORT = ("matplotlib", "jinja2")  # modules that not every installation has
 _DEFAULT_SAMPLERS = ("random-dst", "historical")
 # Settings of a model on which its record of trajectories depends.
 _OF_THE_RECORD = (
@@ -150,13 +149,15 @@ class _Stages:
     def __init__(self, directory: Path) -> None:
         self._path = directory / _STAGES
         self._entries = _read_stages(directory)
+        self._done: set[str] = set()  # in this pass
         self.reused: list[str] = []
 
     def finished(self, name: str, fingerprint: str, *outputs: Path) -> bool:
         """Whether a stage with this name and these inputs has left its outputs."""
         entry = self._entries.get(name, {})
         done = entry.get("finished") == fingerprint and all(path.exists() for path in outputs)
-        if done and name not in self.reused:
+        if done and name not in self._done:
+            self._done.add(name)
             self.reused.append(name)
             _log.info("%s: as before", name)
         return done
@@ -175,6 +176,7 @@ class _Stages:
         try:
             yield
             finished = True
+            self._done.add(name)
         finally:
             elapsed_s = entry["elapsed_s"] + time.perf_counter() - begun_at
             _log.info("%s: %s (%.1f s)", name, "finished" if finished else "left", elapsed_s)
@@ -246,8 +248,7 @@ class Run:
     ) -> None:
         self.directory, self.settings = Path(directory), settings
         self._command = command
-        is_run = (self.directory / CONFIG).is_file()
-        if self.directory.exists() and not is_run and not _is_empty(self.directory):
+        if self.directory.exists() and not _may_be_taken(self.directory):
             raise StateFileError(
                 f"{self.directory} exists and is not a run; give another name, or move it away"
             )
@@ -278,7 +279,7 @@ class Run:
         """The content of metrics.json and, as `report`, where the report is (None: nowhere)."""
         directory = self.directory
         directory.mkdir(parents=True, exist_ok=True)
-        with only_writer(directory), _logged(directory / LOG):
+        with only_writer(directory):
             settings = self.settings.to_toml().encode()
             replace_file(directory / CONFIG, lambda file: file.write(settings))
             if self._command is not None:
@@ -287,12 +288,9 @@ class Run:
             # They may be of other settings, and come again when all stages have been looked at.
             for result in (METRICS, REPORT):
                 (directory / result).unlink(missing_ok=True)
-            _log.info("tidegraph %s: %s", version("tidegraph"), self._command or "from Python")
-            try:
+            with _logged(directory / LOG):
+                _log.info("tidegraph %s: %s", version("tidegraph"), self._command or "from Python")
                 return self._results(_Stages(directory), progress or _silent)
-            except BaseException as error:
-                _log.error("ended by %s: %s", type(error).__name__, error)
-                raise
 
     def _results(self, stages: _Stages, progress: Progress) -> dict[str, Any]:
         from tidegraph import experiment
@@ -315,26 +313,17 @@ class Run:
         for path in directory.glob("seed-*"):
             if path.name not in {f"seed-{seed}" for seed in seeds}:
                 _remove(path)
-        notes = []
-        missing = [module for module in _OF_THE_REPORT if find_spec(module) is None]
-        if wanted.html and missing:
-            notes.append(
-                f"no report was written: it needs {' and '.join(missing)};"
-                f" pip install 'tidegraph[report]', then tidegraph resume {directory}"
-            )
-        reporting = wanted.html and not missing
-        if reporting:
+        if wanted.html:
             progress(0, 1, "looking back for the report")
             self._observe(stages, _Seed(self, seeds[0], stages, progress))
         names = ["data", "heuristics"]
         names += [f"{kind}/{seed}" for kind in ("record", "train", "score") for seed in seeds]
-        names += ["observations"] if reporting else []
+        names += ["observations"] if wanted.html else []
         results = experiment.summary(trial, seeds, rules, judged, elapsed_s=stages.elapsed_s(names))
         results["data"] |= {
             "hash": results["data"]["digest"],
             "span": [int(stream.t[0]), int(stream.t[-1])],
         }
-        results["warnings"] += notes
         results |= {
             "config": self.settings.to_dict(),
             "command": self._command,
@@ -347,7 +336,7 @@ class Run:
         if wanted.tensorboard:
             _write_tensorboard(directory, results)
         page = None
-        if reporting:
+        if wanted.html:
             progress(0, 1, "report")
             page = str(_report().write(directory))
         _log.info("finished")
@@ -397,12 +386,13 @@ class Run:
 
     def _observe(self, stages: _Stages, seed: _Seed) -> None:
         """Keeps what the report shows beside the numbers, from the model of a seed."""
-        if stages.finished("observations", seed.trained_as):
+        path = self.directory / "observations"
+        if stages.finished("observations", seed.trained_as, path):
             return
         model = seed.model()
-        with stages.stage("observations", seed.trained_as):
+        with stages.stage("observations", seed.trained_as, path):
             _report().save_observations(
-                self.directory / "observations",
+                path,
                 predictor=model,
                 stream=self._trial.events,
                 split=self._trial.training,
@@ -556,7 +546,7 @@ def _write_tensorboard(directory: Path, results: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _logged(path: Path) -> Iterator[None]:
-    """Adds what the package logs to a file."""
+    """Adds what the package logs to a file, and what ends it."""
     logger = logging.getLogger("tidegraph")
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -565,14 +555,20 @@ def _logged(path: Path) -> Iterator[None]:
     logger.setLevel(min(level or logging.INFO, logging.INFO))
     try:
         yield
+    except BaseException as error:
+        _log.error("ended by %s: %s", type(error).__name__, error)
+        raise
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
         handler.close()
 
 
-def _is_empty(directory: Path) -> bool:
-    return directory.is_dir() and not any(directory.iterdir())
+def _may_be_taken(directory: Path) -> bool:
+    """Whether it holds a run, or nothing but what one leaves that is killed at its first write."""
+    if (directory / CONFIG).is_file():
+        return True
+    return directory.is_dir() and all(path.name == f"{CONFIG}.part" for path in directory.iterdir())
 
 
 def _silent(done: int, total: int, what: str) -> None:

@@ -162,7 +162,7 @@ def test_settings_come_back_from_toml_as_they_were(
         data=Data(name=name, src=src, edge_features=("a", key)),
         model={**given.model, "encoder_options": {key: number, "layers": 2}},
     )
-    again = settle(config.tomllib.loads(settings.to_toml()))
+    again = settle(config.parse(settings.to_toml()))
     assert again.to_dict() == settings.to_dict()
     assert config.differences(settings, again) == []
 

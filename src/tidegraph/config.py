@@ -33,6 +33,7 @@ __all__ = [
     "defaults",
     "differences",
     "leaves",
+    "parse",
     "read",
     "settle",
     "value_of",
@@ -123,13 +124,20 @@ class Settings:
 def read(path: str | Path) -> dict[str, Any]:
     """The settings in a TOML file, as they are written; `settle` judges them."""
     try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
+        return parse(Path(path).read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise ParameterError(f"cannot read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ParameterError(f"{path} is not text in UTF-8: {error}") from error
+
+
+def parse(text: str, source: str = "the text") -> dict[str, Any]:
+    """The settings in a text in TOML, as they are written."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise ParameterError(
-            f'{path} is not TOML ({error}); lines look like `task = "link"`, sections like [model]'
+            f'{source} is not TOML ({error}); lines look like `task = "link"`, sections like [model]'
         ) from error
 
 

@@ -70,9 +70,8 @@ def accuracy(results: dict[str, Any]) -> str:
         f" {' or '.join(map(str, sorted(seeds)))} seeds of features and weights, one set of"
         " settings for all negatives and one for snapshots; TGN's split and seeds of negatives for"
         " events (AP per batch of 200), ROLAND's fixed split for snapshots. Heuristics know what"
-        " happened before a batch of 200, the model what happened before each event, events of"
-        " nodes held out of training"
-        " among it."
+        " happened before a batch of 200, as published; those marked @event, like the model, all"
+        " that happened before each event, events of nodes held out of training among it."
     )
     return "\n".join(lines) + "\n\n"
 

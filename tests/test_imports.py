@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 # A module imports only from lines above its own. Modules on one line do not know each other.
 LAYERS = [
     {"errors"},
-    {"events", "channels", "statefile", "segments"},
+    {"events", "channels", "statefile", "segments", "terminal", "past"},
     {"stream"},
     {"tables", "evaluation"},
     {"formats"},
@@ -30,9 +30,8 @@ LAYERS = [
     {"bench", "demo"},
     {"config", "report"},
     {"runs"},
-    {"terminal"},
-    {"cli_data", "cli_explain"},
-    {"cli_learn"},
+    {"cli_data"},
+    {"cli_explain", "cli_learn"},
     {"cli_run"},
     {"cli"},
     {"__main__"},

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from tidegraph.cli_data import READING_NAMES, echo_report, read_events, reading_options
 from tidegraph.cli_learn import PROTOCOLS, SAMPLERS, print_results
-from tidegraph.terminal import Interrupted, Progress, console, progress, table
+from tidegraph.terminal import Command, Progress, Stopped, console, progress, table
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -78,7 +78,7 @@ def _help_on_settings(
 # run ----------------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("data", metavar="[DATA]", required=False, shell_complete=_data_names)
 @click.option(
     "--config",
@@ -156,7 +156,8 @@ def run(
 
     directory = runs.place(out, name, settings)
     command = shlex.join(["tidegraph", *_given_words()])
-    with _logging(verbose), _interruptible(directory):
+    with _logging(verbose), _stoppable(directory):
+        runs.check(settings)  # before reading, which may take long
         stream = _read(settings.data, quiet)
         _execute(runs.Run(directory, settings, stream, command=command), quiet, as_json)
 
@@ -232,7 +233,7 @@ def _read(data: Data, quiet: bool) -> EventStream:
 # resume -------------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("directory", metavar="RUN", type=click.Path(file_okay=False, path_type=Path))
 @_output_options
 def resume(directory: Path, quiet: bool, verbose: bool, as_json: bool) -> None:
@@ -243,7 +244,7 @@ def resume(directory: Path, quiet: bool, verbose: bool, as_json: bool) -> None:
     """
     from tidegraph import runs
 
-    with _logging(verbose), _interruptible(directory):
+    with _logging(verbose), _stoppable(directory):
         _execute(runs.Run.resumed(directory), quiet, as_json)
 
 
@@ -299,13 +300,15 @@ def _shown(title: str, quiet: bool) -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def _interruptible(directory: Path) -> Iterator[None]:
+def _stoppable(directory: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        begun = (directory / "config.toml").is_file()
-        advice = f"; tidegraph resume {shlex.quote(str(directory))} goes on" if begun else ""
-        raise Interrupted(f"interrupted{advice}") from None
+        if (directory / "config.toml").is_file():
+            advice = f"tidegraph resume {shlex.quote(str(directory))} goes on."
+        else:
+            advice = "Nothing was written."
+        raise Stopped(advice) from None
 
 
 @contextlib.contextmanager
@@ -327,7 +330,7 @@ def _logging(verbose: bool) -> Iterator[None]:
 # compare ------------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument(
     "directories",
     metavar="RUN...",
@@ -402,7 +405,7 @@ def _cell(one: Mapping[str, Any], sampler: str, part: str, metric: str) -> str:
 # completion ---------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

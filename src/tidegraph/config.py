@@ -137,7 +137,7 @@ def parse(text: str, source: str = "the text") -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ParameterError(
-            f'{source} is not TOML ({error}); lines look like `task = "link"`, sections like [model]'
+            f'{source} is not TOML ({error}); a line is like task = "link", a section like [model]'
         ) from error
 
 

@@ -342,6 +342,7 @@ def _in_order(
     features: NDArray[Any], directory: Path, stream: EventStream, options: dict[str, Any]
 ) -> NDArray[Any]:
     """Features of the rows of `edges.csv` as features of the events, which may be sorted."""
+    import pyarrow as pa
     from pyarrow import csv
 
     assert stream.report is not None
@@ -352,7 +353,9 @@ def _in_order(
         )
     if not options.get("sort"):
         return features
-    times, _ = whole_times(csv.read_csv(directory / "edges.csv")["time"].to_numpy())
+    as_written = csv.ConvertOptions(include_columns=["time"], column_types={"time": pa.string()})
+    table = csv.read_csv(directory / "edges.csv", convert_options=as_written)
+    times, _ = whole_times(table["time"].to_numpy())
     return features[np.argsort(times, kind="stable")]
 
 
@@ -362,7 +365,8 @@ def _tgl_labels(path: Path, unit: str) -> NodeLabels:
     from pyarrow import csv
 
     try:
-        table = csv.read_csv(path)
+        as_written = csv.ConvertOptions(column_types={"time": pa.string()})
+        table = csv.read_csv(path, convert_options=as_written)
         node, time, label, part = (
             table[name].to_numpy() for name in ("node", "time", "label", "ext_roll")
         )

@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import importlib
 import itertools
 import json
 import logging
@@ -34,7 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegraph import config
+from tidegraph import config, report
 from tidegraph.config import Settings
 from tidegraph.errors import ParameterError, StateFileError
 from tidegraph.segments import replace_file
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from tidegraph.stream import EventStream
     from tidegraph.training import Epoch
 
-__all__ = ["Run", "compare", "place", "read_metrics", "read_settings", "write_comparison"]
+__all__ = ["Run", "check", "compare", "place", "read_metrics", "read_settings", "write_comparison"]
 
 Progress = Callable[[int, int, str], None]
 
@@ -137,7 +136,7 @@ def write_comparison(directories: Sequence[str | Path], path: str | Path) -> Pat
     """A page that shows finished runs beside each other."""
     for directory in directories:
         read_metrics(directory)  # refuses what is not finished
-    return Path(_report().write_comparison([Path(each) for each in directories], Path(path)))
+    return report.write_comparison(directories, path)
 
 
 # Stages -------------------------------------------------------------------------------------------
@@ -252,14 +251,8 @@ class Run:
             raise StateFileError(
                 f"{self.directory} exists and is not a run; give another name, or move it away"
             )
-        if settings.report.tensorboard and find_spec("tensorboard") is None:
-            raise ParameterError(
-                "TensorBoard's files need the package tensorboard, which is not installed;"
-                " pip install 'tidegraph[tensorboard]', or leave report.tensorboard out"
-            )
+        check(settings)
         self._trial = _make_trial(stream, settings)
-        for seed in settings.seeds:
-            self._trial.model(seed=seed, path=None)  # judges the settings
 
     @classmethod
     def resumed(cls, directory: str | Path) -> Run:
@@ -315,7 +308,7 @@ class Run:
                 _remove(path)
         if wanted.html:
             progress(0, 1, "looking back for the report")
-            self._observe(stages, _Seed(self, seeds[0], stages, progress))
+            self._observe(stages, _Seed(self, seeds[0], stages, progress), progress)
         names = ["data", "heuristics"]
         names += [f"{kind}/{seed}" for kind in ("record", "train", "score") for seed in seeds]
         names += ["observations"] if wanted.html else []
@@ -338,7 +331,7 @@ class Run:
         page = None
         if wanted.html:
             progress(0, 1, "report")
-            page = str(_report().write(directory))
+            page = str(report.write(directory))
         _log.info("finished")
         return {**results, "report": page}
 
@@ -384,19 +377,20 @@ class Run:
                 _write_json(path, dataclasses.asdict(self._trial.judge(asked)))
         return Judgement(**json.loads(path.read_bytes()))
 
-    def _observe(self, stages: _Stages, seed: _Seed) -> None:
+    def _observe(self, stages: _Stages, seed: _Seed, progress: Progress) -> None:
         """Keeps what the report shows beside the numbers, from the model of a seed."""
         path = self.directory / "observations"
         if stages.finished("observations", seed.trained_as, path):
             return
         model = seed.model()
         with stages.stage("observations", seed.trained_as, path):
-            _report().save_observations(
+            report.save_observations(
                 path,
                 predictor=model,
                 stream=self._trial.events,
                 split=self._trial.training,
                 history=seed.history(),
+                progress=progress,
             )
 
 
@@ -477,32 +471,47 @@ class _Seed:
         _remove(self._store)
 
 
-def _make_trial(stream: EventStream, settings: Settings) -> Trial:
-    from tidegraph.experiment import make_trial
-    from tidegraph.stream import moment
+def check(settings: Settings) -> None:
+    """Refuses of the settings what can be refused before there are events."""
+    from tidegraph.experiment import check_evaluation
 
+    check_evaluation(**_asked(settings), seeds=settings.seeds)
+    if settings.report.tensorboard and find_spec("tensorboard") is None:
+        raise ParameterError(
+            "TensorBoard's files need the package tensorboard, which is not installed;"
+            " pip install 'tidegraph[tensorboard]', or leave report.tensorboard out"
+        )
+
+
+def _asked(settings: Settings) -> dict[str, Any]:
+    """The settings as arguments of experiments; times are still as they are written."""
     asked = settings.evaluation
     samplers: Sequence[str] | None = asked.samplers
     if samplers is None and settings.task == "link" and asked.protocol != "roland":
         samplers = _DEFAULT_SAMPLERS
+    return {
+        "task": settings.task,
+        "protocol": asked.protocol,
+        "samplers": samplers,
+        "settings": settings.model,
+        "rank": asked.rank or asked.rank_sample is not None,
+        "validation_after": asked.validation_after,
+        "test_after": asked.test_after,
+        "snapshot_seconds": asked.snapshot_seconds,
+        "first_test": asked.first_test,
+        "name": settings.data.name,
+    }
 
-    def as_time(given: Any) -> int | None:
-        return None if given is None else moment(given, stream.unit)
 
-    return make_trial(
-        stream,
-        task=settings.task,
-        protocol=asked.protocol,
-        samplers=samplers,
-        settings=settings.model,
-        rank=asked.rank or asked.rank_sample is not None,
-        rank_sample=asked.rank_sample,
-        validation_after=as_time(asked.validation_after),
-        test_after=as_time(asked.test_after),
-        snapshot_seconds=asked.snapshot_seconds,
-        first_test=asked.first_test,
-        name=settings.data.name,
-    )
+def _make_trial(stream: EventStream, settings: Settings) -> Trial:
+    from tidegraph.experiment import make_trial
+    from tidegraph.stream import moment
+
+    asked = _asked(settings)
+    for name in ("validation_after", "test_after"):
+        if asked[name] is not None:
+            asked[name] = moment(asked[name], stream.unit)
+    return make_trial(stream, **asked, rank_sample=settings.evaluation.rank_sample)
 
 
 def _once(
@@ -520,10 +529,6 @@ def _in_words(epoch: Epoch) -> dict[str, Any]:
         "validation": epoch.validation,
         "seconds": epoch.elapsed_s,
     }
-
-
-def _report() -> Any:
-    return importlib.import_module("tidegraph.report")
 
 
 def _write_tensorboard(directory: Path, results: Mapping[str, Any]) -> None:

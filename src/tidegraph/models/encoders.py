@@ -99,10 +99,17 @@ class _Recurrent(_Sequence):
         self.recurrent = self.cell(width, width, num_layers=layers, batch_first=True)
 
     def forward(self, window: Window) -> Tensor:
-        # Unknown changes stand at the front and are zero; the last output has seen all others.
-        out, _ = self.recurrent(self.steps(window))
-        last: Tensor = out[:, -1]
-        return last
+        # Unknown changes stand at the front. They are moved behind the known ones, where the output
+        # right after the last known one has not seen them.
+        count = window.known.sum(dim=1)
+        length = max(1, int(count.max())) if len(count) else 1
+        steps = self.steps(window)
+        place = torch.arange(length, device=count.device) + (steps.shape[1] - count)[:, None]
+        place = place.clamp(max=steps.shape[1] - 1)[..., None].expand(-1, -1, self.width)
+        out, _ = self.recurrent(steps.gather(1, place))  # [B, length, width]
+        last = (count - 1).clamp(min=0)[:, None, None].expand(-1, 1, self.width)
+        answer: Tensor = out.gather(1, last)[:, 0]
+        return answer * (count > 0)[:, None]
 
 
 class Lstm(_Recurrent):

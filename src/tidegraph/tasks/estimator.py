@@ -135,15 +135,15 @@ class Estimator:
                 channels.append(Channel.high_pass(self.alpha, half_life=half_life))
         return channels
 
-    def _record(
-        self, stream: EventStream, features: Sketch | ArrayLike, progress: Progress | None
-    ) -> None:
-        """Runs the stream through the propagation engine and records how every node moved."""
-        self._directory = self._temporary() if self.path is None else Path(self.path)
-        self._saved = False
+    def propagated(self, stream: EventStream) -> Sketch | ArrayLike:
+        """The features of the stream's nodes that are propagated: its own, or random ones."""
+        raise NotImplementedError
+
+    def propagator(self, stream: EventStream) -> Propagator:
+        """A new engine as `observe` makes it for the stream, before any of its events."""
         initial = stream.initial
-        propagator = Propagator(
-            features,
+        return Propagator(
+            self.propagated(stream),
             nodes=stream.nodes,
             channels=self._channels(),
             beta=self.beta,
@@ -155,6 +155,12 @@ class Estimator:
             if initial is None
             else Batch(src=initial.src, dst=initial.dst, weight=initial.weight),
         )
+
+    def _record(self, stream: EventStream, progress: Progress | None) -> None:
+        """Runs the stream through the propagation engine and records how every node moved."""
+        self._directory = self._temporary() if self.path is None else Path(self.path)
+        self._saved = False
+        propagator = self.propagator(stream)
         record(stream, propagator, self._directory, epsilon=self.epsilon, progress=progress)
 
     def _temporary(self) -> Path:

@@ -188,8 +188,11 @@ class LinkPredictor(Estimator):
     ) -> None:
         """Propagates and records: the part of `fit` that works on the graph."""
         self._span = max(1.0, float(split.validation_time) - float(stream.t[0]))
-        self._record(stream, Sketch(self.columns, seed=self.seed), progress)
+        self._record(stream, progress)
         self._open(stream)
+
+    def propagated(self, stream: EventStream) -> Sketch:
+        return Sketch(self.columns, seed=self.seed)
 
     def _open(self, stream: EventStream) -> None:
         self._stream = stream
@@ -199,7 +202,7 @@ class LinkPredictor(Estimator):
         self._features = self._new_features()
 
     def _new_features(self) -> PairFeatures:
-        sketch = Sketch(self.columns, seed=self.seed)
+        sketch = self.propagated(self._stream)
         return PairFeatures(self._trajectories, self._history, sketch)
 
     def train(

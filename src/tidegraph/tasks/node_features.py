@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.history import History
+from tidegraph.past import Past
 from tidegraph.stream import EventStream, NodeLabels
 from tidegraph.trajectories import Trajectories
 
-__all__ = ["NodeFeatures", "Past"]
+__all__ = ["NodeFeatures"]
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -21,33 +22,6 @@ _TINY = 1e-9
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _PERIODS_S = (86_400.0, 7 * 86_400.0)
 _PERIODS_SEEN = 3  # fewer in the training period are nothing to learn from
-
-
-class Past:
-    """Rows about nodes at times, to be asked for those strictly before a time."""
-
-    def __init__(self, node: IntArray, t: IntArray) -> None:
-        self.order: IntArray = np.lexsort((t, node))  # of the rows given, by node and then time
-        # Times become ranks, so that node and rank make one number that can be searched for.
-        self._times = np.unique(t)
-        self._width = len(self._times) + 1
-        self._keys = node[self.order] * self._width + np.searchsorted(self._times, t[self.order])
-
-    def span(self, nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
-        """`(first, end)`: the positions in `order` of the rows of `nodes[b]` before `t[b]`."""
-        begin = nodes * self._width
-        rank = np.searchsorted(self._times, t)
-        return np.searchsorted(self._keys, begin), np.searchsorted(self._keys, begin + rank)
-
-    def latest(self, nodes: IntArray, t: IntArray, k: int) -> tuple[IntArray, NDArray[np.bool_]]:
-        """`(rows, known)`, `[B, k]` each: the latest rows before `t[b]`, newest first."""
-        if not len(self.order):
-            shape = (len(nodes), k)
-            return np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
-        first, end = self.span(nodes, t)
-        position = end[:, None] - 1 - np.arange(k)
-        known = position >= first[:, None]
-        return self.order[np.where(known, position, 0)], known
 
 
 class NodeFeatures:

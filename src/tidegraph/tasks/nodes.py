@@ -237,10 +237,12 @@ class NodeClassifier(Estimator):
     ) -> None:
         """Propagates and records: the part of `fit` that works on the graph."""
         self._span = max(1.0, float(split.validation_time) - float(stream.t[0]))
-        features = stream.node_features
-        self._record(stream, self._sketch() if features is None else features, progress)
+        self._record(stream, progress)
         self._stream = stream
         self._open()
+
+    def propagated(self, stream: EventStream) -> Sketch | ArrayLike:
+        return self._sketch() if stream.node_features is None else stream.node_features
 
     def _sketch(self) -> Sketch:
         return Sketch(self.columns, seed=self.seed)

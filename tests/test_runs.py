@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +195,43 @@ def finished_later(directory: Path, settings: Settings, stream: EventStream) -> 
     return Run(directory, settings, stream).execute()
 
 
+def writes_before_death(allowed: int) -> Callable[[Path, Any], None]:
+    """What writes so many files whole, and then nothing any more."""
+    written = 0
+
+    def write(path: Path, produce: Any) -> None:
+        nonlocal written
+        written += 1
+        if written > allowed:
+            raise Killed
+        segments.replace_file(path, produce)
+
+    return write
+
+
+@pytest.mark.parametrize("survived", range(4))
+def test_killed_while_it_takes_over_a_run_none_mixes_settings_and_events(
+    survived: int,
+    whole: Path,
+    stream: EventStream,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    directory = tmp_path / "toy"
+    shutil.copytree(whole, directory)
+    other = Run(directory, settled("html=false", "epochs=2"), stream[:500])
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "replace_file", writes_before_death(survived))
+        with pytest.raises(Killed):
+            other.execute()
+    if survived < 2:  # the events were not kept yet
+        with pytest.raises(StateFileError, match="begin it again"):
+            Run.resumed(directory)
+    else:
+        results = Run.resumed(directory).execute()
+        assert (results["data"]["events"], results["settings"]["epochs"]) == (500, 2)
+
+
 @pytest.mark.slow
 def test_killed_before_any_of_its_writes_a_run_ends_with_the_same_numbers(
     stream: EventStream,
@@ -205,17 +242,9 @@ def test_killed_before_any_of_its_writes_a_run_ends_with_the_same_numbers(
     settings = settled("html=false")
     survived = 0
     while True:
-        directory, writes = tmp_path / f"killed-{survived}", 0
-
-        def write(path: Path, produce: Any, allowed: int = survived) -> None:
-            nonlocal writes
-            writes += 1
-            if writes > allowed:  # and nothing more from then on
-                raise Killed
-            segments.replace_file(path, produce)
-
+        directory = tmp_path / f"killed-{survived}"
         with monkeypatch.context() as patch:
-            patch.setattr(runs, "replace_file", write)
+            patch.setattr(runs, "replace_file", writes_before_death(survived))
             try:
                 Run(directory, settings, stream).execute()
                 break

@@ -137,7 +137,8 @@ def run(
     """Propagate, record, train, evaluate and report: all of it, with one command.
 
     DATA is the name of a data set (tidegraph data list) or a file of events, which needs a column
-    for who acts, one for on whom, and one for when. Which is which is guessed, and said.
+    for who acts, one for on whom, and one for when. Which is which is guessed, and said; rows may
+    be in any order.
 
     \b
       tidegraph run nyc-flights                       the shipped data
@@ -155,7 +156,7 @@ def run(
     from tidegraph import runs
 
     directory = runs.place(out, name, settings)
-    command = shlex.join(["tidegraph", *_given_words()])
+    command = shlex.join(["tidegraph", *sys.argv[1:]])
     with _logging(verbose), _stoppable(directory):
         runs.check(settings)  # before reading, which may take long
         stream = _read(settings.data, quiet)
@@ -169,7 +170,7 @@ def _settings(
     words: tuple[str, ...],
     options: Mapping[str, Any],
 ) -> Settings:
-    """What the file, the options and the words say, the latter before the former."""
+    """What the file, the options and the words of --set say, each overriding those before it."""
     from tidegraph import config
 
     def was_given(option: str) -> bool:
@@ -204,11 +205,6 @@ def _located(settings: Settings) -> Settings:
     if settings.data.name in DATA_SETS or not path.exists():
         return settings
     return replace(settings, data=replace(settings.data, name=str(path.resolve())))
-
-
-def _given_words() -> list[str]:
-    """The words of the command line as the process got them."""
-    return sys.argv[1:]
 
 
 def _read(data: Data, quiet: bool) -> EventStream:
@@ -270,6 +266,8 @@ def _print(out: Console, directory: Path, results: Mapping[str, Any]) -> None:
 
 def _headlines(results: Mapping[str, Any]) -> Iterator[str]:
     """A sentence per sampler on all test events: the model, the best heuristic, and who wins."""
+    from tidegraph.evaluation import outcome_of_heuristic
+
     for sampler, parts in results["metrics"].items():
         if "all" not in parts:
             continue
@@ -280,7 +278,8 @@ def _headlines(results: Mapping[str, Any]) -> Iterator[str]:
             rule: values[sampler]["all"][metric] for rule, values in results["heuristics"].items()
         }
         best = max(rules, key=lambda rule: rules[rule])
-        verdict = "The model wins" if own > rules[best] else "A heuristic wins"
+        outcome = outcome_of_heuristic(rules[best], own)
+        verdict = f"A heuristic {outcome}" if outcome else "The model wins"
         against = "" if sampler == "none" else f" under {sampler}"
         yield (
             f"{verdict}{against}: {metric.upper().replace('_', ' ')} {100 * own:.2f}, the best"

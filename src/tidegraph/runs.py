@@ -28,6 +28,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -273,6 +274,10 @@ class Run:
         directory = self.directory
         directory.mkdir(parents=True, exist_ok=True)
         with only_writer(directory):
+            stages = _Stages(directory)
+            events = directory / EVENTS
+            if not stages.finished("data", self._data_as, events):
+                events.unlink(missing_ok=True)  # or a kill could leave them beside other settings
             settings = self.settings.to_toml().encode()
             replace_file(directory / CONFIG, lambda file: file.write(settings))
             if self._command is not None:
@@ -283,29 +288,21 @@ class Run:
                 (directory / result).unlink(missing_ok=True)
             with _logged(directory / LOG):
                 _log.info("tidegraph %s: %s", version("tidegraph"), self._command or "from Python")
-                return self._results(_Stages(directory), progress or _silent)
+                return self._results(stages, progress or _silent)
 
     def _results(self, stages: _Stages, progress: Progress) -> dict[str, Any]:
         from tidegraph import experiment
         from tidegraph.bench import machine
 
-        directory, trial = self.directory, self._trial
+        directory, trial, stream = self.directory, self._trial, self._trial.stream
         seeds, wanted = self.settings.seeds, self.settings.report
-        stream = trial.stream
-        progress(0, 1, "keeping the events")
-        _once(stages, "data", _fingerprint(events=stream.digest()), directory / EVENTS, stream.save)
+        events = directory / EVENTS
+        if not stages.finished("data", self._data_as, events):
+            with stages.stage("data", self._data_as, events):
+                stream.save(events)
         progress(0, 1, "heuristics")
-        rules = self._judged(stages, "heuristics", self._rules_as(), directory, lambda: None)
-        judged = []
-        for number, seed in enumerate(seeds):
-            of = f"seed {seed}, " if len(seeds) > 1 else ""
-            one = _Seed(self, seed, stages, _prefixed(progress, of))
-            judged.append(self._judged(stages, f"score/{seed}", one.scored_as, one.path, one.model))
-            if number and not self.settings.keep:
-                one.forget()
-        for path in directory.glob("seed-*"):
-            if path.name not in {f"seed-{seed}" for seed in seeds}:
-                _remove(path)
+        rules = self._judged(stages, "heuristics", self._rules_as, directory, lambda: None)
+        judged = self._judged_seeds(stages, progress)
         if wanted.html:
             progress(0, 1, "looking back for the report")
             self._observe(stages, _Seed(self, seeds[0], stages, progress), progress)
@@ -335,14 +332,34 @@ class Run:
         _log.info("finished")
         return {**results, "report": page}
 
+    def _judged_seeds(self, stages: _Stages, progress: Progress) -> list[Judgement]:
+        """What the model of each seed achieves; what is large is kept of the first alone."""
+        judged, seeds = [], self.settings.seeds
+        for number, seed in enumerate(seeds):
+            of = f"seed {seed}, " if len(seeds) > 1 else ""
+            one = _Seed(self, seed, stages, _prefixed(progress, of))
+            judged.append(self._judged(stages, f"score/{seed}", one.scored_as, one.path, one.model))
+            if number and not self.settings.keep:
+                one.forget()
+        for path in self.directory.glob("seed-*"):  # of settings before these
+            if path.name not in {f"seed-{seed}" for seed in seeds}:
+                _remove(path)
+        return judged
+
+    @cached_property
+    def _data_as(self) -> str:
+        return _fingerprint(events=self._trial.stream.digest())
+
+    @cached_property
     def _rules_as(self) -> str:
         return _fingerprint(
-            **self._inputs(),
-            split=self._split(),
+            **self._inputs,
+            split=self._split,
             evaluation=dataclasses.asdict(self.settings.evaluation),
             ask_after=self.settings.model.get("ask_after"),
         )
 
+    @cached_property
     def _inputs(self) -> dict[str, Any]:
         """What every stage depends on."""
         return {
@@ -351,6 +368,7 @@ class Run:
             "validation_time": self._trial.training.validation_time,
         }
 
+    @property
     def _split(self) -> dict[str, Any]:
         split = self._trial.training
         return {
@@ -408,9 +426,9 @@ class _Seed:
         settings = run.settings.model
         of_record = {name: settings[name] for name in _OF_THE_RECORD}
         of_training = {name: value for name, value in settings.items() if name != "threads"}
-        self.recorded_as = _fingerprint(**run._inputs(), settings=of_record, seed=seed)
+        self.recorded_as = _fingerprint(**run._inputs, settings=of_record, seed=seed)
         self.trained_as = _fingerprint(
-            before=self.recorded_as, settings=of_training, split=run._split()
+            before=self.recorded_as, settings=of_training, split=run._split
         )
         asked = dataclasses.asdict(run.settings.evaluation)
         self.scored_as = _fingerprint(before=self.trained_as, evaluation=asked)
@@ -512,14 +530,6 @@ def _make_trial(stream: EventStream, settings: Settings) -> Trial:
         if asked[name] is not None:
             asked[name] = moment(asked[name], stream.unit)
     return make_trial(stream, **asked, rank_sample=settings.evaluation.rank_sample)
-
-
-def _once(
-    stages: _Stages, name: str, fingerprint: str, path: Path, write: Callable[[Path], None]
-) -> None:
-    if not stages.finished(name, fingerprint, path):
-        with stages.stage(name, fingerprint, path):
-            write(path)
 
 
 def _in_words(epoch: Epoch) -> dict[str, Any]:

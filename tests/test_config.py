@@ -109,6 +109,14 @@ def test_a_preset_lies_below_what_is_given() -> None:
     assert settle(UCI, {"evaluation": {"protocol": "roland"}}).model["any_node"]
 
 
+def test_another_preset_or_task_begins_the_model_anew() -> None:
+    kept = settle(UCI, {"model": {"hidden": 32}}).to_dict()  # as a config.toml has it: all settings
+    assert settle(kept, {"preset": "paper-gru"}).model["encoder"] == "gru"
+    assert settle(kept, {"preset": "paper-gru", "model": {"hidden": 7}}).model["hidden"] == 7
+    assert settle(kept, {"task": "node"}).model["members"] == NodeClassifier().members
+    assert settle(kept, {"task": "link", "seeds": [3]}).model["hidden"] == 32
+
+
 def test_the_task_decides_on_the_model() -> None:
     words = assignments(["task=node", "members=2"])
     settings = settle(UCI, words)

@@ -166,10 +166,13 @@ def settle(*layers: Tree) -> Settings:
     """The settings of several trees, where a later one overrides the earlier ones.
 
     What none of them sets has its default; for the model that is what its preset says, or else the
-    default of the task's model. Unknown names and wrong types are refused.
+    default of the task's model. A layer with another task or preset begins the model anew: what
+    earlier ones say of it is dropped. Unknown names and wrong types are refused.
     """
     given: dict[str, Any] = {}
     for layer in layers:
+        if any(name in layer and layer[name] != given.get(name) for name in ("task", "preset")):
+            given.pop("model", None)
         _overlay(given, layer)
     task = _checked("task", given.get("task", "link"), _hints("", "link")["task"])
     _check(given, task)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+_PATIENCE_S = 60
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _OPTIONS = (
     "--headless",
@@ -26,6 +29,15 @@ _OPTIONS = (
     "--disable-sync",
     "--remote-debugging-pipe",
 )
+
+# The browser reads from 3 and writes to 4. The pipes may have these numbers: they go away first.
+_CONNECT = """
+import fcntl, os, sys
+read, write = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
+os.dup2(read, 3)
+os.dup2(write, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def executable() -> str | None:
@@ -43,16 +55,10 @@ class Browser:
         )
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
-
-        def connect() -> None:  # the browser reads from 3 and writes to 4
-            read, write = os.dup(to_browser), os.dup(from_browser)
-            os.dup2(read, 3)
-            os.dup2(write, 4)
-
+        command = [path, *_OPTIONS, f"--user-data-dir={self._profile.name}", "about:blank"]
         self._process = subprocess.Popen(
-            [path, *_OPTIONS, f"--user-data-dir={self._profile.name}", "about:blank"],
-            preexec_fn=connect,
-            close_fds=False,
+            [sys.executable, "-c", _CONNECT, str(to_browser), str(from_browser), *command],
+            pass_fds=(to_browser, from_browser),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -83,6 +89,8 @@ class Browser:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
+            if not select.select([self._read], [], [], _PATIENCE_S)[0]:
+                raise RuntimeError(f"the browser has been silent for {_PATIENCE_S} s")
             piece = os.read(self._read, 1 << 16)
             if not piece:
                 raise RuntimeError("the browser has gone")

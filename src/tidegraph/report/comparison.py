@@ -137,17 +137,16 @@ def _differing(runs: Sequence[Run], names: Sequence[str]) -> Html:
 
 
 def _all_settings(run: Run) -> dict[str, Any]:
-    """What the run was told, and all the model's settings where they were observed."""
-    told = {**run.settings, "version": run.results.get("version")}
-    if run.observations is not None:
-        known = {name.rpartition(".")[2] for name in told}
-        own = run.observations.about["settings"]
-        told |= {
-            f"model: {name}": value
-            for name, value in own.items()
-            if name not in known and name not in ("path", "seed")
-        }
-    return told
+    """What the run was told, and beside it the model's settings where they were observed."""
+    seen = run.observations
+    own = {} if seen is None else dict(seen.about["settings"])
+    for name in ("path", "seed"):  # where the first model lay, and one of several
+        own.pop(name, None)
+    told = {}
+    for name, value in run.settings.items():
+        last = name.rpartition(".")[2]
+        told[last if last in own else name] = value
+    return {**own, **told, "version": run.results.get("version")}
 
 
 def _written(settings: dict[str, Any], key: str) -> str:
@@ -177,7 +176,7 @@ def _validation(seen: list[Any]) -> Html | None:
     drawn = [
         Curve(
             name,
-            [epoch["epoch"] + 1 for epoch in one.about["history"]],
+            [epoch["epoch"] for epoch in one.about["history"]],
             [-epoch["validation"] for epoch in one.about["history"]],
             colour,
             dots=True,
@@ -223,7 +222,7 @@ def _roc(seen: list[Any]) -> Html | None:
 
 
 def _over_time(seen: list[Any]) -> Html | None:
-    drawn, names, units = [], set(), set()
+    drawn, names, units, begins = [], set(), set(), []
     for name, one, colour in seen:
         classes = one.arrays.get("score.classes")
         word, measure, least = measure_over_time(
@@ -234,6 +233,7 @@ def _over_time(seen: list[Any]) -> Html | None:
             drawn.append(Curve(name, when, value, colour, dots=True))
             names.add(word)
             units.add(one.about["time"]["unit"])
+            begins.append(one.about["time"]["first"])
     if not drawn or len(names) > 1 or len(units) > 1:  # they share no axis
         return None
     times = np.concatenate([np.asarray(curve.x) for curve in drawn])
@@ -241,7 +241,7 @@ def _over_time(seen: list[Any]) -> Html | None:
     return chart(
         "Quality over time",
         "Good: high and level over the test period.",
-        time_axis(times.min(), times.max(), units.pop()),
+        time_axis(times.min(), times.max(), units.pop(), origin=min(begins)),
         linear(names.pop(), values, high=1.0),
         drawn,
         kind="over-time",

@@ -103,17 +103,19 @@ def over_time(
 ) -> tuple[IntArray, FloatArray, IntArray]:
     """When, the measure, and how many questions, in pieces of the time with equally many questions.
 
-    A piece with fewer than `least` ones or zeros has no value. Nothing comes back where there are
-    too few questions for two pieces.
+    There are `least` of the rarer answer per piece on average, and a piece in which one of the two
+    is missing has no value. Nothing comes back where there are too few questions for two pieces.
     """
-    pieces = min(_TIME_BINS, len(questions.t) // _PER_TIME_BIN)
+    ones = int(questions.label.sum())
+    rarer = min(ones, len(questions.label) - ones)
+    pieces = min(_TIME_BINS, len(questions.t) // _PER_TIME_BIN, rarer // least)
     if pieces < 2:
         return np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64)
     order = np.argsort(questions.t, kind="stable")
     when, value, count = [], [], []
     for rows in np.array_split(order, pieces):
         ones = int(questions.label[rows].sum())
-        enough = min(ones, len(rows) - ones) >= least
+        enough = 0 < ones < len(rows)
         when.append(int(np.median(questions.t[rows])))
         value.append(measure(questions.label[rows], questions.score[rows]) if enough else np.nan)
         count.append(len(rows))

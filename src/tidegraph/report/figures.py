@@ -6,6 +6,7 @@ text is never scaled down.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,10 +38,11 @@ FloatArray = NDArray[np.float64]
 COLOURS = 7  # classes c0 to c6 of the page, the last of them grey
 _WIDTH, _HEIGHT = 380.0, 240.0
 _TOP, _RIGHT, _BOTTOM = 24.0, 10.0, 40.0
-_LETTER = 7.0  # width of a letter at the size of labels, generously
-_BROAD = 12.5  # the same of the broadest ones
+_RULE_LABEL = 14.0  # more at the top, where upright lines have names
+_LETTER = 7.7  # width of a letter at the size of labels, generously
+_BROAD = 12.0  # the same of the broadest ones
 _STRIP = 36.0  # height of a line of numbers
-_GAP = 14.0  # between two tick labels
+_GAP = 4.0  # between two tick labels
 _CURVE_POINTS = 240  # more cannot be seen
 
 
@@ -83,17 +85,15 @@ def compact(value: float) -> str:
             scale = 1e3 if word == "k" else unit
             return f"{value / scale:.3g}{word}" if size < 1e3 * scale else f"{value / scale:,.0f}k"
     if size and size < 1e-3:
-        return f"{value:.0e}".replace("e-0", "e-")
+        return f"{value:.2g}".replace("e-0", "e-")
     return f"{value:,.0f}" if size >= 1000 else f"{value:.4g}"
 
 
-def _round_steps(low: float, high: float, wanted: int) -> list[float]:
-    """About `wanted` round numbers from `low` to `high`."""
-    raw = (high - low) / max(wanted, 1)
+def _round_step(length: float, wanted: int) -> float:
+    """A round number that fits about `wanted` times into a length."""
+    raw = length / max(wanted, 1)
     unit = 10.0 ** math.floor(math.log10(raw))
-    step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+    return next(unit * k for k in (1, 2, 5, 10) if unit * k >= raw * 0.999)
 
 
 def linear(
@@ -114,14 +114,13 @@ def linear(
         middle = least if math.isfinite(least) else 0.0
         least = middle - (abs(middle) * 0.1 or 1.0) if low is None else low
         most = max(middle, least) + (abs(middle) * 0.1 or 1.0)
-    steps = _round_steps(least, most, wanted)
-    step = steps[1] - steps[0] if len(steps) > 1 else most - least
+    step = _round_step(most - least, wanted)
     if low is None:
         least = math.floor(least / step + 1e-9) * step
     if high is None:
         most = math.ceil(most / step - 1e-9) * step
-    ticks = _round_steps(least, most, wanted)
-    return Axis(label, least, most, tuple((tick, words(tick + 0.0)) for tick in ticks))
+    inside = range(math.ceil(least / step - 1e-9), math.floor(most / step + 1e-9) + 1)
+    return Axis(label, least, most, tuple((k * step, words(k * step + 0.0)) for k in inside))
 
 
 def logarithmic(label: str, values: ArrayLike) -> Axis:
@@ -150,8 +149,11 @@ _MOST_DATES = 6
 _LENGTHS = (("years", "year"), ("days", "day"), ("hours", "h"), ("minutes", "min"))
 
 
-def time_axis(first: float, last: float, unit: str) -> Axis:
-    """Dates where times are dates, else the time since `first` in a unit people use."""
+def time_axis(first: float, last: float, unit: str, *, origin: float | None = None) -> Axis:
+    """Dates where times are dates, else the time since `origin` in a unit people use.
+
+    `origin` is the time of the first event, `first` by default.
+    """
     last = max(last, first + 1)
     if unit != "year" and dates(int(first), int(last), unit)[0] is not None:
         return _calendar(first, last, unit)
@@ -165,8 +167,10 @@ def time_axis(first: float, last: float, unit: str) -> Axis:
         ("seconds", 1.0),
     )
     per = of / SECONDS[unit]
-    since = linear("", [0.0, (last - first) / per], low=0.0, high=(last - first) / per)
-    ticks = tuple((first + tick * per, text) for tick, text in since.ticks)
+    zero = first if origin is None else origin
+    begin, end = (first - zero) / per, (last - zero) / per
+    since = linear("", [begin, end], low=begin, high=end)
+    ticks = tuple((zero + tick * per, text) for tick, text in since.ticks)
     return Axis(f"{word} since the first event", first, last, ticks)
 
 
@@ -178,9 +182,10 @@ def _calendar(first: float, last: float, unit: str) -> Axis:
     }
     code = next((code for code, count in counts.items() if count >= 3), "s")
     every = next((k for k in _CALENDAR[code] if counts[code] / k <= _MOST_DATES), 10**6)
-    moments = ends[0].astype(f"datetime64[{code}]") + np.arange(0, counts[code] + 1, every)
-    if moments[0] < ends[0]:  # the unit in which the first event lies began before it
-        moments = moments[:1] + 1 + np.arange(0, counts[code], every)
+    begin, end = ends.astype(f"datetime64[{code}]").astype(np.int64).tolist()
+    numbers = np.arange(begin // every * every, end + 1, every)  # round ones: noon, not eleven
+    moments = numbers.astype(f"datetime64[{code}]")
+    moments = moments[moments >= ends[0]]
     ticks = tuple(
         (float(moment.astype(ends.dtype).astype(np.int64)), _date(str(moment), code))
         for moment in moments
@@ -197,6 +202,8 @@ def _date(iso: str, code: str) -> str:
     if code == "M":
         return f"{month} {iso[2:4]}"
     if code == "D":
+        return f"{int(iso[8:10])} {month}"
+    if iso[11:] in ("00", "00:00", "00:00:00"):  # a day begins
         return f"{int(iso[8:10])} {month}"
     return f"{iso[11:13]}:00" if code == "h" else iso[11:]
 
@@ -263,7 +270,8 @@ def chart(
     `kind` names the figure in the page. `numbers` are the head and the rows of a table.
     """
     left = 8.0 + max([_width(text) for _, text in y.ticks], default=_LETTER)
-    frame = _Frame(x, y, left)
+    upright = any(rule.x is not None and rule.label for rule in rules)
+    frame = _Frame(x, y, left, _TOP + _RULE_LABEL * upright)
     named = [series for series in drawn if series.name]
     legend = _legend([(one.name, one.colour) for one in named]) if len(named) > 1 else None
     picture = element(
@@ -283,18 +291,18 @@ def chart(
 class _Frame:
     """Where things are inside a picture."""
 
-    def __init__(self, x: Axis, y: Axis, left: float) -> None:
-        self._x, self._y, self._left = x, y, left
-        self._width, self._height = _WIDTH - left - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+    def __init__(self, x: Axis, y: Axis, left: float, top: float) -> None:
+        self._x, self._y, self._left, self._top = x, y, left, top
+        self._width, self._height = _WIDTH - left - _RIGHT, _HEIGHT - top - _BOTTOM
 
     def x(self, values: ArrayLike) -> FloatArray:
         return self._left + self._width * np.clip(self._x.place(values), 0, 1)
 
     def y(self, values: ArrayLike) -> FloatArray:
-        return _TOP + self._height * (1 - np.clip(self._y.place(values), 0, 1))
+        return self._top + self._height * (1 - np.clip(self._y.place(values), 0, 1))
 
     def axes(self) -> Html:
-        bottom, right = _TOP + self._height, self._left + self._width
+        bottom, right = self._top + self._height, self._left + self._width
         parts = [element("text", self._y.label, x=0, y=12)]
         for value, text in self._y.ticks:
             y = f"{float(self.y(value)):.1f}"
@@ -303,13 +311,10 @@ class _Frame:
                 element("text", text, x=self._left - 6, y=y, dy="0.35em", text_anchor="end")
             )
         parts.append(element("line", x1=self._left, x2=right, y1=bottom, y2=bottom, class_="grid"))
-        free = -math.inf  # where the next label may begin
-        for value, text in self._x.ticks:
-            at, half = float(self.x(value)), _width(text) / 2
+        places = [(float(self.x(value)), text) for value, text in self._x.ticks]
+        for at, text in places[:: _stride(places)]:
+            half = _width(text) / 2
             middle = min(max(at, half), _WIDTH - half)
-            if middle - half < free:
-                continue
-            free = middle + half + _GAP
             parts.append(element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="grid"))
             parts.append(
                 element("text", text, x=f"{middle:.1f}", y=bottom + 17, text_anchor="middle")
@@ -342,7 +347,7 @@ class _Frame:
     def _bars(self, bars: Bars) -> Html:
         left, right = self.x(bars.left), self.x(bars.right)
         height = np.asarray(bars.height, dtype=np.float64)
-        top, bottom = self.y(height), _TOP + self._height
+        top, bottom = self.y(height), self._top + self._height
         parts = []
         for k in np.flatnonzero(height > 0).tolist():
             tall = max(bottom - float(top[k]), 1.0)  # what is not nothing shows
@@ -379,23 +384,30 @@ class _Frame:
         )
 
     def rule(self, rule: Rule) -> Html:
-        right, bottom = self._left + self._width, _TOP + self._height
+        right, bottom = self._left + self._width, self._top + self._height
         if rule.x is not None:
             at = float(self.x(rule.x))
-            ends = (at, bottom, at, _TOP)
-            # The label stands where there is room for it.
-            anchor, x = ("start", at + 4) if at < self._left + self._width / 2 else ("end", at - 4)
-            text = element("text", rule.label, x=f"{x:.1f}", y=_TOP + 10, text_anchor=anchor)
+            ends = (at, bottom, at, self._top)
+            half = _width(rule.label) / 2
+            x = f"{min(max(at, half), _WIDTH - half):.1f}"
+            text = element("text", rule.label, x=x, y=self._top - 5, text_anchor="middle")
         elif rule.y is not None:
             at = float(self.y(rule.y))
             ends = (self._left, at, right, at)
-            above = at - 5 if at > _TOP + 16 else at + 13
+            above = at - 5 if at > self._top + 16 else at + 13
             text = element("text", rule.label, x=self._left + 4, y=f"{above:.1f}")
         else:
-            ends = (self._left, bottom, right, _TOP)
+            ends = (self._left, bottom, right, self._top)
             text = element("text", rule.label, x=right - 4, y=bottom - 8, text_anchor="end")
         x1, y1, x2, y2 = (f"{end:.1f}" for end in ends)
         return join(element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_="rule"), text)
+
+
+def _stride(places: Sequence[tuple[float, str]]) -> int:
+    """Every how many labels there is room for one."""
+    widest = max((_width(text) for _, text in places), default=0.0) + _GAP
+    nearest = min((b[0] - a[0] for a, b in itertools.pairwise(places)), default=math.inf)
+    return max(1, math.ceil(widest / max(nearest, 1.0)))
 
 
 def _visible(x: FloatArray, y: FloatArray) -> NDArray[np.int64]:

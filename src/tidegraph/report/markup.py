@@ -123,7 +123,7 @@ p {{ margin: .4rem 0; max-width: 46rem; }}
 .soft, figcaption p, summary {{ color: var(--soft); }}
 figcaption p, summary, .small {{ font-size: .875rem; line-height: 1.45; }}
 .cards {{ display: grid; gap: .75rem; margin: 1.25rem 0;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 14rem), 1fr)); }}
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 18rem), 1fr)); }}
 .card {{ background: var(--card); border-radius: .5rem; padding: .9rem 1rem; }}
 .card p {{ margin: 0; font-size: .875rem; line-height: 1.45; }}
 .card .value {{ font-size: 2rem; line-height: 1.25; font-weight: 650;
@@ -152,10 +152,11 @@ svg .hollow {{ stroke: var(--soft); stroke-width: 1.3; fill: none; }}
   border-radius: .2rem; background: currentColor; margin-right: .4rem; vertical-align: -.05rem; }}
 .legend span {{ color: var(--ink); }}
 @media (min-width: 60rem) {{ /* a figure without a neighbour has its words beside it */
-  .figures > figure:last-child:nth-child(odd) {{ grid-column: 1 / -1; display: grid;
+  .figures > figure:has(> svg):last-child:nth-child(odd) {{ grid-column: 1 / -1; display: grid;
     grid-template: auto auto 1fr / 1fr 1fr; column-gap: 2.5rem; }}
-  .figures > figure:last-child:nth-child(odd) > * {{ grid-column: 1; }}
-  .figures > figure:last-child:nth-child(odd) > svg {{ grid-column: 2; grid-row: 1 / span 4; }} }}
+  .figures > figure:has(> svg):last-child:nth-child(odd) > * {{ grid-column: 1; }}
+  .figures > figure:has(> svg):last-child:nth-child(odd) > svg {{ grid-column: 2;
+    grid-row: 1 / span 4; }} }}
 .scroll {{ overflow-x: auto; max-width: 100%; }}
 table {{ border-collapse: collapse; font-size: .875rem; line-height: 1.4; margin: .5rem 0;
   font-variant-numeric: tabular-nums; overflow-wrap: normal; }}
@@ -163,7 +164,7 @@ th, td {{ text-align: left; vertical-align: top; padding: .3rem 1rem .3rem 0;
   border-bottom: 1px solid var(--line); }}
 td {{ overflow-wrap: anywhere; min-width: 4rem; }}
 th {{ font-weight: 500; color: var(--soft); }}
-th.number, td.number {{ text-align: right; padding: .3rem 0 .3rem 1rem; overflow-wrap: normal; }}
+th.number, td.number {{ text-align: right; padding: .3rem 0 .3rem 1rem; white-space: nowrap; }}
 .changed {{ font-weight: 650; }}
 details {{ margin: .5rem 0; }} summary {{ cursor: pointer; }}
 pre {{ background: var(--card); border-radius: .5rem; padding: .75rem 1rem; overflow-x: auto;

@@ -32,7 +32,7 @@ Progress = Callable[[int, int, str], None]
 _Gathered = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 _FORMAT = 1
-_SCORED = 20_000  # test examples that curves are drawn from, evenly over the test period
+_SCORED = 50_000  # test examples that curves are drawn from, evenly over the test period
 _BATCH = 200  # positives for which negatives are drawn together, as in the evaluation
 _PIECES = 60  # of a replay, and of what is shown over time
 _CERTIFIED_NODES = 512  # whose certificates are looked at after each piece
@@ -40,7 +40,7 @@ _MAP_NODES = 1_500
 _MAP_GROUPS = 7  # colours that can be told apart; further groups are one
 _CANDIDATES = 50_000  # nodes among which the movers are looked for
 _MOVERS = 5
-_EXPLAINED_EVENTS = 1_500  # at the end of the stream: an explanation takes about 1 ms for each
+_EXPLAINED_EVENTS = 1_000  # at the end of the stream: an explanation takes about 1 ms for each
 _EXPLAIN_S = 15.0  # after which movers are named and no longer explained
 _EXPLAIN_STREAM = 2_000_000  # events up to which a stream is replayed for an explanation
 _SHARES = 4  # events and nodes named per mover
@@ -88,7 +88,7 @@ def save_observations(
     """Gathers what the figures of a report need into one file, written whole or not at all.
 
     `stream` and `split` are those the predictor was fitted with. `history` are its epochs, each
-    with `epoch`, `loss`, `validation` and `seconds`; by default those the predictor remembers.
+    with `epoch` (from 1), `loss`, `validation` and `seconds`; by default those it remembers.
 
     The stream is replayed once through a new engine with the predictor's settings. Explanations of
     those that moved most stop after some seconds; who is left is named without one.
@@ -126,7 +126,7 @@ def _silent(done: int, total: int, what: str) -> None:
 def _history(predictor: LinkPredictor | NodeClassifier) -> list[dict[str, Any]]:
     return [
         {
-            "epoch": epoch.number,
+            "epoch": epoch.number + 1,
             "loss": epoch.loss,
             "validation": epoch.validation,
             "seconds": epoch.elapsed_s,
@@ -268,14 +268,14 @@ def _replay(
     """What the engine does over time, where it leaves the nodes, and who moved at the end."""
     propagator, steps = predictor.propagator(stream), stream.steps()
     stretch = _last_stretch(stream, split)
-    bounds = np.linspace(0, len(stream), _PIECES + 1)[1:]
-    cuts = np.unique(np.append(np.searchsorted(steps.offsets, bounds), len(steps)))
-    looked_at = np.searchsorted(steps.offsets, stretch)  # a step of its own begins there
-    cuts = np.unique(np.append(cuts, looked_at)[np.append(cuts, looked_at) > 0])
+    # Pieces end where steps do, one of them where the stretch begins.
+    bounds = np.append(np.linspace(0, len(stream), _PIECES + 1)[1:], stretch)
+    cuts = np.unique(np.searchsorted(steps.offsets, bounds))
+    cuts = cuts[cuts > 0]
     certified_nodes = _evenly(stream.nodes, _CERTIFIED_NODES)
     movable = _movable(stream, stretch)
     before = propagator.embedding(movable)[:, 0]
-    rows: list[tuple[float, ...]] = []
+    rows: list[tuple[int, int, int, float, int]] = []
     certified: list[NDArray[np.float64]] = []
     done = 0
     for cut in cuts.tolist():
@@ -292,13 +292,13 @@ def _replay(
         done = cut
         if last == stretch:
             before = propagator.embedding(movable)[:, 0]
-    columns = np.array(rows, dtype=np.float64).T
+    when, events, taken, spent, reached = zip(*rows, strict=True)
     arrays: dict[str, NDArray[Any]] = {
-        "replay.t": columns[0].astype(np.int64),
-        "replay.events": columns[1],
-        "replay.steps": columns[2],
-        "replay.seconds": columns[3],
-        "replay.touched": columns[4],
+        "replay.t": np.array(when, dtype=np.int64),
+        "replay.events": np.array(events, dtype=np.float64),
+        "replay.steps": np.array(taken, dtype=np.float64),
+        "replay.seconds": np.array(spent, dtype=np.float64),
+        "replay.touched": np.array(reached, dtype=np.float64),
         "replay.certified": np.stack(certified),
     }
     about: dict[str, Any] = {
@@ -344,8 +344,10 @@ def _map(propagator: Propagator, stream: EventStream) -> _Gathered:
     active = np.flatnonzero(events)
     generator = np.random.default_rng(0)
     nodes = np.sort(generator.permutation(active)[:_MAP_NODES])
+    # What comes from others: a feature of one's own lies in a direction of its own. And where it
+    # points to, not how far: that follows the degree, which is shown elsewhere.
     states = propagator.embedding(nodes)[:, 0].astype(np.float64)
-    # Directions, not lengths: these follow the degree, which is shown elsewhere.
+    states -= propagator.channels[0].gamma0 * propagator.features(nodes)
     states /= np.maximum(np.linalg.norm(states, axis=1, keepdims=True), 1e-12)
     states -= states.mean(axis=0)
     left, spread, _ = np.linalg.svd(states, full_matrices=False)

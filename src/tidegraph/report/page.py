@@ -30,6 +30,8 @@ from tidegraph.report.results import METRIC_WORDS, Finding, Run, negatives_in_wo
 __all__ = ["measure_over_time", "page", "percent"]
 
 _GREY = COLOURS - 1
+_LABEL = "its latest label"  # as `observations` says by what it coloured
+_FIRST_HITS = 0.05  # of recall, over which precision jumps about
 
 
 def percent(value: float) -> str:
@@ -140,7 +142,7 @@ def _headline(run: Run) -> Html:
         # What the verdict says already is not repeated.
         str(note)
         for note in run.results.get("warnings") or []
-        if not str(note).startswith("a heuristic wins")
+        if not str(note).startswith("a heuristic ")
     ]
     rows = [
         (
@@ -156,7 +158,7 @@ def _headline(run: Run) -> Html:
             strip(
                 f"{metric} beside what no learning achieves",
                 "The filled mark is this model, with its spread over seeds; rings are heuristics."
-                " Good is far to the right of every ring.",
+                " Good is far to the right of every ring. New nodes are those unseen in training.",
                 metric,
                 rows,
                 kind="headline",
@@ -186,7 +188,7 @@ def _card(finding: Finding) -> Html:
             "p",
             "best heuristic: ",
             f"{best[0]} {best[1]:.3f} ",
-            element("span", f"({points:+.1f} points)", class_="bad" if finding.beaten else "good"),
+            element("span", f"({points:+.1f} points)", class_="bad" if finding.outcome else "good"),
         )
     return element(
         "div",
@@ -202,16 +204,16 @@ def _verdict(findings: Sequence[Finding]) -> Html:
     rivalled = [finding for finding in findings if finding.best is not None]
     if not rivalled:
         return join("No heuristic was evaluated, so nothing says how hard the task is.")
-    lost = [finding for finding in rivalled if finding.beaten]
+    lost = [finding for finding in rivalled if finding.outcome]
     if not lost:
         closest = min(rivalled, key=_lead)
         name, value = closest.best or ("", 0.0)
         inside = _lead(closest) < closest.spread
+        metric = METRIC_WORDS.get(closest.metric, closest.metric)
         return join(
             "The model is ahead of every heuristic. ",
-            "" if len(rivalled) == 1 else "The closest call: ",
-            f"{name} reaches {METRIC_WORDS.get(closest.metric, closest.metric)} {value:.4f}"
-            f" {closest.words}, the model {closest.value}",
+            f"The closest of them, {name}, reaches {metric} {value:.4f} {closest.words}, the model"
+            f" {closest.value}",
             "; the difference is smaller than the spread over seeds." if inside else ".",
         )
     told = [
@@ -220,13 +222,14 @@ def _verdict(findings: Sequence[Finding]) -> Html:
         f" {(finding.best or ('', 0.0))[1]:.4f}, the model {finding.value}"
         for finding in lost
     ]
+    outcome = next((one.outcome for one in lost if one.outcome == "wins"), lost[0].outcome)
     rest = len(rivalled) - len(lost)
     return join(
-        element("strong", "A heuristic wins: ", class_="bad"),
+        element("strong", f"A heuristic {outcome}: ", class_="bad"),
         "; ".join(told),
         ".",
-        f" In the other {rest} the model is ahead." if rest > 1 else None,
-        " In the other one the model is ahead." if rest == 1 else None,
+        f" In the other {rest} comparisons the model is ahead." if rest > 1 else None,
+        " In the other comparison the model is ahead." if rest == 1 else None,
     )
 
 
@@ -241,7 +244,7 @@ def _learning(seen: Observations) -> Html | None:
     history = seen.about["history"]
     if not history:
         return None
-    epoch = [entry["epoch"] + 1 for entry in history]
+    epoch = [entry["epoch"] for entry in history]
     loss = [entry["loss"] for entry in history]
     held_back = [-entry["validation"] for entry in history]  # scores are losses turned round
     best = int(np.argmin(held_back))
@@ -289,7 +292,7 @@ def measure_over_time(task: str, several_classes: bool) -> tuple[str, Any, int]:
         return "average precision", curves.average_precision, 1
     if several_classes:
         return "AP, classes pooled", curves.average_precision, 1
-    return "AUC", curves.roc_area, 3
+    return "AUC", curves.roc_area, 5
 
 
 def _quality(seen: Observations) -> Html | None:
@@ -310,7 +313,11 @@ def _quality(seen: Observations) -> Html | None:
     first = ", against one false pair each" if kind == "events" else ""
     return _section(
         "How good the answers are",
-        element("p", f"From the first seed's model and the {sample}{first}."),
+        element(
+            "p",
+            f"From the first seed's model and the {sample}{first}. Areas (AUC, AP) are over all of"
+            " them at once, where headline numbers may be means over batches.",
+        ),
         _figures(_roc(asked), _precision(asked), _over_time(seen, asked), _calibration(seen)),
         name="quality",
     )
@@ -337,20 +344,22 @@ def _roc(asked: Sequence[curves.Judged]) -> Html:
 
 
 def _precision(asked: Sequence[curves.Judged]) -> Html:
+    found = [curves.precision_recall(one.label, one.score) for one in asked]
     drawn = [
-        Curve(
-            f"{one.name}, AP {curves.average_precision(one.label, one.score):.3f}",
-            *curves.precision_recall(one.label, one.score),
-            k,
-        )
-        for k, one in enumerate(asked)
+        Curve(f"{one.name}, AP {curves.average_precision(one.label, one.score):.3f}", *points, k)
+        for k, (one, points) in enumerate(zip(asked, found, strict=True))
     ]
     base = float(np.mean(asked[0].label))
+    # Of what is rare few can be found surely: the scale follows, but not the first few hits.
+    steady = [float(y[x >= _FIRST_HITS].max()) for x, y in found]
+    high = 1.0 if max(steady) > 0.4 else linear("", [0, *steady], low=0).high
     return chart(
         _named("Precision and recall", drawn),
         "Good: precision stays high until nearly all true ones are found.",
         linear("share of true ones found (recall)", [], low=0, high=1, words=percent),
-        linear("share of true ones among accepted (precision)", [], low=0, high=1, words=percent),
+        linear(
+            "share of true ones among accepted (precision)", [], low=0, high=high, words=percent
+        ),
         drawn,
         rules=[Rule(f"guessing, {percent(round(base, 4))}", y=base)],
         kind="precision",
@@ -367,16 +376,15 @@ def _over_time(seen: Observations, asked: Sequence[curves.Judged]) -> Html | Non
     name, measure, least = measure_over_time(
         seen.about["task"], classes is not None and len(classes) > 2
     )
-    drawn, values, rows = [], [], []
+    drawn, values, rows, time = [], [], [], seen.about["time"]
     for k, one in enumerate(asked):
         when, value, count = curves.over_time(one, measure, least=least)
         if not np.isfinite(value).any():
             continue
         drawn.append(Curve(one.name, when, value, k, dots=True))
         values.append(value[np.isfinite(value)])
-        unit = seen.about["time"]["unit"]
         rows += [
-            [_moment(t, unit), one.name, f"{v:.4f}" if np.isfinite(v) else "–", f"{n:,}"]
+            [_moment(t, time["unit"]), one.name, f"{v:.4f}" if np.isfinite(v) else "–", f"{n:,}"]
             for t, v, n in zip(when.tolist(), value.tolist(), count.tolist(), strict=True)
         ]
     if not drawn:
@@ -385,7 +393,7 @@ def _over_time(seen: Observations, asked: Sequence[curves.Judged]) -> Html | Non
     return chart(
         _named("Quality over time", drawn),
         "Good: level. A fall says that the world has moved on and a new training would pay.",
-        time_axis(times.min(), times.max(), seen.about["time"]["unit"]),
+        time_axis(times.min(), times.max(), time["unit"], origin=time["first"]),
         linear(name, np.concatenate(values), high=1.0),
         drawn,
         numbers=(["when", "what", name, "questions"], rows),
@@ -423,7 +431,8 @@ def _calibration(seen: Observations) -> Html | None:
 
 def _moment(t: float, unit: str) -> str:
     """A time as a date where it is one."""
-    return dates(int(t), int(t), unit)[0] or f"{int(t):,}"
+    date = dates(int(t), int(t), unit)[0]
+    return date or (f"step {int(t):,}" if unit == "step" else f"{int(t):,} {unit}")
 
 
 # The engine ---------------------------------------------------------------------------------------
@@ -590,7 +599,7 @@ def _map(seen: Observations) -> Html:
     for k in np.argsort(-np.bincount(group, minlength=len(names)), kind="stable").tolist():
         rows = np.flatnonzero(group == k)
         if len(rows):
-            grey = k == len(names) - 1 and about["by"] == "its latest label"
+            grey = k == len(names) - 1 and about["by"] == _LABEL
             drawn.append(
                 Points(
                     f"{names[k]} ({len(rows):,})",
@@ -602,15 +611,18 @@ def _map(seen: Observations) -> Html:
             )
     part = "All" if about["active"] == len(place) else f"{len(place):,} of the"
     share = about["share"]
+    tells = "; those close to each other keep similar company"
+    if about["by"] == _LABEL:
+        tells = ". Good: colours keep together, so that the place tells the label"
     return _section(
         "Where the nodes are",
         _figures(
             chart(
                 "A map of the representations",
-                f"{part} {about['active']:,} nodes with events, at the end of the stream, in the"
-                " two directions in which they differ most. Each is coloured by"
-                f" {about['by']}. Groups of one colour mean that place tells it; a flat map hides"
-                f" {percent(round(1 - sum(share), 3))} of the differences.",
+                f"{part} {about['active']:,} nodes with events, by what reached each from others"
+                " until the end of the stream, in the two directions in which they differ most."
+                f" Each is coloured by {about['by']}{tells}. The map shows"
+                f" {percent(round(sum(share), 3))} of the differences and hides the rest.",
                 linear(f"first direction ({percent(round(share[0], 4))})", place[:, 0]),
                 linear(f"second direction ({percent(round(share[1], 4))})", place[:, 1]),
                 drawn,
@@ -742,7 +754,13 @@ def _numbers(run: Run) -> Html:
                     table(["", *(METRIC_WORDS.get(name, name) for name in names)], rows),
                 )
             )
-    return _section("All the numbers", *blocks, name="numbers")
+    informed = any("@" in name for name in run.results.get("heuristics") or {})
+    note = element(
+        "p",
+        "Heuristics whose names end in @event know all events before each one they are asked"
+        " about, as the model does; the others are told batch by batch, as they are published.",
+    )
+    return _section("All the numbers", note if informed else None, *blocks, name="numbers")
 
 
 def _with_spread(value: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegraph.errors import StateFileError
+from tidegraph.evaluation import outcome_of_heuristic
 from tidegraph.report.observations import Observations, read_observations
 
 __all__ = ["METRIC_WORDS", "OBSERVATIONS", "Finding", "Run", "negatives_in_words", "read_run"]
@@ -51,7 +52,7 @@ class Finding:
     """The model's headline number under one sampler on one part, and its rivals'."""
 
     sampler: str
-    part: str  # all, or new
+    part: str  # all, or new: events that touch a node unseen in training
     metric: str
     mean: float
     spread: float  # standard deviation over seeds
@@ -66,14 +67,14 @@ class Finding:
         return max(self.heuristics.items(), key=lambda item: item[1])
 
     @property
-    def beaten(self) -> bool:
-        """Whether a heuristic is at least as good."""
-        return self.best is not None and self.best[1] >= self.mean
+    def outcome(self) -> str:
+        """What the best heuristic does beside the model; nothing where it is worse."""
+        return "" if self.best is None else outcome_of_heuristic(self.best[1], self.mean)
 
     @property
     def words(self) -> str:
         """Under what it was found."""
-        new = ", events with a node unseen in training" if self.part == "new" else ""
+        new = ", new nodes" if self.part == "new" else ""
         return negatives_in_words(self.sampler) + new
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tidegraph import config, evaluation, experiment
@@ -158,6 +159,7 @@ def test_a_word_that_sets_nothing_is_refused(word: str) -> None:
 plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
+@examples(deadline=None, max_examples=50)
 @given(name=plain, src=st.none() | plain, key=plain, number=st.floats(allow_nan=False))
 def test_settings_come_back_from_toml_as_they_were(
     name: str, src: str | None, key: str, number: float

@@ -849,4 +849,4 @@ def test_a_copied_store_shares_files_and_stays_as_it_was_when_the_other_goes_on(
     other.append(late)
     everyone = np.arange(stream.nodes)
     states = [each.state(everyone, np.full(stream.nodes, FOREVER)) for each in (store, other)]
-    assert np.array_equal(*states)
+    assert np.array_equal(states[0], states[1])

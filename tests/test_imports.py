@@ -17,7 +17,7 @@ LAYERS = [
     {"errors"},
     {"events", "channels", "statefile", "segments", "terminal", "past"},
     {"stream"},
-    {"tables", "evaluation"},
+    {"tables", "evaluation", "edge_features"},
     {"formats"},
     {"datasets", "describe"},
     {"_native"},

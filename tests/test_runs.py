@@ -365,6 +365,7 @@ CHANGED = {
     "r_max_unit": "l1",
     "scale_by_degree": False,
     "epsilon": 0.2,
+    "edge_features": False,
     "encoder": "lstm",
     "encoder_options": {"layers": 2},
     "decoder": "hadamard",

@@ -176,7 +176,9 @@ def echo_report(report: ReadReport) -> None:
     """Says how a file was understood and what became of its rows."""
     for note in report.notes:
         click.echo(f"  {note}")
-    click.echo(f"{report.read:,} rows read, {report.kept:,} kept")
+    from tidegraph.stream import counted
+
+    click.echo(f"{counted(report.read, 'row')} read, {report.kept:,} kept")
     for reason, rows in report.dropped.items():
         click.echo(f"  {rows:,} dropped: {reason}")
 
@@ -392,9 +394,16 @@ def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
             "dropped": read.dropped,
             "notes": list(read.notes),
         }
-    click.echo(f"Wrote {output}: {len(stream):,} events between {stream.nodes:,} nodes")
+    _echo_written(output, len(stream), stream.nodes)
     if as_json:
         click.echo(json.dumps(result))
+
+
+def _echo_written(output: Path, events: int, nodes: int, more: str = "") -> None:
+    from tidegraph.stream import counted
+
+    between = f"{counted(events, 'event')} between {counted(nodes, 'node')}"
+    click.echo(f"Wrote {output}: {between}{more}")
 
 
 def refuse_to_overwrite(output: Path) -> None:
@@ -456,7 +465,7 @@ def communities(output: Path, as_json: bool, **options: Any) -> None:
         report(0, 1, f"{options['events']:,} events")
         stream = datasets.generate_communities(**options)
         stream.save(output)
-    click.echo(f"Wrote {output}: {len(stream):,} events between {stream.nodes:,} nodes")
+    _echo_written(output, len(stream), stream.nodes)
     if as_json:
         click.echo(json.dumps({"output": str(output), **options}))
 
@@ -528,10 +537,8 @@ def _generate(
     elapsed_s = time.perf_counter() - start
     rate = options[counted] / elapsed_s
     size = sum(file.stat().st_size for file in path.iterdir())
-    click.echo(
-        f"Wrote {path}: {options[counted]:,} events between {options['nodes']:,} nodes,"
-        f" {size / 1e6:,.1f} MB, {rate:,.0f} events/s"
-    )
+    more = f", {size / 1e6:,.1f} MB, {rate:,.0f} events/s"
+    _echo_written(path, options[counted], options["nodes"], more)
     if as_json:
         click.echo(
             json.dumps({"output": str(path), **options, "bytes": size, "events_per_s": rate})

@@ -39,11 +39,19 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Written out here, and compared by a test with what they stand for: those modules are slow.
 PROTOCOLS = ("tgn", "tgb", "time", "roland")
 SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
+_PRESETS = (
+    "default",
+    "snapshots",
+    "historical",
+    "paper-lstm",
+    "paper-gru",
+    "paper-transformer",
+)
 
 # What the settings of a LinkPredictor mean, for the shell; a test keeps the list whole.
 _MEANINGS = {
     "columns": "random feature columns per channel: more is finer and slower",
-    "alpha": "how near a node's surroundings are: 1 is the node alone, 0.05 reaches far",
+    "alpha": "how far a node looks: at 0.9 hardly beyond itself, at 0.05 far",
     "half_lives": "of the channels that forget, as [60,3600] in the data's unit; none: one, a"
     " thirtieth of the training period",
     "high_pass": "whether there are filters that tell neighbours apart beside those that average",
@@ -52,6 +60,7 @@ _MEANINGS = {
     "r_max_unit": "rms, l1 (of a feature column) or absolute",
     "scale_by_degree": "whether nodes with many edges are allowed a larger error",
     "epsilon": "how far a node moves, as a part of its norm, before it is recorded again",
+    "edge_features": "whether to read those of the latest events, where the data has any",
     "encoder": "reads a node's latest changes: none, state, lstm, gru or transformer",
     "encoder_options": 'of the encoder, as {"heads": 4}',
     "decoder": "joins two nodes: pair, or with an encoder concatenation or hadamard",
@@ -105,6 +114,15 @@ _SETTINGS = click.option(
 )
 
 
+_PRESET = click.option(
+    "--preset",
+    metavar="NAME",
+    help=f"Settings by name, to which --set makes changes: {', '.join(_PRESETS)}. Those of the"
+    " paper are per data set (a file has Wikipedia's) and may be followed by +high-pass or"
+    " -high-pass, +time or -time.",
+)
+
+
 def _data_options(command: _Command) -> _Command:
     """DATA, as an argument or as --data, and how to read it."""
     command = reading_options(command)
@@ -133,6 +151,18 @@ def _events(
 
 
 # Settings -----------------------------------------------------------------------------------------
+
+
+def _preset(name: str | None, data: str | None) -> dict[str, Any]:
+    """The settings of a preset for what the user gave as DATA."""
+    if name is None:
+        return {}
+    from tidegraph import datasets
+    from tidegraph.tasks import LinkPredictor, preset
+
+    known = data if data in datasets.DATA_SETS else None
+    LinkPredictor.preset(name, known)  # refuses those of other tasks
+    return preset(name, known)
 
 
 def _settings(words: Sequence[str]) -> dict[str, Any]:
@@ -170,6 +200,7 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
     required=True,
     help="A new directory for the model.",
 )
+@_PRESET
 @_SETTINGS
 @click.option(
     "--protocol",
@@ -182,6 +213,7 @@ def train(
     given: str | None,
     data: str | None,
     output: Path,
+    preset: str | None,
     settings: tuple[str, ...],
     protocol: str | None,
     validation_after: str | None,
@@ -205,7 +237,7 @@ def train(
     its files are in OUTPUT.unfinished.
     """
     begun = time.perf_counter()
-    chosen = _settings(settings)
+    chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 
     experiment.check_training(
@@ -259,6 +291,8 @@ def train(
 
 
 def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
+    from tidegraph.stream import counted
+
     result, stream = trained.validation, trained.predictor.stream
     own = result.row("validation")
     rules = [row for row in result.rows if row.scorer != result.model]
@@ -266,10 +300,11 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
     epochs = trained.predictor.epochs_
     chosen = max(epochs, key=lambda epoch: epoch.validation).number + 1
     lines = [
-        f"Trained in {elapsed_s:.0f} s; of {len(epochs)} epochs the best was number {chosen}.",
+        f"Trained in {elapsed_s:.0f} s; of {counted(len(epochs), 'epoch')} the best was number"
+        f" {chosen}.",
         f"Validation AP {own.metrics['ap']:.4f}, AUC {own.metrics['auc']:.4f}, on"
-        f" {own.examples:,} events, each against a random destination (0.5 is chance; the best"
-        f" heuristic, {best.scorer}, has AP {best.metrics['ap']:.4f}).",
+        f" {counted(own.examples, 'event')}, each against a random destination (0.5 is chance; the"
+        f" best heuristic, {best.scorer}, has AP {best.metrics['ap']:.4f}).",
         *(f"Note: {warning}" for warning in result.warnings),
         f"Saved in {trained.path}; times count {stream.unit}, the last event is at"
         f" {_moment(int(stream.t[-1]), stream.unit)}.",
@@ -352,6 +387,8 @@ def predict(
         raise click.UsageError("--new belongs to --rank")
     if output is not None:
         refuse_to_overwrite(output)
+    from tidegraph.stream import counted
+
     asked = None if pairs is None else _Asked.read(pairs)
     predictor = _load(model)
     stream = predictor.stream
@@ -381,7 +418,7 @@ def predict(
         writer.writerow(header)
         writer.writerows(rows)
     if output is not None:
-        click.echo(f"Wrote {output}: {len(rows):,} {'row' if len(rows) == 1 else 'rows'}", err=True)
+        click.echo(f"Wrote {output}: {counted(len(rows), 'row')}", err=True)
     if as_json:
         answers = [
             {**dict(zip(header, row, strict=True)), "probability": float(row[-1])} for row in rows
@@ -494,10 +531,7 @@ def _apart(stream: EventStream) -> bool:
     names = stream.names
     if names is None or names.values.dtype.kind == "i":
         return False
-    return all(
-        str(names[number]).startswith(end)
-        for number, end in ((0, "src "), (len(names) - 1, "dst "))
-    )
+    return all(name.startswith(("src ", "dst ")) for name in names.values.tolist())
 
 
 def _numbers(
@@ -585,6 +619,7 @@ def as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int
     show_default=True,
     help="One training each. Negatives of the evaluation keep the protocol's seeds.",
 )
+@_PRESET
 @_SETTINGS
 @click.option("--rank", is_flag=True, help="Also ranks all destinations, as TGB does.")
 @click.option(
@@ -607,6 +642,13 @@ def as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int
     help="With --protocol roland: the first test task.",
 )
 @click.option(
+    "--reversed",
+    "also_reversed",
+    is_flag=True,
+    help="With --protocol roland: every edge also counts in the other direction, as in the numbers"
+    " that ROLAND published for Bitcoin.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -617,11 +659,13 @@ def evaluate(
     given: str | None,
     data: str | None,
     samplers: tuple[str, ...],
+    preset: str | None,
     settings: tuple[str, ...],
     rank: bool,
     rank_sample: int | None,
     validation_after: str | None,
     test_after: str | None,
+    also_reversed: bool,
     output: Path | None,
     as_json: bool,
     **options: Any,
@@ -633,12 +677,14 @@ def evaluate(
              is hidden from training, and events that touch unseen nodes are also judged alone (new)
     tgb      the same without hidden nodes; with --rank its MRR
     time     divided by --validation-after and --test-after
-    roland   from snapshots up to now rank all nodes for every source of the next one
+    roland   from snapshots up to now rank all nodes for every source of the next one; begins from
+             the preset snapshots
 
     \b
       tidegraph evaluate wikipedia --sampler random-dst --sampler historical
       tidegraph evaluate calls.csv --seeds 0 --set epochs=4
-      tidegraph evaluate uci --protocol roland --json
+      tidegraph evaluate uci --preset paper-lstm --sampler random-dst --sampler random-all
+      tidegraph evaluate bitcoin-otc --protocol roland --reversed --json
 
     A true pair is told from a negative one: random-dst exchanges the destination, random-all takes
     any node at all (easy where users meet items), historical draws pairs that met before,
@@ -649,7 +695,9 @@ def evaluate(
     protocol = {
         name: options.pop(name) for name in ("protocol", "seeds", "snapshot_seconds", "first_test")
     }
-    chosen = _settings(settings)
+    if also_reversed and protocol["protocol"] != "roland":
+        raise click.UsageError("--reversed belongs to --protocol roland")
+    chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 
     ranked = rank or rank_sample is not None
@@ -664,6 +712,8 @@ def evaluate(
     )
     begun = time.perf_counter()
     name, stream = _events(given, data, options)
+    if also_reversed:
+        stream = stream.with_reversed()
     read_s = round(time.perf_counter() - begun, 3)
     with progress("evaluate") as report:
         results = experiment.evaluate(

@@ -21,7 +21,7 @@ from tidegraph import evaluation
 from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
 from tidegraph.events import Op
-from tidegraph.stream import EventStream
+from tidegraph.stream import EventStream, counted
 from tidegraph.tasks import LinkPredictor, NodeClassifier, preset
 
 __all__ = [
@@ -145,6 +145,8 @@ def check_training(
     """Refuses of `train`'s arguments what can be refused before there are events."""
     directory, work = Path(path), unfinished(path)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        if (directory / "model.safetensors").is_file() and (work / "run.json").is_file():
+            shutil.rmtree(work)  # of a run that was killed after its model had become whole
         raise StateFileError(f"{directory} exists already; give another directory, or delete it")
     if not work.parent.is_dir():
         raise StateFileError(f"{work.parent} is not a directory; make it first")
@@ -622,8 +624,8 @@ def _too_few(events: int | None) -> Iterator[str]:
     if events is not None and events < _FEW:
         points = 100 * 0.5 / np.sqrt(max(events, 1))
         yield (
-            f"only {events:,} {'event is' if events == 1 else 'events are'} judged: differences of"
-            f" some {points:.0f} points are chance"
+            f"judged by only {counted(events, 'event')}: differences of some {points:.0f} points"
+            " are chance"
         )
 
 
@@ -663,7 +665,7 @@ def _split(
         return evaluation.time_split(stream, validation_time=validation_after, test_time=test_after)
     if len(stream) == 0 or stream.t[0] == stream.t[-1]:
         raise DataError(
-            f"the stream holds {len(stream):,} events at {min(len(stream), 1)} time; what comes"
+            f"the stream holds {counted(len(stream), 'event')}, none later than another; what comes"
             " next is learned from events at different times"
         )
     if protocol is None:

@@ -95,9 +95,9 @@ def model(purchases: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_is_written_out_for_speed_is_what_there_is() -> None:
-    assert cli_learn._PROTOCOLS == experiment.PROTOCOLS
+    assert cli_learn.PROTOCOLS == experiment.PROTOCOLS
     assert LinkPredictor.presets == cli_learn._PRESETS
-    assert sorted(cli_learn._SAMPLERS) == sorted(
+    assert sorted(cli_learn.SAMPLERS) == sorted(
         name for name in evaluation.SAMPLERS if name != "given"
     )
 

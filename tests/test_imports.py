@@ -28,9 +28,11 @@ LAYERS = [
     {"experiment"},
     {"verify", "explanation"},
     {"bench", "demo", "report"},
-    {"reproduce"},
+    {"reproduce", "config"},
+    {"runs"},
     {"cli_data"},
     {"cli_explain", "cli_learn", "cli_reproduce"},
+    {"cli_run"},
     {"cli"},
     {"__main__"},
 ]

@@ -27,6 +27,7 @@ import tidegraph as tg
 from tidegraph import Batch, Channel, EventStream, Propagator, Sketch, Steps, Trajectories, datasets
 from tidegraph.reference import exact, exact_of
 from tidegraph.stream import NodeNames
+from tidegraph.trajectories import copy_store
 
 BEGINNING = np.iinfo(np.int64).min
 FOREVER = 2**62
@@ -935,3 +936,23 @@ def test_a_manifest_that_is_not_ours_is_refused(
     manifest.write_text("{")
     with pytest.raises(tg.StateFileError, match="is damaged"):
         Trajectories.open(finished)
+
+
+def test_a_copied_store_shares_files_and_stays_as_it_was_when_the_other_goes_on(
+    tmp_path: Path,
+) -> None:
+    stream = random_stream(ties=0.0)
+    early, late = stream[:300], stream[300:]
+    store = tg.record(early, propagator_for(stream), tmp_path / "one", segment_bytes=1 << 12)
+    copy_store(tmp_path / "one", tmp_path / "two")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "two").iterdir()}
+    shared = [path for path in (tmp_path / "two").iterdir() if path.stat().st_nlink == 2]
+    assert len(shared) == len(before)
+    store.append(late)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "two").iterdir()} == before
+    other = Trajectories.open(tmp_path / "two")
+    assert other.records < store.records
+    other.append(late)
+    everyone = np.arange(stream.nodes)
+    states = [each.state(everyone, np.full(stream.nodes, FOREVER)) for each in (store, other)]
+    assert np.array_equal(states[0], states[1])

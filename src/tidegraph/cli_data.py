@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from tidegraph.describe import Description
     from tidegraph.stream import EventStream, ReadReport
 
-__all__ = ["data", "read_events", "reading_options", "refuse_to_overwrite", "told_events"]
+__all__ = [
+    "READING_NAMES",
+    "data",
+    "echo_report",
+    "read_events",
+    "reading_options",
+    "refuse_to_overwrite",
+    "told_events",
+]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -77,7 +85,7 @@ _READING = (
         help="Whether a row that cannot be used is an error, or dropped and counted.",
     ),
 )
-_READING_NAMES = (
+READING_NAMES = (
     *("format_", "src", "dst", "t", "weight", "label", "edge_features"),
     *("bipartite", "unit", "sort", "on_bad"),
 )
@@ -102,7 +110,7 @@ def read_events(name: str | Path, options: dict[str, Any]) -> EventStream:
     from tidegraph.datasets import storage
     from tidegraph.stream import NodeNames
 
-    given = {key: value for key in _READING_NAMES if (value := options.pop(key))}
+    given = {key: value for key in READING_NAMES if (value := options.pop(key))}
     format_, on_bad = given.pop("format_"), given.pop("on_bad")
     path = Path(name)
     as_it_is = name in datasets.DATA_SETS or (path / storage.DESCRIPTION).is_file()

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 
 from tidegraph.cli_data import reading_options, refuse_to_overwrite, told_events
+from tidegraph.config import value_of
 from tidegraph.errors import DataError, ParameterError, StateFileError
 from tidegraph.terminal import Command, Stopped, console, progress, table
 
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
     from tidegraph.stream import EventStream
     from tidegraph.tasks import LinkPredictor
 
-__all__ = ["evaluate", "predict", "train"]
+__all__ = ["PROTOCOLS", "SAMPLERS", "as_seeds", "evaluate", "predict", "print_results", "train"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Written out here, and compared by a test with what they stand for: those modules are slow.
-_PROTOCOLS = ("tgn", "tgb", "time", "roland")
-_SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
+PROTOCOLS = ("tgn", "tgb", "time", "roland")
+SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
 _PRESETS = (
     "default",
     "snapshots",
@@ -183,36 +184,8 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
             raise ParameterError(
                 f"there is no setting {name!r}; {advice}`--set help` lists what there is"
             )
-        settings[name] = _value(name, text, hints[name])
+        settings[name] = value_of(name, text, hints[name])
     return settings
-
-
-def _value(name: str, text: str, hint: Any) -> Any:
-    """The value that a user means by `text` where one of type `hint` is expected."""
-    from typing import get_args, get_origin
-
-    kinds = [get_origin(kind) or kind for kind in get_args(hint) or (hint,)]
-    try:
-        value = json.loads("null" if text in ("none", "None") else text)
-    except json.JSONDecodeError:
-        value = text
-    for kind in kinds:
-        if _fits(value, kind):
-            return float(value) if kind is float else value
-    if str in kinds and isinstance(value, (bool, int, float)):
-        return text  # a word that happens to look like a number
-    words = {int: "a whole number", float: "a number", str: "a word", type(None): "none"}
-    words |= {bool: "true or false", dict: 'an object like {"heads": 4}'}
-    wanted = " or ".join(words.get(kind, "a list like [60,3600]") for kind in kinds)
-    raise ParameterError(f"the setting {name} is {text!r}; give {wanted}")
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    if isinstance(value, bool):
-        return kind is bool
-    if isinstance(value, list):  # every list is one of numbers
-        return issubclass(list, kind) and all(_fits(each, float) for each in value)
-    return isinstance(value, (int, float) if kind is float else kind)
 
 
 # train --------------------------------------------------------------------------------------------
@@ -231,7 +204,7 @@ def _fits(value: Any, kind: Any) -> bool:
 @_SETTINGS
 @click.option(
     "--protocol",
-    type=click.Choice([name for name in _PROTOCOLS if name != "roland"]),
+    type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
     help="Keeps the test events of this protocol out of training. Default: none are kept out.",
 )
 @_time_options
@@ -613,7 +586,8 @@ def _moment(t: int, unit: str) -> str:
 # evaluate -----------------------------------------------------------------------------------------
 
 
-def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, ...]:
+def as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, ...]:
+    """Whole numbers parted by commas."""
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise click.BadParameter(
@@ -626,7 +600,7 @@ def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[in
 @_data_options
 @click.option(
     "--protocol",
-    type=click.Choice(_PROTOCOLS),
+    type=click.Choice(PROTOCOLS),
     default="tgn",
     show_default=True,
     help="How events are divided, and what is asked.",
@@ -634,13 +608,13 @@ def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[in
 @click.option(
     "--sampler",
     "samplers",
-    type=click.Choice(_SAMPLERS),
+    type=click.Choice(SAMPLERS),
     multiple=True,
     help="Of the negatives; may be given several times. Default: random-dst.",
 )
 @click.option(
     "--seeds",
-    callback=_as_seeds,
+    callback=as_seeds,
     default="0,1,2",
     show_default=True,
     help="One training each. Negatives of the evaluation keep the protocol's seeds.",
@@ -756,7 +730,7 @@ def evaluate(
         )
     elapsed = results["elapsed_s"]
     results["elapsed_s"] = {"read": read_s, **elapsed, "total": round(elapsed["total"] + read_s, 3)}
-    _print_results(console(), results)
+    print_results(console(), results)
     if output is not None:
         output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
         click.echo(f"Wrote {output}")
@@ -764,7 +738,8 @@ def evaluate(
         click.echo(json.dumps(results))
 
 
-def _print_results(out: Console, results: Mapping[str, Any]) -> None:
+def print_results(out: Console, results: Mapping[str, Any]) -> None:
+    """Prints what `experiment.evaluate` gives: a table per sampler, notes, and seconds."""
     from rich.markup import escape
 
     sizes = ", ".join(f"{part} {count:,}" for part, count in results["split"]["sizes"].items())
@@ -773,15 +748,17 @@ def _print_results(out: Console, results: Mapping[str, Any]) -> None:
         f"[bold]{escape(about['title'] or about['name'])}[/]: {about['events']:,} events between"
         f" {about['nodes']:,} nodes; protocol {results['protocol']} ({sizes})"
     )
-    out.print(f"Trained against {results['training_negatives']}.", markup=False)
+    if results["training_negatives"] is not None:
+        out.print(f"Trained against {results['training_negatives']}.", markup=False)
     for sampler, parts in results["metrics"].items():
         names = [
             (part, metric) for part in parts for metric in parts[part] if "global" not in metric
         ]
         titles = [metric if part == "all" else f"{metric}, {part}" for part, metric in names]
         seeds = len(results["seeds"])
+        title = "labels" if sampler == "none" else sampler
         shown = table(
-            f"{sampler} (percent; model: {seeds} seed{'s' if seeds > 1 else ''})",
+            f"{title} (percent; model: {seeds} seed{'s' if seeds > 1 else ''})",
             ["scorer", *titles],
         )
         shown.columns[0].justify = "left"

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ from tidegraph.segments import (
 )
 from tidegraph.stream import EventStream, NodeNames, Steps
 
-__all__ = ["Trajectories", "record"]
+__all__ = ["Trajectories", "copy_store", "only_writer", "record"]
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float32]
@@ -430,7 +431,7 @@ def _rolled_back(directory: Path, manifest: _Manifest) -> tuple[_Manifest, Path]
 
 
 @contextlib.contextmanager
-def _only_writer(directory: Path) -> Iterator[None]:
+def only_writer(directory: Path) -> Iterator[None]:
     """Holds the store against other writers; ends with the process, whatever ends it."""
     import fcntl
 
@@ -445,6 +446,23 @@ def _only_writer(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def copy_store(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """A second store with the same records, in a new directory.
+
+    Files of a store are replaced, never changed, so both share them on one file system; what is
+    appended to either is its own.
+    """
+    shutil.copytree(source, target, copy_function=_link)
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)
+    return target
 
 
 def _steps_of(events: EventStream | Steps) -> Steps:
@@ -588,7 +606,7 @@ def record(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise not_written(directory, error) from error
-    with _only_writer(directory):
+    with only_writer(directory):
         if (directory / _MANIFEST).exists():
             if not resume:
                 raise ParameterError(
@@ -770,7 +788,7 @@ class Trajectories:
         steps = _steps_of(events)
         options: dict[str, Any] = {"progress": progress, "checkpoint_every_s": checkpoint_every_s}
         directory = self._directory
-        with _only_writer(directory):
+        with only_writer(directory):
             manifest = _Manifest.read(directory)
             self._check_same_stream(events, manifest)
             nodes = manifest.nodes

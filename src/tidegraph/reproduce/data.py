@@ -72,10 +72,10 @@ def trial(name: str, protocol: str, *, fast: bool) -> Trial:
     from tidegraph import experiment
 
     if protocol == "tgn":
-        return experiment.judged_by(load(name, fast=fast), samplers=_SAMPLERS, name=name)
+        return experiment.make_trial(load(name, fast=fast), samplers=_SAMPLERS, name=name)
     # Snapshots are fixed; to try it out, fewer of them are asked about.
     first = _FAST_FIRST_TEST[name] if fast else ROLAND_SETTINGS[name]["first_test"]
-    return experiment.judged_by(
+    return experiment.make_trial(
         datasets.load_dataset(name), protocol=protocol, first_test=first, name=name
     )
 

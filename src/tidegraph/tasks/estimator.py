@@ -29,7 +29,7 @@ from tidegraph.propagation import Propagator
 from tidegraph.stream import EventStream
 from tidegraph.tasks.presets import preset
 from tidegraph.training import Epoch, read_tensors, write_tensors
-from tidegraph.trajectories import Trajectories, record
+from tidegraph.trajectories import Trajectories, copy_store, record
 
 __all__ = ["Estimator", "Progress", "all_or_nothing", "shown", "train_and_validation"]
 
@@ -220,7 +220,7 @@ class Estimator:
         """Records later events; a saved model stays as it was saved, and a copy goes on."""
         if self._saved:
             copy = self._temporary()
-            shutil.copytree(self._directory, copy)
+            copy_store(self._directory, copy)
             self._directory, self._saved = copy, False
             self._trajectories = Trajectories.open(copy)
         self._trajectories.append(events)
@@ -262,7 +262,7 @@ class Estimator:
         if directory.exists():  # of a save that was killed
             shutil.rmtree(directory)
         directory.mkdir(parents=True)
-        shutil.copytree(self._directory, directory / "trajectories")
+        copy_store(self._directory, directory / "trajectories")
         self._stream.save(directory / "events")
         settings = {**self.get_params(), "path": None}
         own = {name: _full_name(value) for name, value in settings.items() if callable(value)}

@@ -368,7 +368,7 @@ template <class Real>
 std::size_t Propagator<Real>::apply_steps(const Rows& rows, std::span<const std::int64_t> offsets,
                                           std::span<std::int64_t> counts, std::string& refusal,
                                           const std::function<bool(std::size_t)>& after) {
-  const std::size_t steps = offsets.size() - 1;
+  const std::size_t steps = std::max<std::size_t>(offsets.size(), 1) - 1;
   const auto update_of = [&](std::size_t s) {
     Update update;
     update.rows = rows.slice(std::size_t(offsets[s]), std::size_t(offsets[s + 1]));

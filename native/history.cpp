@@ -72,7 +72,7 @@ const Kind& History::ByPair<Kind>::find(std::int64_t first, std::int64_t second)
 void History::append(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
                      std::span<const std::int64_t> t) {
   for (std::size_t row = 0; row < t.size(); ++row) {
-    if (events_++ == 0) start_ = t[row];
+    all_.append(t[row], half_lives_);
     PairSeries& pair = pairs_(src[row], dst[row]);
     const std::int64_t ends[] = {src[row], dst[row]};
     for (const int role : {0, 1}) {
@@ -98,7 +98,7 @@ void History::append(std::span<const std::int64_t> src, std::span<const std::int
 
 // The logarithm told of what never happened: longer ago than anything could be.
 double History::unseen(std::int64_t t) const {
-  return std::log1p(double(std::max<std::int64_t>(t - start_, 0))) + 1;
+  return std::log1p(double(all_.t.empty() ? 0 : std::max<std::int64_t>(t - all_.t[0], 0))) + 1;
 }
 
 float* History::write_series(const Series& series, std::size_t count, std::int64_t t,
@@ -192,6 +192,7 @@ void History::link_rows(std::span<const std::int64_t> src, std::span<const std::
     write_pair(dst[row], src[row], t[row], dst_events, src_events, at += pair_columns());
     write_habits(src[row], dst[row], 0, t[row], at += pair_columns());
     write_habits(dst[row], src[row], 1, t[row], at += habit_columns());
+    write_series(all_, all_.before(t[row]), t[row], at + habit_columns());
   });
 }
 

@@ -37,15 +37,16 @@ class History {
   // of the number, log of the time since, log of the number per half-life.
   std::size_t habit_columns() const { return 7 + 2 * (2 + half_lives_.size()); }
   std::size_t link_columns() const {
-    return 2 * (node_columns() + pair_columns() + habit_columns());
+    return 2 * (node_columns() + pair_columns() + habit_columns()) + half_lives_.size();
   }
   // [src.size(), link_columns()]: source, destination, the pair, the pair in the other direction,
-  // the habits of the source and those of the destination.
+  // the habits of the source and those of the destination, and how much happened anywhere: log of
+  // the number per half-life, by which one's own is little or much.
   void link_rows(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
                  std::span<const std::int64_t> t, int threads, std::span<float> out) const;
 
   std::size_t nodes() const { return nodes_.size(); }
-  std::size_t events() const { return events_; }
+  std::size_t events() const { return all_.t.size(); }
 
  private:
   struct Series {
@@ -92,10 +93,9 @@ class History {
 
   std::vector<double> half_lives_;
   std::vector<NodeSeries> nodes_;
+  Series all_;
   ByPair<PairSeries> pairs_;
   ByPair<Series> sequels_[2];  // one partner after another, of sources and of destinations
-  std::int64_t start_ = 0;
-  std::size_t events_ = 0;
 };
 
 }  // namespace tidegraph

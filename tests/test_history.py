@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -72,8 +73,9 @@ def told_of_habits(
         times: list[int] = []  # of `partner` coming next after it, whoever met both
         for each in range(NODES):
             own = [row for row in rows if row[2] < t and row[role] == each]
-            steps = zip(own, own[1:], strict=False)
-            times += [b[2] for a, b in steps if [a[1 - role], b[1 - role]] == [*before, partner]]
+            times += [
+                b[2] for a, b in pairwise(own) if [a[1 - role], b[1 - role]] == [*before, partner]
+            ]
         gap = np.log1p(t - max(times)) if times else unseen
         recent_times = [sum(2 ** (-(t - w) / h) for w in times) for h in HALF_LIVES]
         told += [np.log1p(len(times)), gap, *(np.log1p(10 * value) for value in recent_times)]
@@ -94,6 +96,7 @@ def test_numbers_agree_with_counting_by_hand(rows: list[tuple[int, int, int]], t
         + told_of_pair(rows, v, u, t)
         + told_of_habits(rows, u, v, 0, t)
         + told_of_habits(rows, v, u, 1, t)
+        + [np.log1p(10 * sum(2 ** (-(t - w) / h) for *_, w in rows if w < t)) for h in HALF_LIVES]
         for u, v in pairs
     ]
     np.testing.assert_allclose(told, expected, rtol=2e-5, atol=1e-5)

@@ -19,7 +19,7 @@ _LAST = (5, 20)  # events over which a share is taken
 
 
 class History:
-    """Counts, gaps and recent activity of nodes and pairs, as of any time.
+    """Counts, gaps, recent activity and habits of nodes and pairs, as of any time.
 
     Answers see what happened strictly before the time asked about. Every number is a logarithm
     (of 1 + count, of 1 + time) except truth values and shares.
@@ -76,6 +76,7 @@ class History:
             "reverse": (*pair, "dst_events_since"),
             "src_habits": self._habits("dst"),
             "dst_habits": self._habits("src"),
+            "all": recent,
         }
         return tuple(f"{part}.{name}" for part, names in parts.items() for name in names)
 

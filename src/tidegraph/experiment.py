@@ -18,13 +18,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph import evaluation
-from tidegraph.errors import DataError, ParameterError, StateFileError
+from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
 from tidegraph.events import Op
-from tidegraph.stream import EventStream
+from tidegraph.stream import EventStream, counted
 from tidegraph.tasks import LinkPredictor, preset
 
-__all__ = ["PROTOCOLS", "Trained", "evaluate", "train", "unfinished"]
+__all__ = [
+    "PROTOCOLS",
+    "Trained",
+    "Trial",
+    "check_evaluation",
+    "check_training",
+    "evaluate",
+    "judged_by",
+    "train",
+    "unfinished",
+]
 
 IntArray = NDArray[np.int64]
 Progress = Callable[[int, int, str], None]
@@ -34,6 +44,7 @@ _MODEL = "tidegraph"  # among scorers
 _STOP_BY = 0.15  # share of the events that decide when to stop, where none is kept for a test
 # What the results call the parts of the protocols.
 _PARTS = {"test": "all", "new_test": "new"}
+_FEW = 1000  # events to judge by; the chance error of a share is then 1.6 points
 _HEADLINES = ("ap", "mrr", "mrr_full")  # the first of them that there is compares scorers
 
 
@@ -72,22 +83,31 @@ def train(
     run that was killed leaves beside it (`unfinished`) is taken up by the next one with the same
     events and settings, which ends with the same weights.
     """
+    check_training(
+        path,
+        protocol=protocol,
+        settings=settings,
+        validation_after=validation_after,
+        test_after=test_after,
+    )
     directory, work = Path(path), unfinished(path)
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise StateFileError(f"{directory} exists already; give another directory, or delete it")
-    if not work.parent.is_dir():
-        raise StateFileError(f"{work.parent} is not a directory; make it first")
     if stream.op is not None and (stream.op != Op.ADD).any():
         raise DataError(
             "the stream removes or sets edges, and links that appear are learned; give only the"
             " events that add, as stream.where(stream.op == Op.ADD) does"
         )
     split = _split(stream, protocol, validation_after, test_after)
-    predictor = _predictor(settings, {"path": str(work / "trajectories")})
+    records = work / "trajectories"
+    predictor = _predictor(settings, {"path": str(records)})
     _take_up(work, _run(stream, split, predictor))
     report = progress or _silent
     report(0, 1, "looking for records")
-    predictor.observe(stream, split, progress=progress)
+    try:
+        predictor.observe(stream, split, progress=progress)
+    except TidegraphError:
+        if not (records / "manifest.json").exists():  # refused before there was anything to keep
+            shutil.rmtree(work)
+        raise
     report(0, 1, "reading features of pairs")
     predictor.train(split, checkpoint=work / "training.safetensors", progress=progress)
     report(0, 1, "saving and validating")
@@ -106,7 +126,40 @@ def train(
         model=_MODEL,
         training_negatives=kept.training_negatives,
     )
-    return Trained(kept, directory, result)
+    own = result.row("validation")
+    notes = (*result.warnings, *_too_few(own.examples))
+    return Trained(kept, directory, replace(result, warnings=notes))
+
+
+def check_training(
+    path: str | Path,
+    *,
+    protocol: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    validation_after: Any = None,
+    test_after: Any = None,
+) -> None:
+    """Refuses of `train`'s arguments what can be refused before there are events."""
+    directory, work = Path(path), unfinished(path)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        if (directory / "model.safetensors").is_file() and (work / "run.json").is_file():
+            shutil.rmtree(work)  # of a run that was killed after its model had become whole
+        raise StateFileError(f"{directory} exists already; give another directory, or delete it")
+    if not work.parent.is_dir():
+        raise StateFileError(f"{work.parent} is not a directory; make it first")
+    _check_protocol(protocol, validation_after, test_after)
+    _predictor(settings, {"path": None})
+    _check_writable(settings)
+
+
+def _check_writable(settings: Mapping[str, Any] | None) -> None:
+    """Refuses a module of one's own: a run is told from another by its settings, as words."""
+    for name, value in (settings or {}).items():
+        if callable(value):
+            raise ParameterError(
+                f"the setting {name!r} is {value!r}, which cannot be written down for a run to be"
+                f" resumed; give a name, or use LinkPredictor({name}=...).fit and save"
+            )
 
 
 def _run(stream: EventStream, split: Split, predictor: LinkPredictor) -> dict[str, Any]:
@@ -183,19 +236,30 @@ def evaluate(
     """
     clock = _Clock()
     report = progress or _silent
-    if len(seeds) == 0 or len(set(seeds)) != len(seeds):
-        raise ParameterError(f"seeds are {list(seeds)}; give at least one, each once")
-    if protocol == "roland":
-        if samplers is not None or rank:
-            raise ParameterError(
-                "the protocol roland ranks all nodes; samplers and rank belong to the others"
-            )
-        trial: _Trial = _SnapshotTrial(
-            stream, _snapshots(stream, name, snapshot_seconds, first_test)
-        )
-    else:
-        split = _split(stream, protocol, validation_after, test_after)
-        trial = _EventTrial(stream, split, samplers or ("random-dst",), rank, rank_sample)
+    check_evaluation(
+        protocol=protocol,
+        samplers=samplers,
+        seeds=seeds,
+        settings=settings,
+        rank=rank or rank_sample is not None,
+        validation_after=validation_after,
+        test_after=test_after,
+        snapshot_seconds=snapshot_seconds,
+        first_test=first_test,
+        name=name,
+    )
+    trial = judged_by(
+        stream,
+        protocol=protocol,
+        samplers=samplers,
+        rank=rank,
+        rank_sample=rank_sample,
+        validation_after=validation_after,
+        test_after=test_after,
+        snapshot_seconds=snapshot_seconds,
+        first_test=first_test,
+        name=name,
+    )
     if protocol == "roland":
         settings = {**preset("snapshots"), **(settings or {})}
     predictors = [_predictor(settings, {"seed": seed, "path": None}) for seed in seeds]
@@ -235,10 +299,62 @@ def evaluate(
         "settings": {key: value for key, value in used.items() if key not in ("seed", "path")},
         "metrics": metrics,
         "heuristics": rules.table,
-        "warnings": [*rules.notes, *_beaten(metrics, rules.table)],
+        "warnings": [
+            *rules.notes,
+            *_beaten(metrics, rules.table),
+            *_too_few(rules.split["sizes"]["test"] if protocol != "roland" else None),
+        ],
         "elapsed_s": clock.stages(),
         "version": version("tidegraph"),
     }
+
+
+def check_evaluation(
+    *,
+    protocol: str = "tgn",
+    samplers: Sequence[str] | None = None,
+    seeds: Sequence[int] = (0, 1, 2),
+    settings: Mapping[str, Any] | None = None,
+    rank: bool = False,
+    validation_after: Any = None,
+    test_after: Any = None,
+    snapshot_seconds: int | None = None,
+    first_test: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Refuses of `evaluate`'s arguments what can be refused before there are events."""
+    if len(seeds) == 0 or len(set(seeds)) != len(seeds):
+        raise ParameterError(f"seeds are {list(seeds)}; give at least one, each once")
+    if protocol == "roland" and (samplers is not None or rank):
+        raise ParameterError(
+            "the protocol roland ranks all nodes; samplers and rank belong to the others"
+        )
+    _check_protocol(protocol, validation_after, test_after)
+    if protocol == "roland":
+        _snapshot_settings(name, snapshot_seconds, first_test)
+    _predictor(settings, {"seed": 0, "path": None})
+
+
+def judged_by(
+    stream: EventStream,
+    *,
+    protocol: str = "tgn",
+    samplers: Sequence[str] | None = None,
+    rank: bool = False,
+    rank_sample: int | None = None,
+    validation_after: float | None = None,
+    test_after: float | None = None,
+    snapshot_seconds: int | None = None,
+    first_test: int | None = None,
+    name: str | None = None,
+) -> Trial:
+    """The events a protocol gives to learn from, and its judgement; arguments as in `evaluate`."""
+    if protocol == "roland":
+        width_s, first = _snapshot_settings(name, snapshot_seconds, first_test)
+        snapshots = evaluation.roland_split(stream, width_s=width_s, first_test=first)
+        return _SnapshotTrial(stream, snapshots)
+    split = _split(stream, protocol, validation_after, test_after)
+    return _EventTrial(stream, split, samplers or ("random-dst",), rank, rank_sample)
 
 
 _Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
@@ -269,7 +385,7 @@ class _Judgement:
         )
 
 
-class _Trial(ABC):
+class Trial(ABC):
     """Events to learn from, and a way to judge what was learned."""
 
     events: EventStream
@@ -280,7 +396,7 @@ class _Trial(ABC):
         """The predictor alone, or the heuristics where there is none."""
 
 
-class _EventTrial(_Trial):
+class _EventTrial(Trial):
     """Test events against sampled negatives, and among all destinations."""
 
     def __init__(
@@ -313,7 +429,7 @@ class _EventTrial(_Trial):
         return _Judgement.of(results)
 
 
-class _SnapshotTrial(_Trial):
+class _SnapshotTrial(Trial):
     """The edges of the next snapshot among all pairs of its sources.
 
     Time counts snapshots: what is known strictly before `task + 1` are the snapshots up to `task`.
@@ -378,11 +494,21 @@ def _beaten(
             own = values[metric]["mean"]
             best = max(heuristics, key=lambda rule: heuristics[rule][sampler][part][metric])
             value = heuristics[best][sampler][part][metric]
-            if value >= own:
+            if outcome := evaluation.outcome_of_heuristic(value, own):
                 yield (
-                    f"a heuristic wins: {best} has {metric} {value:.4f} under {sampler} on {part},"
-                    f" the model {own:.4f}"
+                    f"a heuristic {outcome}: {best} has {metric} {value:.4f} under {sampler} on"
+                    f" {part}, the model {own:.4f}"
                 )
+
+
+def _too_few(events: int | None) -> Iterator[str]:
+    """A note where chance alone makes differences that look like something."""
+    if events is not None and events < _FEW:
+        points = 100 * 0.5 / np.sqrt(max(events, 1))
+        yield (
+            f"judged by only {counted(events, 'event')}: differences of some {points:.0f} points"
+            " are chance"
+        )
 
 
 # What both share ----------------------------------------------------------------------------------
@@ -397,24 +523,29 @@ def _predictor(settings: Mapping[str, Any] | None, own: Mapping[str, Any]) -> Li
     return LinkPredictor().set_params(**given, **own)
 
 
+def _check_protocol(protocol: str | None, validation_after: Any, test_after: Any) -> None:
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise ParameterError(f"protocol is {protocol!r}; give one of {', '.join(PROTOCOLS)}")
+    if protocol == "time" and (validation_after is None or test_after is None):
+        raise ParameterError(
+            "the protocol 'time' needs to be told after which times validation and test begin;"
+            " give validation_after and test_after"
+        )
+    if protocol != "time" and (validation_after is not None or test_after is not None):
+        raise ParameterError("validation_after and test_after belong to the protocol 'time'")
+
+
 def _split(
     stream: EventStream,
     protocol: str | None,
     validation_after: float | None,
     test_after: float | None,
 ) -> Split:
-    if protocol == "time":
-        if validation_after is None or test_after is None:
-            raise ParameterError(
-                "the protocol 'time' needs to be told after which times validation and test begin;"
-                " give validation_after and test_after"
-            )
+    if validation_after is not None and test_after is not None:
         return evaluation.time_split(stream, validation_time=validation_after, test_time=test_after)
-    if validation_after is not None or test_after is not None:
-        raise ParameterError("validation_after and test_after belong to the protocol 'time'")
     if len(stream) == 0 or stream.t[0] == stream.t[-1]:
         raise DataError(
-            f"the stream holds {len(stream):,} events at {min(len(stream), 1)} time; what comes"
+            f"the stream holds {counted(len(stream), 'event')}, none later than another; what comes"
             " next is learned from events at different times"
         )
     if protocol is None:
@@ -424,12 +555,13 @@ def _split(
         return evaluation.tgn_split(stream)
     if protocol == "tgb":
         return evaluation.tgb_split(stream)
-    raise ParameterError(f"protocol is {protocol!r}; give one of {', '.join(PROTOCOLS)}")
+    raise ParameterError(f"the protocol {protocol!r} divides snapshots; `evaluate` does it")
 
 
-def _snapshots(
-    stream: EventStream, name: str | None, snapshot_seconds: int | None, first_test: int | None
-) -> SnapshotSplit:
+def _snapshot_settings(
+    name: str | None, snapshot_seconds: int | None, first_test: int | None
+) -> tuple[int, int]:
+    """The width of a snapshot and the first test task, given or published."""
     known = ROLAND_SETTINGS.get(name or "", {})
     width_s = known.get("width_s") if snapshot_seconds is None else snapshot_seconds
     first = known.get("first_test") if first_test is None else first_test
@@ -438,7 +570,7 @@ def _snapshots(
             "the protocol 'roland' needs snapshot_seconds, the width of a snapshot, and first_test,"
             f" the first test task; published ones are for {', '.join(ROLAND_SETTINGS)}"
         )
-    return evaluation.roland_split(stream, width_s=width_s, first_test=first)
+    return width_s, first
 
 
 class _Clock:

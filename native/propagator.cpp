@@ -1,16 +1,18 @@
 #include "propagator.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <mutex>
 
 #include "parallel.hpp"
 
 namespace tidegraph {
 
 #if TIDEGRAPH_X86
-#define TIDEGRAPH_LEVELS(X) X(v2) X(v3)
+#define TIDEGRAPH_LEVELS(X) X(v2) X(v3) X(v2_narrow) X(v3_narrow)
 #else
-#define TIDEGRAPH_LEVELS(X) X(generic)
+#define TIDEGRAPH_LEVELS(X) X(generic) X(generic_narrow)
 #endif
 #define TIDEGRAPH_DECLARE(level)               \
   namespace level {                            \
@@ -30,12 +32,16 @@ const Kernels<Real>& choose(const Kernels<float>& single, const Kernels<double>&
 }  // namespace
 
 template <class Real>
-const Kernels<Real>& kernels() {
+const Kernels<Real>& kernels(const Block<Real>& block) {
+  const bool narrow = block.width * sizeof(Real) % kVectorBytes != 0;
 #if TIDEGRAPH_X86
   static const bool modern = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (modern && narrow) return choose<Real>(v3_narrow::kernels_float, v3_narrow::kernels_double);
   if (modern) return choose<Real>(v3::kernels_float, v3::kernels_double);
+  if (narrow) return choose<Real>(v2_narrow::kernels_float, v2_narrow::kernels_double);
   return choose<Real>(v2::kernels_float, v2::kernels_double);
 #else
+  if (narrow) return choose<Real>(generic_narrow::kernels_float, generic_narrow::kernels_double);
   return choose<Real>(generic::kernels_float, generic::kernels_double);
 #endif
 }
@@ -51,6 +57,11 @@ constexpr double kSteep = 4;
 // Nodes touched in a step are listed while they are fewer than this share of all; beyond it, a look
 // at all marks costs less than the step did.
 constexpr std::size_t kListedShare = 16;
+// Nodes in a range, of which threads take one after the other.
+constexpr std::size_t kRange = 1 << 13;
+// Sweeps end when the nodes above their limit are fewer than this share: pushing at those alone
+// then costs less than another look at all edges.
+constexpr std::size_t kSweptShare = 64;
 // Steps, and entries in the log of one block, before the logs are united.
 constexpr std::size_t kLoggedSteps = 256, kLoggedNodes = 1 << 16;
 
@@ -71,7 +82,8 @@ double relaxation(const ChannelSpec& spec, const View& view) {
 
 // Blocks of nearly equal width, an even number of them, in whole vectors. A function of the columns
 // alone: results must not depend on the threads.
-std::vector<ColumnBlock> share_out(std::size_t columns, std::size_t lanes, std::size_t widest) {
+std::vector<ColumnBlock> share_out(std::size_t columns, std::size_t bytes, std::size_t widest) {
+  const std::size_t lanes = (columns * bytes <= kNarrowBytes ? kNarrowBytes : kVectorBytes) / bytes;
   const std::size_t vectors = (columns + lanes - 1) / lanes;
   widest = std::min(widest, kMaxWidth) / lanes;
   std::size_t count = (vectors + widest - 1) / std::max<std::size_t>(widest, 1);
@@ -96,7 +108,7 @@ Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
       versions_(nodes, settings_.directed, settings_.self_loop, settings_.versions,
                 settings_.views),
       thresholds_(thresholds.begin(), thresholds.end()),
-      blocks_(share_out(columns(), kLanes<Real>, settings_.block_columns)),
+      blocks_(share_out(columns(), sizeof(Real), settings_.block_columns)),
       features_(settings_.features, blocks_, thresholds_) {
   states_.resize(settings_.channels.size() * blocks_.size());
   for (const ChannelSpec& spec : settings_.channels) {
@@ -235,19 +247,32 @@ double Propagator<Real>::pivot(const Channel& channel, Node node) const {
   return matrix.degree(node) - channel.spec.gamma * versions_.self_weight(matrix, node);
 }
 
+// Calls work(range) for the nodes from `first` on, up to kRange of them, with what their residuals
+// follow from.
 template <class Real>
-template <class Wanted>
-Propagator<Real>::Diagonals::Diagonals(const Propagator& of, Wanted wanted)
-    : values_(of.channels_.size()) {
-  for (std::size_t c = 0; c < values_.size(); ++c) {
-    const Channel& channel = of.channels_[c];
-    if (!wanted(channel)) continue;
-    values_[c].resize(2 * of.nodes());
-    for (std::size_t node = 0; node < of.nodes(); ++node) {
-      values_[c][node] = of.pivot(channel, Node(node));
-      values_[c][of.nodes() + node] = power(of.view(channel).degree(Node(node)), channel.spec.beta);
-    }
+template <class Work>
+void Propagator<Real>::with_range(std::size_t c, std::size_t b, std::size_t first, Work work) {
+  const Channel& channel = channels_[c];
+  const std::size_t last = std::min(nodes(), first + kRange);
+  std::vector<double> pivots, powers;
+  for (std::size_t node = first; node < last; ++node) {
+    pivots.push_back(pivot(channel, Node(node)));
+    powers.push_back(power(view(channel).degree(Node(node)), channel.spec.beta));
   }
+  FeatureRows<Real> features = state(c, b).block.features;
+  typename Features<Real>::Reader reader;  // threads must not share one
+  if (!features.kept) {
+    reader.open(features_, b);
+    features.reader = &reader;
+  }
+  work(Range<Real>{first, last, pivots.data(), powers.data(), features});
+}
+
+template <class Real>
+template <class Work>
+void Propagator<Real>::for_ranges(std::size_t c, std::size_t b, Work work) {
+  parallel_for((nodes() + kRange - 1) / kRange, settings_.threads,
+               [&](std::size_t i) { with_range(c, b, i * kRange, work); });
 }
 
 template <class Real>
@@ -293,7 +318,44 @@ template <class Real>
 void Propagator<Real>::initialise(std::size_t c, std::size_t b) {
   for (std::size_t node = 0; node < nodes(); ++node)
     initialise_row(c, b, node, view(channels_[c]).degree(Node(node)));
-  kernels<Real>().scan(state(c, b).block, 0, nodes(), true);
+  kernels(state(c, b).block).scan(state(c, b).block, 0, nodes(), true);
+}
+
+// The first propagation over a large graph, where almost every node is above its limit: instead of
+// pushing one by one all are moved at once, by rows, which threads share out among nodes and which
+// reads the graph in its order. The residuals take turns with the estimates as their next values.
+template <class Real>
+void Propagator<Real>::sweep(std::size_t c, std::size_t b) {
+  State& s = state(c, b);
+  Block<Real>& block = s.block;
+  const Matrix of = matrix(channels_[c]);
+  const std::size_t width = block.width;
+  for_ranges(c, b, [&](const Range<Real>& range) {
+    for (std::size_t node = range.first; node < range.last; ++node) {
+      const Real* const x = range.features.kept
+                                ? range.features.kept + node * width
+                                : range.features.read(range.features.reader, Node(node));
+      const double pivot = range.pivot[node - range.first];
+      const double scale =
+          pivot > 0 ? block.gain * of.residual_unit * range.power[node - range.first] / pivot : 0;
+      for (std::size_t i = 0; i < width; ++i)
+        block.estimate[node * width + i] = Real(scale * double(x[i]));
+    }
+  });
+  for (std::size_t before = nodes() + 1, above = nodes();
+       above < before && above > nodes() / kSweptShare;) {
+    before = above;
+    std::atomic<std::size_t> found{0};
+    for_ranges(c, b, [&](const Range<Real>& range) {
+      found += kernels(block).sweep(block, of, range, block.residual);
+    });
+    above = found;
+    std::swap(s.estimate, s.residual);
+    std::swap(block.estimate, block.residual);
+    ++sweeps_;
+  }
+  for_ranges(c, b, [&](const Range<Real>& range) { kernels(block).rewrite(block, of, range); });
+  s.edges_at_repair = block.edge_pushes;
 }
 
 template <class Real>
@@ -322,9 +384,16 @@ void Propagator<Real>::start() {
     set_units(channel);
     set_limits(channel);
   }
+  const bool wide = nodes() >= settings_.sweep_nodes;
+  for (std::size_t i = 0; wide && i < states_.size(); ++i)
+    sweep(i / blocks_.size(), i % blocks_.size());
   for_items([&](std::size_t c, std::size_t b) {
-    initialise(c, b);
-    kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
+    Block<Real>& block = state(c, b).block;
+    if (wide)
+      kernels(block).scan(block, 0, nodes(), true);
+    else
+      initialise(c, b);
+    kernels(block).settle(block, matrix(channels_[c]));
   });
   repair_where_due();
   forget_touched();
@@ -413,7 +482,7 @@ void Propagator<Real>::change_features(const Update& update) {
       Real* const r = block.residual + std::size_t(node) * block.width;
       for (std::size_t i = 0; i < blocks_[b].count; ++i)
         r[i] = Real(double(r[i]) + scale * change[i]);
-      kernels<Real>().scan(block, node, std::size_t(node) + 1, false);
+      kernels(block).scan(block, node, std::size_t(node) + 1, false);
     }
   });
 }
@@ -435,16 +504,17 @@ void Propagator<Real>::pass_time(std::optional<std::int64_t> end) {
       rescale_state(c, units[c]);
     prepare(c, versions_.swept(version) ? 0 : nodes(), true);
   }
-  const Diagonals diagonals(
-      *this, [&](const Channel& channel) { return versions_.leapt(view(channel).version()); });
   for_items([&](std::size_t c, std::size_t b) {
     const std::size_t version = view(channels_[c]).version();
     if (versions_.restarted(version)) return initialise(c, b);
     correct(c, b);
-    if (versions_.leapt(version))
-      kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]), diagonals.of(c));
-    else if (versions_.swept(version))
-      kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
+    Block<Real>& block = state(c, b).block;
+    for (std::size_t first = 0; versions_.leapt(version) && first < nodes(); first += kRange)
+      with_range(c, b, first, [&](const Range<Real>& range) {
+        kernels(block).rewrite(block, matrix(channels_[c]), range);
+      });
+    if (versions_.leapt(version) || versions_.swept(version))
+      kernels(block).scan(block, 0, nodes(), false);
   });
 }
 
@@ -467,8 +537,8 @@ void Propagator<Real>::step(const Update& update) {
     for (std::size_t node = before; node < nodes(); ++node)
       initialise_row(c, b, node, versions_.stored_loop(view(channels_[c]), Node(node)));
     correct(c, b);
-    kernels<Real>().scan(block, before, nodes(), false);
-    kernels<Real>().settle(block, matrix(channels_[c]));
+    kernels(block).scan(block, before, nodes(), false);
+    kernels(block).settle(block, matrix(channels_[c]));
     state(c, b).log_begins.push_back(state(c, b).log.size());
     log_touched(state(c, b));
   });
@@ -481,8 +551,9 @@ void Propagator<Real>::correct(std::size_t c, std::size_t b) {
   const Channel& channel = channels_[c];
   const double per_term =
       channel.spec.gamma / channel.spec.gamma0 * channel.residual_unit / channel.estimate_unit;
-  kernels<Real>().correct(state(c, b).block, matrix(channel), channel.moved.data(),
-                          channel.moved.size(), view(channel).terms().data(), per_term);
+  Block<Real>& block = state(c, b).block;
+  kernels(block).correct(block, matrix(channel), channel.moved.data(), channel.moved.size(),
+                         view(channel).terms().data(), per_term);
 }
 
 // Limits and pivots of the nodes from `first` on and of all that moved, and the coefficients of the
@@ -669,13 +740,33 @@ typename Propagator<Real>::Certificate Propagator<Real>::certify() {
   certificate.ratio.resize(channels_.size() * padded);
   certificate.drift.resize(states_.size());
   certificate.excess.resize(states_.size());
-  const Diagonals diagonals(*this, [](const Channel&) { return true; });
-  for_items([&](std::size_t c, std::size_t b) {
-    Measured measured{certificate.ratio.data() + c * padded + blocks_[b].first, 0, 0};
-    kernels<Real>().measure(state(c, b).block, matrix(channels_[c]), diagonals.of(c), measured);
-    certificate.drift[c * blocks_.size() + b] = measured.drift;
-    certificate.excess[c * blocks_.size() + b] = measured.excess;
-  });
+  std::mutex joining;
+  for (std::size_t c = 0; c < channels_.size(); ++c)
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      const Block<Real>& block = state(c, b).block;
+      std::vector<double> largest(block.width, 0.0);
+      const std::size_t item = c * blocks_.size() + b;
+      // A value that is not a number wins, so that a certificate cannot miss it.
+      const auto raise = [](double& to, double value) {
+        if (!(value <= to) && !std::isnan(to)) to = value;
+      };
+      for_ranges(c, b, [&](const Range<Real>& range) {
+        std::vector<double> found(block.width, 0.0);
+        kernels(block).peak(block, range.first, range.last, found.data());
+        const std::lock_guard lock(joining);
+        for (std::size_t i = 0; i < block.width; ++i) raise(largest[i], found[i]);
+      });
+      for_ranges(c, b, [&](const Range<Real>& range) {
+        std::vector<double> ratio(block.width, 0.0);
+        Measured measured{ratio.data(), 0, 0};
+        kernels(block).measure(block, matrix(channels_[c]), range, largest.data(), measured);
+        const std::lock_guard lock(joining);
+        for (std::size_t i = 0; i < block.width; ++i)
+          raise(certificate.ratio[c * padded + blocks_[b].first + i], ratio[i]);
+        raise(certificate.drift[item], measured.drift);
+        raise(certificate.excess[item], measured.excess);
+      });
+    }
   return certificate;
 }
 
@@ -717,10 +808,17 @@ typename Propagator<Real>::Audit Propagator<Real>::audit() {
 
 template <class Real>
 void Propagator<Real>::rewrite_residuals() {
-  const Diagonals diagonals(*this, [](const Channel&) { return true; });
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const std::size_t c = i / blocks_.size(), b = i % blocks_.size();
+    Block<Real>& block = state(c, b).block;
+    for_ranges(c, b, [&](const Range<Real>& range) {
+      kernels(block).rewrite(block, matrix(channels_[c]), range);
+    });
+  }
   for_items([&](std::size_t c, std::size_t b) {
-    kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]), diagonals.of(c));
-    kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
+    Block<Real>& block = state(c, b).block;
+    kernels(block).scan(block, 0, nodes(), false);
+    kernels(block).settle(block, matrix(channels_[c]));
   });
   for (State& s : states_) s.edges_at_repair = s.block.edge_pushes;
   ++repairs_;
@@ -748,8 +846,9 @@ void Propagator<Real>::refine(double factor) {
   tolerance_ = factor;
   for (Channel& channel : channels_) set_limits(channel);
   for_items([&](std::size_t c, std::size_t b) {
-    kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
-    kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
+    Block<Real>& block = state(c, b).block;
+    kernels(block).scan(block, 0, nodes(), false);
+    kernels(block).settle(block, matrix(channels_[c]));
   });
   forget_touched();
 }
@@ -817,6 +916,7 @@ typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
   statistics.events = events_;
   statistics.correction_rows = correction_rows_;
   statistics.repairs = repairs_;
+  statistics.sweeps = sweeps_;
   statistics.graph_bytes = versions_.bytes();
   statistics.edges = versions_.edges();
   for (const State& s : states_) {

@@ -25,6 +25,8 @@ struct Settings {
   bool scale_by_degree = true;
   std::size_t block_columns = 0;  // widest block
   int threads = 1;
+  // From so many nodes on the first propagation begins with sweeps over all of them.
+  std::size_t sweep_nodes = std::size_t(1) << 20;
   FeatureSource features;
   std::vector<VersionSpec> versions;
   std::vector<std::pair<std::size_t, Direction>> views;  // version, direction
@@ -58,6 +60,11 @@ class Propagator {
     features_.borrow(rows.data(), rows.size() / columns());
   }
   void load(const Rows& rows, std::optional<std::int64_t> end);
+  // Instead: lists that outlive this object; `targets` where the graph is directed.
+  void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
+                std::span<const Node> self_nodes, std::span<const float> self_weights) {
+    versions_.stand_on(sources, targets, edges, self_nodes, self_weights);
+  }
   void start();
 
   // All or nothing. The touched nodes, sorted, stay readable until the next step.
@@ -101,7 +108,7 @@ class Propagator {
 
   struct Statistics {
     std::uint64_t events = 0, pushes = 0, edge_pushes = 0, correction_rows = 0, stalled = 0,
-                  repairs = 0;
+                  repairs = 0, sweeps = 0;
     std::size_t graph_bytes = 0, state_bytes = 0, edges = 0;
   };
   Statistics statistics() const;
@@ -161,18 +168,11 @@ class Propagator {
   void for_nodes(std::span<const std::int64_t> nodes, Visit visit) const;
   Matrix matrix(const Channel& channel) const;
   double pivot(const Channel& channel, Node node) const;
-  // One per channel, empty where it is not wanted.
-  class Diagonals {
-   public:
-    template <class Wanted>
-    Diagonals(const Propagator& of, Wanted wanted);
-    Diagonal of(std::size_t channel) const {
-      return {values_[channel].data(), values_[channel].data() + values_[channel].size() / 2};
-    }
-
-   private:
-    std::vector<std::vector<double>> values_;  // pivots, then powers
-  };
+  template <class Work>
+  void with_range(std::size_t channel, std::size_t block, std::size_t first, Work work);
+  template <class Work>
+  void for_ranges(std::size_t channel, std::size_t block, Work work);
+  void sweep(std::size_t channel, std::size_t block);
   struct Certificate {
     std::vector<double> ratio;          // [channels, padded columns]
     std::vector<double> drift, excess;  // [channels, blocks]
@@ -192,7 +192,7 @@ class Propagator {
   std::vector<double> feature_change_;  // scratch: [count, columns] in units of the threshold
   std::vector<Node> touched_;
   std::vector<std::uint8_t> is_touched_;  // all zero between two calls of unite_touched
-  std::uint64_t events_ = 0, correction_rows_ = 0, repairs_ = 0;
+  std::uint64_t events_ = 0, correction_rows_ = 0, repairs_ = 0, sweeps_ = 0;
   bool started_ = false;
 };
 

@@ -21,6 +21,7 @@ LAYERS = [
     {"formats"},
     {"datasets", "describe"},
     {"_native"},
+    {"compact"},
     {"reference", "propagation", "history"},
     {"trajectories", "models", "training"},
     {"features"},

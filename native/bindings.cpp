@@ -176,8 +176,9 @@ void bind_propagator(nb::module_& module, const char* name) {
   using P = Propagator<Real>;
   using VersionTuple = std::tuple<int, double, std::int64_t, int>;  // kind, half-life, span, forget
   using ChannelTuple =
-      std::tuple<std::size_t, double, double, double>;       // view, gamma0, gamma, beta
-  using FeatureTuple = std::tuple<int, std::uint64_t, int>;  // source, seed, distribution
+      std::tuple<std::size_t, double, double, double>;  // view, gamma0, gamma, beta
+  // source, seed, first column, distribution
+  using FeatureTuple = std::tuple<int, std::uint64_t, std::uint64_t, int>;
   using release = nb::call_guard<nb::gil_scoped_release>;
 
   const auto edges = [](const P& p, std::optional<std::size_t> channel) {
@@ -203,8 +204,9 @@ void bind_propagator(nb::module_& module, const char* name) {
              std::size_t sweep_nodes) {
             Settings settings;
             settings.sweep_nodes = sweep_nodes;
-            const auto& [source, seed, distribution] = features;
-            settings.features = {FeatureSource::Kind(source), seed, Distribution(distribution)};
+            const auto& [source, seed, first, distribution] = features;
+            settings.features = {FeatureSource::Kind(source), seed, Distribution(distribution),
+                                 first};
             settings.directed = directed;
             settings.self_loop = self_loop;
             settings.scale_by_degree = scale_by_degree;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <mutex>
+#include <utility>
 
 #include "parallel.hpp"
 
@@ -62,6 +63,7 @@ constexpr std::size_t kRange = 1 << 13;
 // Sweeps end when the nodes above their limit are fewer than this share: pushing at those alone
 // then costs less than another look at all edges.
 constexpr std::size_t kSweptShare = 64;
+constexpr int kMaxSweeps = 200;
 // Steps, and entries in the log of one block, before the logs are united.
 constexpr std::size_t kLoggedSteps = 256, kLoggedNodes = 1 << 16;
 
@@ -342,17 +344,18 @@ void Propagator<Real>::sweep(std::size_t c, std::size_t b) {
         block.estimate[node * width + i] = Real(scale * double(x[i]));
     }
   });
-  for (std::size_t before = nodes() + 1, above = nodes();
-       above < before && above > nodes() / kSweptShare;) {
-    before = above;
+  // All nodes may stay above for a while; once fewer are, ever fewer must be.
+  std::size_t before = nodes(), above = nodes();
+  for (int round = 0; round < kMaxSweeps && above > nodes() / kSweptShare; ++round) {
     std::atomic<std::size_t> found{0};
     for_ranges(c, b, [&](const Range<Real>& range) {
       found += kernels(block).sweep(block, of, range, block.residual);
     });
-    above = found;
+    before = std::exchange(above, found);
     std::swap(s.estimate, s.residual);
     std::swap(block.estimate, block.residual);
     ++sweeps_;
+    if (above >= before && before < nodes()) break;
   }
   for_ranges(c, b, [&](const Range<Real>& range) { kernels(block).rewrite(block, of, range); });
   s.edges_at_repair = block.edge_pushes;

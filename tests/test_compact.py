@@ -30,7 +30,7 @@ def write_edges(path: Path, rows: dict[str, Any], group: int = 50) -> Path:
 def some_pairs(seed: int, nodes: int, rows: int) -> tuple[IntArray, IntArray]:
     """Pairs with hubs, repetitions and self-edges."""
     rng = np.random.default_rng(seed)
-    return tuple(np.minimum(nodes - 1, rng.geometric(3 / nodes, (2, rows))))  # type: ignore[return-value]
+    return tuple(np.minimum(nodes - 1, rng.geometric(3 / nodes, (2, rows))))
 
 
 def contents(graph: CompactGraph) -> dict[str, bytes]:
@@ -230,7 +230,7 @@ class Changes:
             *[Op.ADD] * fresh.shape[1],
         ]
         new = int(rng.integers(0, 3))
-        gone = rng.choice(alive, 1) if len(alive) > 2 and rng.random() < 0.3 else np.empty(0)
+        gone = alive[rng.permutation(len(alive))[: int(len(alive) > 2 and rng.random() < 0.3)]]
         self._removed |= set(gone.tolist())
         named = rng.choice(np.setdiff1d(alive, gone), 1)
         return Batch(
@@ -244,7 +244,7 @@ class Changes:
             new_features=rng.normal(size=(new, of.columns)) if new else None,
             feature_nodes=named,
             feature_values=rng.normal(size=(1, of.columns)),
-            removed_nodes=gone.astype(np.int64),
+            removed_nodes=gone,
         )
 
 

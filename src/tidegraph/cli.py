@@ -13,6 +13,7 @@ import click
 from tidegraph.cli_data import data
 from tidegraph.cli_explain import explain
 from tidegraph.cli_learn import evaluate, predict, train
+from tidegraph.cli_scale import graph, plan, propagate
 from tidegraph.errors import TidegraphError
 from tidegraph.terminal import console as _console
 from tidegraph.terminal import progress as _progress
@@ -100,7 +101,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
-for command in (data, explain, train, predict, evaluate):
+for command in (data, explain, train, predict, evaluate, graph, plan, propagate):
     main.add_command(command)
 
 

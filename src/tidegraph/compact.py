@@ -354,7 +354,7 @@ class _Build:
         selves: dict[int, float] = {int(k): w for k, w in state.get("selves", {}).items()}
         largest, rows = int(state.get("largest", -1)), int(state["rows"])
         with work.appending({work.directory / name: 4 * rows for name in names}) as files:
-            for group, columns, share in self._groups(int(state["group"])):
+            for group, columns, (done, total) in self._groups(int(state["group"])):
                 largest = max(largest, self._largest(columns[:2]))
                 loops = columns[0] == columns[1]
                 if loops.any():
@@ -369,7 +369,7 @@ class _Build:
                 if group is not None:
                     _sync(*files)
                     work.save(rows=rows, group=group, largest=largest, selves=selves)
-                self._report(*share, "rows read")
+                self._report(done, total, "rows read")
         nodes = work.order["nodes"] or largest + 1
         if nodes == 0:
             raise DataError(
@@ -398,7 +398,9 @@ class _Build:
         np.array(order, dtype=np.uint32).tofile(path / "selves.nodes")
         np.array([selves[node] for node in order], dtype=np.float32).tofile(path / "selves.weights")
 
-    def _groups(self, begin: int) -> Iterator[tuple[int | None, list[NDArray[Any]], Any]]:
+    def _groups(
+        self, begin: int
+    ) -> Iterator[tuple[int | None, list[NDArray[Any]], tuple[int, int]]]:
         """`(where to go on after it, or None; columns; done, of how many)` of the table's rows."""
         src, dst, weight = self._work.order["columns"]
         parquet = _ParquetEdges.of(self._table, src or "src", dst or "dst", weight)
@@ -410,7 +412,7 @@ class _Build:
         for chunk in scan_table(self._table, ids="keep", **names):
             done += len(chunk)
             columns: list[NDArray[Any]] = [chunk.src, chunk.dst]
-            if weight is not None:
+            if chunk.weight is not None:
                 columns.append(chunk.weight)
             yield None, columns, (done, done)
 
@@ -644,7 +646,9 @@ class _ParquetEdges:
             return None
         return cls(file, names)
 
-    def groups(self, begin: int) -> Iterator[tuple[int | None, list[NDArray[Any]], Any]]:
+    def groups(
+        self, begin: int
+    ) -> Iterator[tuple[int | None, list[NDArray[Any]], tuple[int, int]]]:
         metadata = self._file.metadata
         ends = np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
         for group in range(begin, metadata.num_row_groups):

@@ -176,9 +176,14 @@ class Propagator:
             versions,
             views,
             natives,
-            (rows, 0, 0)
+            (rows, 0, 0, 0)
             if sketch is None
-            else (_SKETCHED, sketch.seed, _DISTRIBUTIONS[sketch.distribution]),
+            else (
+                _SKETCHED,
+                sketch.seed,
+                sketch.first_column,
+                _DISTRIBUTIONS[sketch.distribution],
+            ),
             _SWEEP_NODES,
         )
 

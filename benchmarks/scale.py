@@ -47,7 +47,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
 
 
 class Watch:
-    """Seconds, and the highest total and anonymous memory, of what runs inside."""
+    """Seconds, those of all threads together, and the highest memory, of what runs inside."""
 
     def __enter__(self) -> Watch:
         self.peak_anonymous = 0
@@ -55,7 +55,7 @@ class Watch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
-        self._begin = time.perf_counter()
+        self._begin, self._cpu = time.perf_counter(), time.process_time()
         return self
 
     def _look(self) -> None:
@@ -64,12 +64,14 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self.seconds = time.perf_counter() - self._begin
+        self.cpu_s = time.process_time() - self._cpu
         self._over.set()
         self._thread.join()
 
     def report(self) -> dict[str, Any]:
         return {
             "seconds": round(self.seconds, 2),
+            "cpu_s": round(self.cpu_s, 2),
             "peak_rss_bytes": machine.memory_bytes(peak=True),
             "peak_anonymous_bytes": max(self.peak_anonymous, _anonymous_bytes()),
         }

@@ -134,12 +134,6 @@ void Arena::give(std::uint32_t* block, std::size_t words, std::size_t size_class
   idle_ += words;
 }
 
-Adjacency::~Adjacency() {
-  for_own_lists([&](Node, const List& list) {
-    if (list.block && words(list.capacity) >= kOwnPageWords) delete[] list.block;
-  });
-}
-
 template <class Visit>
 void Adjacency::for_own_lists(Visit visit) {
   for (std::size_t node = 0; node < lists_.size(); ++node) visit(Node(node), lists_[node]);
@@ -150,9 +144,26 @@ void Adjacency::for_own_lists(Visit visit) {
   }
 }
 
+Adjacency::Adjacency(const Adjacency& other)
+    : layers_(other.layers_), nodes_(other.nodes_), lists_(other.lists_), base_(other.base_) {
+  resize(nodes_);
+  for (std::size_t page = 0; page < other.pages_.size(); ++page)
+    if (other.pages_[page])
+      std::copy_n(other.pages_[page], kPageLists, &place(Node(page * kPageLists)));
+  for_own_lists([&](Node, List& list) {
+    if (list.block) move_into(arena_, list, class_for(list.capacity));
+  });
+}
+
+Adjacency::~Adjacency() {
+  for_own_lists([&](Node, const List& list) {
+    if (list.block && words(list.capacity) >= kOwnPageWords) delete[] list.block;
+  });
+}
+
 void Adjacency::stand_on(const CompactLists& base) {
   base_ = base;
-  lists_ = {};
+  std::vector<List>().swap(lists_);  // gives its memory back
   resize(std::max(nodes_, base.nodes));
 }
 

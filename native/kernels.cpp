@@ -226,13 +226,17 @@ inline Node pop(Block<Real>& block) {
   return node;
 }
 
-// Calls visit(neighbour, weight) for the entries of a row or column.
-template <class Visit>
-inline void for_entries(const Lists& lists, Node node, Visit visit) {
+// Calls visit(neighbour, weight) for the entries of a row or column, and foresee(neighbour) some
+// entries before.
+template <class Visit, class Foresee>
+inline void for_entries(const Lists& lists, Node node, Visit visit, Foresee foresee) {
+  constexpr std::uint32_t kAhead = 16;
   for (int which = 0; which < 2; ++which) {
     const Entries list = entries_at(lists, which, node);
-    for (std::uint32_t e = 0; e < list.size; ++e)
+    for (std::uint32_t e = 0; e < list.size; ++e) {
+      if (e + kAhead < list.size) foresee(list.neighbours[e + kAhead]);
       visit(list.neighbours[e], list.weights ? list.weights[e] : 1.0f);
+    }
   }
 }
 
@@ -249,11 +253,15 @@ inline const Real* true_residual(const Block<Real>& block, const Matrix& matrix,
   const Real* const p = block.estimate + node * width;
   const Real* const x = features_of(range.features, width, Node(node));
   for (std::size_t c = 0; c < width; ++c) sum[c] = 0;
-  for_entries(matrix.rows, Node(node), [&](Node other, float weight) {
-    const Real* const q = block.estimate + std::size_t(other) * width;
-    const double w = double(weight);
-    for (std::size_t c = 0; c < width; ++c) sum[c] += w * double(q[c]);
-  });
+  const auto row_of = [&](Node other) { return block.estimate + std::size_t(other) * width; };
+  for_entries(
+      matrix.rows, Node(node),
+      [&](Node other, float weight) {
+        const Real* const q = row_of(other);
+        const double w = double(weight);
+        for (std::size_t c = 0; c < width; ++c) sum[c] += w * double(q[c]);
+      },
+      [&](Node other) { fetch<false>(row_of(other), width * sizeof(Real)); });
   const double on_features = range.power[node - range.first] * matrix.residual_unit;
   const double pivot = range.pivot[node - range.first];
   const double per_gain = 1 / block.gain;

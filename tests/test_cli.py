@@ -130,6 +130,18 @@ def test_a_sample_holds_up_to_the_drift_it_measured() -> None:
     assert not holds(1.001, 0.5, 0.5)
 
 
+def test_a_file_is_verified_by_the_columns_that_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "calls.csv"
+    path.write_text("a,b,when\n" + "".join(f"{k % 7},{k % 5},{k}\n" for k in range(60, 0, -1)))
+    words = ["--data", str(path), "--src", "a", "--dst", "b", "--time", "when"]
+    assert "say --sort" in refusal(run(*VERIFY, *words))
+    result = run(*VERIFY, *words, "--sort", "--json")
+    assert result.exit_code == 0
+    assert "src is column 'a', as given" in result.stdout
+    assert "At 1.0000 the worst number would be as far off as it may be" in result.stdout
+    assert json.loads(result.stdout.splitlines()[-1])["holds"]
+
+
 def test_steps_cover_all_rows_and_no_step_is_empty() -> None:
     t = np.array([-7, -7, -1, 0, 4, 4, 9])
     assert verify.step_offsets(t).tolist() == [0, 2, 3, 4, 6, 7]
@@ -149,10 +161,10 @@ def test_samples_are_spread_and_include_the_end() -> None:
     ("options", "advice"),
     [
         (["--data", "no-such-data"], "nyc-flights"),
-        (["--r-max", "0"], "r_max"),
+        (["--r-max", "0"], "--r-max is 0.0"),
         (["--r-max", "1e-9"], "float64"),
         (["--alpha", "1"], "alpha"),
-        (["--half-life", "-1"], "half_life"),
+        (["--half-life", "-1"], "--half-life is -1.0"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(options: list[str], advice: str) -> None:

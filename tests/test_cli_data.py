@@ -72,6 +72,22 @@ def test_info_tells_and_draws_in_plain_letters(tmp_path: Path) -> None:
     assert "<svg" in page.read_text()
 
 
+def test_info_reads_the_columns_that_are_named(tmp_path: Path) -> None:
+    source = tmp_path / "calls.csv"
+    source.write_text("caller,callee,rating,when\nann,bob,-1,30\nbob,cem,2,10\n")
+    words = ["info", str(source), "--src", "caller", "--dst", "callee"]
+    refused = run(*words, "--time", "soon")
+    assert refused.exit_code == 2
+    assert "t is said to be column 'soon'" in refused.stderr
+    assert "or say --sort\n" in run(*words, "--time", "when").stderr
+    result = run(*words, "--time", "when", "--sort", "--json")
+    assert (last_line(result)["events"], last_line(result)["first"]) == (2, 10)
+    assert "dst is column 'callee', as given" in result.stdout
+    weighted = run(*words, "--time", "when", "--sort", "--weight", "rating")
+    assert "name it by --edge-feature; --on-bad drop drops such rows" in weighted.stderr
+    assert "leave out --time" in run("info", "nyc-flights", "--time", "t").stderr
+
+
 def test_info_refuses_what_is_not_there(tmp_path: Path) -> None:
     for words, advice in (
         (["info", "nope"], "no data set and no file is called 'nope'"),

@@ -18,9 +18,10 @@ import torch
 from click.testing import CliRunner, Result
 
 from tidegraph import EventStream, cli, cli_learn, datasets, evaluation, experiment
-from tidegraph.errors import ParameterError, StateFileError
+from tidegraph.errors import ParameterError, PrecisionError, StateFileError
+from tidegraph.models import Pair
 from tidegraph.stream import NodeNames
-from tidegraph.tasks import LinkPredictor
+from tidegraph.tasks import LinkPredictor, preset
 from tidegraph.terminal import Progress
 
 QUICK = {"columns": 8, "epochs": 3, "hidden": 16, "batch_size": 256, "threads": 1}
@@ -94,8 +95,9 @@ def model(purchases: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_is_written_out_for_speed_is_what_there_is() -> None:
-    assert cli_learn._PROTOCOLS == experiment.PROTOCOLS
-    assert sorted(cli_learn._SAMPLERS) == sorted(
+    assert cli_learn.PROTOCOLS == experiment.PROTOCOLS
+    assert LinkPredictor.presets == cli_learn._PRESETS
+    assert sorted(cli_learn.SAMPLERS) == sorted(
         name for name in evaluation.SAMPLERS if name != "given"
     )
 
@@ -142,7 +144,9 @@ def test_a_killed_training_goes_on_to_the_same_weights(
     for stage in ("records", "epoch 3", "saving"):
         with monkeypatch.context() as patch:
             patch.setattr(cli_learn, "progress", killed(stage))
-            assert run(*words).exit_code == 1
+            stopped = run(*words)
+        assert stopped.exit_code == 130
+        assert "give the same command again to go on" in stopped.stderr
         assert not path.exists()
         assert experiment.unfinished(path).is_dir()
     assert "was not finished" in refused(run("predict", path, "--src", "4711", "--rank", "1"))
@@ -168,11 +172,16 @@ def test_settings_are_judged_before_anything_is_read(tmp_path: Path) -> None:
         ('half_lives=["a"]', "give a list like [60,3600] or none"),
         ("half_lives=60", "give a list like [60,3600] or none"),
         ("epochs", "is not NAME=VALUE"),
+        ("epochs=0", "epochs is 0; it is at least 1"),
+        ("dropout=2", "dropout is 2.0"),
+        ("path=x", "decided by the run"),
     ):
         assert advice in refused(run("train", "absent.csv", "-o", path, "--set", word))
     listed = succeeded(run("train", "--set", "help")).stdout
-    for name in LinkPredictor().get_params():
-        assert f"  {name}=" in listed
+    meant = dict(line.split(maxsplit=1) for line in listed.splitlines())
+    assert {word.partition("=")[0] for word in meant} == set(LinkPredictor().get_params())
+    assert "high_pass=true" in meant  # as it may be given back
+    assert set(cli_learn._MEANINGS) == set(LinkPredictor().get_params())
     given = cli_learn._settings(
         ["half_lives=[60,3600.5]", "encoder=lstm", "alpha=1", "threads=none", "path=5"]
     )
@@ -197,7 +206,7 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
         (["nyc-flights", "--sort"], "leave out --sort"),
         ([purchases, *AWKWARD, "--set", "path=x"], "decided by the run"),
         ([purchases, *AWKWARD, "--set", "encoder=lstn"], "give None, one of state, lstm"),
-        ([purchases, *AWKWARD, "--protocol", "time"], "give validation_after and test_after"),
+        ([purchases, *AWKWARD, "--protocol", "time"], "give --validation-after and --test-after"),
         ([purchases, *AWKWARD, "--test-after", "9"], "belong to the protocol 'time'"),
     ):
         assert advice in refused(run("train", *words, "-o", path))
@@ -274,6 +283,9 @@ def test_a_date_and_its_number_are_the_same_time(model: Path) -> None:
     rows = f"src,dst,t\n4711,shop-05,{number}\n4711,shop-05,2023-04-02T10:00\n"
     answers = cells(succeeded(run("predict", model, "--pairs", "-", text=rows)).stdout)
     assert {row["probability"] for row in answers} == found
+    report = last_line(run("predict", model, "--pairs", "-", "--json", text=rows))
+    assert [answer["t"] for answer in report["answers"]] == [str(number), "2023-04-02T10:00"]
+    assert {f"{answer['probability']:.6g}" for answer in report["answers"]} == found
     assert "an ISO date like" in refused(run(*words, "2.4.2023"))
     for far in ("1999-01-01", "2099-01-01"):
         assert "an answer says little" in succeeded(run(*words, far)).stderr
@@ -305,9 +317,10 @@ def test_what_cannot_be_predicted_is_refused_by_name(model: Path, tmp_path: Path
     for text, advice in (
         ("src;dst\n4711;shop-01\n", "has the columns src;dst; src and dst are needed"),
         ("", "has the columns (none)"),
-        ("src,dst\n4711\n", "has 1 cells in row 1"),
-        ("src,dst\n4711,shop-01\n4711,shop-77\n", "dst 'shop-77' is unknown"),
-        ("src,dst,t\n4711,shop-01,soon\n", "the time 'soon' is not understood"),
+        ("src,dst\n4711\n", "line 2 has 1 cell under"),
+        ("src,dst\n4711,shop-01\n4711,shop-77\n", "line 3: dst 'shop-77' is unknown"),
+        ('src,dst\n"Ann\nB",x\n\n4711,y\n', "line 2: src 'Ann\\nB' is unknown"),
+        ("src,dst,t\n\n4711,shop-01,soon\n", "line 3: the time 'soon' is not understood"),
     ):
         assert advice in refused(run("predict", model, "--pairs", "-", text=text))
     assert "holds no model" in refused(run("predict", tmp_path, "--src", "a", "--rank", "1"))
@@ -397,6 +410,46 @@ def test_a_heuristic_that_wins_is_named() -> None:
     best = max(rule["random-dst"]["all"]["ap"] for rule in report["heuristics"].values())
     assert best > own
     assert any("a heuristic wins" in note and f"{best:.4f}" in note for note in report["warnings"])
+    test = report["split"]["sizes"]["test"]
+    assert (
+        f"judged by only {test} events: differences of some 5 points are chance"
+        in (report["warnings"])
+    )
+
+
+def test_a_heuristic_that_ties_has_not_won() -> None:
+    assert evaluation.outcome_of_heuristic(0.91, 0.9) == "wins"
+    assert evaluation.outcome_of_heuristic(0.9, 0.90001) == "is as good"
+    assert evaluation.outcome_of_heuristic(1.0, 1.0) == "is as good"
+    assert not evaluation.outcome_of_heuristic(0.9, 0.91)
+
+
+def test_a_setting_that_is_refused_late_leaves_nothing_behind(tmp_path: Path) -> None:
+    stream = datasets.generate_communities(20, 200)
+    with pytest.raises(PrecisionError):
+        experiment.train(stream, tmp_path / "model", settings={**QUICK, "r_max": 1e-30})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_run_killed_at_its_very_end_leaves_is_cleared(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    stream = datasets.generate_communities(20, 300)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_: exec("raise KeyboardInterrupt"))
+        with pytest.raises(KeyboardInterrupt):
+            experiment.train(stream, path, settings={**QUICK, "epochs": 1})
+    assert experiment.unfinished(path).exists()
+    with pytest.raises(StateFileError, match="exists already"):
+        experiment.train(stream, path, settings={**QUICK, "epochs": 1})
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+    assert len(LinkPredictor.load(path).stream) == 300
+
+
+def test_a_module_of_ones_own_is_refused_where_a_run_must_be_written_down(tmp_path: Path) -> None:
+    stream = datasets.generate_communities(20, 200)
+    with pytest.raises(ParameterError, match=r"the setting 'decoder' is .* cannot be written down"):
+        experiment.train(stream, tmp_path / "model", settings={"decoder": Pair})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_snapshots_are_ranked_over_all_nodes_from_the_snapshots_before(tmp_path: Path) -> None:
@@ -431,16 +484,64 @@ def test_snapshots_are_ranked_over_all_nodes_from_the_snapshots_before(tmp_path:
     assert own["mrr_full"]["mean"] == pytest.approx(expected.row().metrics["mrr-full"])
 
 
+def test_a_preset_is_where_settings_begin(purchases: Path, tmp_path: Path) -> None:
+    changes = {"columns": 8, "epochs": 1, "threads": 1, "r_max": 0.01}
+    words = [*AWKWARD, "--json"]
+    for name, value in changes.items():
+        words += ["--set", f"{name}={value}"]
+    report = last_line(
+        run("evaluate", purchases, "--preset", "paper-gru+time", "--seeds", "0", *words)
+    )
+    expected = {**preset("paper-gru+time"), **changes}
+    assert {name: report["settings"][name] for name in expected} == json.loads(json.dumps(expected))
+    trained = last_line(
+        run("train", purchases, "--preset", "historical", *words, "-o", tmp_path / "model")
+    )
+    assert trained["settings"]["past_weight"] == preset("historical")["past_weight"]
+    for wrong, advice in (("paper-rnn", "paper-transformer"), ("paper-node", "no preset of Link")):
+        assert advice in refused(run("evaluate", purchases, *AWKWARD, "--preset", wrong))
+    assert "'paper-lstm' for 'nyc-flights'" in refused(
+        run("evaluate", "nyc-flights", "--preset", "paper-lstm")
+    )
+
+
+def test_edges_of_snapshots_may_also_count_in_the_other_direction(tmp_path: Path) -> None:
+    # Everyone writes to the next one. Only of reversed edges can the one before be the answer.
+    src = np.tile(np.arange(10), 40)
+    stream = EventStream.from_arrays(src, (src + 1) % 10, np.arange(400) // 20 * 3600, nodes=10)
+    stream.save(tmp_path / "ring.tide")
+    words = ["evaluate", tmp_path / "ring.tide", "--seeds", "0", "--json", *QUICKLY]
+    snapshots = ["--protocol", "roland", "--snapshot-seconds", "3600", "--first-test", "15"]
+    plain = last_line(run(*words, *snapshots))
+    both = last_line(run(*words, *snapshots, "--reversed"))
+    assert (plain["data"]["events"], both["data"]["events"]) == (400, 800)
+    assert "also reversed" in both["data"]["title"]
+    for report, mrr in ((plain, 1.0), (both, 0.75)):  # two answers share ranks 1 and 2, ties half
+        memory = report["heuristics"]["memory"]["all-nodes"]["all"]["mrr_full"]
+        assert memory == pytest.approx(mrr, abs=0.1)
+    assert "belongs to --protocol roland" in refused(run(*words, "--reversed"))
+
+
 def test_an_evaluation_refuses_what_it_cannot_do(purchases: Path) -> None:
+    for words, advice in (
+        (["--seeds", "1,1"], "each once"),
+        (["--set", "epochs=0"], "it is at least 1"),
+        (["--protocol", "roland"], "needs --snapshot-seconds"),
+        (["--protocol", "time"], "give --validation-after"),
+    ):  # before anything is read
+        assert advice in refused(run("evaluate", "absent.csv", *words))
     for words, advice in (
         (["--seeds", "a,b"], "parted by commas"),
         (["--seeds", "1,1"], "each once"),
         (["--set", "seed=4"], "decided by the run"),
         (["--set", "path=here"], "decided by the run"),
-        (["--protocol", "roland"], "needs snapshot_seconds"),
+        (["--protocol", "roland"], "needs --snapshot-seconds"),
         (["--protocol", "roland", "--sampler", "historical"], "ranks all nodes"),
-        (["--protocol", "time"], "give validation_after and test_after"),
-        (["--protocol", "time", "--validation-after", "soon"], "the time 'soon'"),
+        (["--protocol", "time"], "give --validation-after and --test-after"),
+        (
+            ["--protocol", "time", "--validation-after", "soon", "--test-after", "9"],
+            "the time 'soon'",
+        ),
     ):
         assert advice in refused(run("evaluate", purchases, *AWKWARD, *words))
     with pytest.raises(ParameterError, match="protocol is 'tgx'"):

@@ -357,6 +357,29 @@ def test_showing_events_in_pieces_or_at_once_gives_the_same_scores(number: int) 
     np.testing.assert_allclose(table, scores.reshape(30, 30)[[3, 0, 20]], rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.parametrize("number", NUMBERS, ids=[rule.name for rule in every_heuristic()])
+def test_an_answer_per_event_is_that_of_a_memory_of_all_events_before_it(number: int) -> None:
+    stream = random_stream(14)
+    per_event = every_heuristic()[number].per_event(stream)
+    if per_event is None:
+        assert every_heuristic()[number].name.startswith("edgebank")
+        return
+    generator = np.random.default_rng(3)
+    src, dst = generator.integers(0, 30, (2, 600))
+    src[:300], dst[:300] = stream.src[:300], stream.dst[:300]
+    t = generator.integers(-5, 230, 600)
+    expected = np.zeros(600)
+    for moment in np.unique(t):
+        rule, asked = every_heuristic()[number], t == moment
+        rule.update(stream.before(int(moment)))
+        expected[asked] = rule.score(src[asked], dst[asked], t[asked])
+    np.testing.assert_allclose(per_event(src, dst, t), expected, rtol=1e-9, atol=1e-15)
+    assert len(np.unique(expected)) > 1
+    nothing = every_heuristic()[number].per_event(stream[:0])
+    assert nothing is not None
+    np.testing.assert_array_equal(nothing(src, dst, t), np.zeros(600))
+
+
 def test_edge_memory_sums_the_faded_events_of_a_pair_its_reverse_and_its_destination() -> None:
     stream = EventStream(np.array([0, 1, 0, 2]), np.array([1, 0, 1, 1]), np.array([0, 1, 4, 5]), 3)
     rule = baselines.EdgeMemory(scale=2.0, reverse=0.5, popularity=0.1)
@@ -522,6 +545,35 @@ def test_a_heuristic_is_shown_all_events_before_a_batch_and_none_of_it() -> None
     sizes = [25] * full + ([rest] if rest else [])
     expected = [(known + 25 * batch, size) for batch, size in enumerate(sizes) for _ in "pn"]
     assert witness.asked == expected
+
+
+def test_heuristics_are_also_judged_with_what_a_model_may_know() -> None:
+    stream = random_stream(8)
+    split = evaluation.tgn_split(stream)
+    same = baselines.Recency("pair").per_event(stream)
+    for evaluate in (evaluation.evaluate_link, evaluation.evaluate_ranking):
+        result = evaluate(same, stream, split)
+        scorers = {row.scorer for row in result.rows}
+        assert {"recency-pair", "recency-pair@event", "memory@event"} <= scorers
+        assert "edgebank-window@event" not in scorers
+        own, rule = (result.row(scorer=name).metrics for name in (None, "recency-pair@event"))
+        assert own == rule
+
+
+def test_a_heuristic_that_wins_with_what_a_model_may_know_is_named() -> None:
+    # Every pair meets twice in a row and never again: a memory of earlier batches is worth nothing.
+    pair = np.arange(200) // 2
+    stream = EventStream(pair, 100 + pair, np.arange(200), 200)
+    result = evaluation.evaluate_link(
+        lambda src, dst, t: np.zeros(len(src)),
+        stream,
+        evaluation.tgb_split(stream),
+        parts=("test",),
+        heuristics=lambda: [baselines.EdgeBank()],
+    )
+    assert result.row(scorer="edgebank-unlimited").metrics["auc"] == 0.5
+    assert result.row(scorer="edgebank-unlimited@event").metrics["auc"] == 0.75
+    assert "edgebank-unlimited@event has ap" in result.warnings[0]
 
 
 def test_ranking_leaves_out_what_the_source_reaches_at_the_same_time() -> None:

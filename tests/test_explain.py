@@ -392,6 +392,17 @@ def test_the_command_takes_dates_and_names(messages: Path) -> None:
     assert "2014-01-02 00:00:00" in result.stdout
 
 
+def test_the_command_reads_the_columns_that_are_named(messages: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text(messages.read_text().replace("src,dst,t", "who,whom,sent"))
+    span = ["--node", "ann", "--from", "2014-01-02", "--to", "2014-01-03 12:00", "--json"]
+    expected = run("--data", messages, *span).stdout.splitlines()[-1]
+    words = ["--data", str(other), "--src", "who", "--dst", "whom"]
+    assert "say which column is t, for instance --time 'sent'" in run(*words, *span).stderr
+    result = run(*words, "--time", "sent", *span)
+    assert json.loads(result.stdout.splitlines()[-1])["events"] == json.loads(expected)["events"]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -15,9 +15,9 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 # A module imports only from lines above its own. Modules on one line do not know each other.
 LAYERS = [
     {"errors"},
-    {"events", "channels", "statefile", "segments"},
+    {"events", "channels", "statefile", "segments", "terminal", "past"},
     {"stream"},
-    {"tables", "evaluation"},
+    {"tables", "evaluation", "edge_features"},
     {"formats"},
     {"datasets", "describe"},
     {"_native"},
@@ -28,10 +28,12 @@ LAYERS = [
     {"tasks"},
     {"experiment"},
     {"verify", "explanation"},
-    {"bench", "demo"},
-    {"terminal"},
-    {"cli_data", "cli_explain", "cli_scale"},
-    {"cli_learn"},
+    {"bench", "demo", "report"},
+    {"reproduce", "config"},
+    {"runs"},
+    {"cli_data"},
+    {"cli_explain", "cli_learn", "cli_reproduce", "cli_scale"},
+    {"cli_run"},
     {"cli"},
     {"__main__"},
 ]

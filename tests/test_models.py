@@ -80,6 +80,30 @@ def test_what_is_not_known_has_no_influence(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
+def test_a_window_longer_than_the_history_gives_the_same_answer(name: str) -> None:
+    encoder, window = encoder_of(name, time_encoding=True), window_of()
+    longer = Window(
+        torch.cat([torch.zeros(BATCH, 9, COLUMNS), window.change], dim=1),
+        torch.cat([torch.zeros(BATCH, 9), window.elapsed], dim=1),
+        torch.cat([torch.zeros(BATCH, 9, dtype=torch.bool), window.known], dim=1),
+        window.state,
+    )
+    torch.testing.assert_close(encoder(longer), encoder(window))
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_a_recurrent_encoder_starts_at_the_first_change_that_is_known(name: str) -> None:
+    encoder, window = encoder_of(name), window_of()
+    answer = encoder(window)
+    assert not answer[0].any()  # it has never moved
+    for node in range(1, BATCH):
+        known = window.known[node]
+        steps = encoder.project(window.change[node, known])  # type: ignore[operator]
+        out, _ = encoder.recurrent(steps[None])  # type: ignore[operator]
+        torch.testing.assert_close(answer[node], out[0, -1])
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
 def test_every_known_change_has_an_influence(name: str) -> None:
     encoder = encoder_of(name)
     window = window_of(known=torch.ones(BATCH, LENGTH, dtype=torch.bool))
@@ -118,8 +142,22 @@ def test_a_time_encoding_is_made_of_cosines_of_several_frequencies() -> None:
 def test_a_transformer_refuses_what_it_cannot_hold() -> None:
     with pytest.raises(ParameterError, match="multiple of 4 heads"):
         make_encoder("transformer", COLUMNS, 6)
-    with pytest.raises(ParameterError, match="a window of 5 is longer than 4"):
-        make_encoder("transformer", COLUMNS, WIDTH, {"window": 4})(window_of())
+    with pytest.raises(ParameterError, match="window is 0"):
+        make_encoder("transformer", COLUMNS, WIDTH, {"window": 0})
+
+
+def test_a_transformer_tells_the_order_of_changes_that_have_places_of_their_own() -> None:
+    encoder = encoder_of("transformer", window=3)
+    window = window_of(known=torch.ones(BATCH, LENGTH, dtype=torch.bool))
+
+    def swapped(first: int, second: int) -> Tensor:
+        order = list(range(LENGTH))
+        order[first], order[second] = second, first
+        out: Tensor = encoder(replace(window, change=window.change[:, order]))
+        return out
+
+    torch.testing.assert_close(swapped(0, 1), encoder(window))
+    assert not torch.allclose(swapped(2, 3), encoder(window), atol=1e-4)
 
 
 PAIR = 3

@@ -18,9 +18,9 @@ from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation, ge
 from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import Split
 from tidegraph.models import Window
+from tidegraph.past import Past
 from tidegraph.stream import NodeLabels
 from tidegraph.tasks import nodes
-from tidegraph.tasks.node_features import Past
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,

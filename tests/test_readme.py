@@ -13,13 +13,18 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def write_calls(path: Path) -> None:
+    """A month of calls among six people, out of order."""
     people = ["ann", "bob", "cem", "dan", "eve", "fay"]
     lines = ["caller,callee,when"]
     for call in range(200):
         pair = people[call % 6], people[(call % 6 + 1 + call % 5 // 4) % 6]
         lines.append(f"{','.join(pair)},2024-05-{1 + call % 28:02d}T{call // 28:02d}:00")
-    (tmp_path / "calls.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_calls(tmp_path / "calls.csv")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert blocks

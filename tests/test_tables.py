@@ -282,10 +282,44 @@ def test_comments_are_counted_and_hashtags_are_names(tmp_path: Path) -> None:
         read_table(path)
     stream = read_table(path, on_bad="drop")
     assert names(stream) == ["#sun", "%moon", "a"]
-    assert "1 lines that begin with # or % were passed over" in notes(stream)
+    assert "1 line beginning with # or % passed over as comments" in notes(stream)
     words = read_table(write(tmp_path / "a.txt", "# x\n0 1 5\n# y\n1 0 6\n#"))
     assert words.t.tolist() == [5, 6]
-    assert "3 lines that begin with # or %" in notes(words)
+    assert "3 lines beginning with # or %" in notes(words)
+
+
+@pytest.mark.parametrize("delimiter", [",", " "])
+def test_a_byte_order_mark_before_comments_is_no_cell(tmp_path: Path, delimiter: str) -> None:
+    text = "\ufeff# made by hand\n# twice\nsrc,dst,t\na,b,1\na,c,x\n".replace(",", delimiter)
+    path = write(tmp_path / "a.csv", text)
+    stream = read_table(path, on_bad="drop", header=True)
+    assert names(stream) == ["a", "b"]
+    assert "2 lines beginning with # or %" in notes(stream)
+    with pytest.raises(DataError, match="line 5: t is not a number: 'x'"):
+        read_table(path, header=True)
+
+
+def test_spaces_around_a_name_do_not_hide_a_column(tmp_path: Path) -> None:
+    for source in (
+        write(tmp_path / "a.csv", " who ,whom, at\na,b,1\n"),
+        pa.table({" who ": ["a"], "whom": ["b"], " at": [1]}),
+    ):
+        stream = read_table(source, src="who", dst=" whom ", t="at")
+        assert names(stream) == ["a", "b"]
+
+
+def test_one_column_cannot_be_both_ends() -> None:
+    with pytest.raises(DataError, match="column 'a' is said to be both src and dst"):
+        read_table({"a": [1], "b": [2], "t": [3]}, src="a", dst="a")
+    with pytest.raises(DataError, match="column 'b' is said to be both dst and t"):
+        read_table({"a": [1], "b": [2], "t": [3]}, src="a", dst="b", t="b")
+
+
+def test_one_of_a_kind_is_told_in_the_singular() -> None:
+    told = str(read_table({"src": [0, 1, 1], "dst": [0, 1, 1], "t": [1, 2, 2]}).report)
+    assert "3 events lead from a node to itself" in told
+    assert "1 event repeats another of the same time; it is kept" in told
+    assert "1 of 1 row kept" in str(read_table({"src": [0], "dst": [1], "t": [1]}).report)
 
 
 def test_quoted_cells_may_hold_the_delimiter(tmp_path: Path) -> None:
@@ -300,6 +334,83 @@ def test_fractions_of_coarse_units_become_finer_ones() -> None:
     assert whole_times([0.25], "day")[0].tolist() == [6]
     with pytest.raises(DataError, match="fractions of a year"):
         whole_times([1999.5], "year")
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.integers(-(4 * 10**18), 4 * 10**18), st.sampled_from(["", "+", "00"])),
+        min_size=1,
+    ),
+    st.integers(0, 9),
+)
+def test_every_digit_of_a_decimal_in_text_is_kept(
+    tmp_path: Path, times: list[tuple[int, str]], digits: int
+) -> None:
+    """The oracle is Python's exact arithmetic: a time is so many ns, written with some zeros."""
+    step = 10 ** (9 - digits)
+    ns = sorted(time // step * step for time, _ in times)
+    words = []
+    for time, (_, prefix) in zip(ns, times, strict=True):
+        whole, fraction = divmod(abs(time), 10**9)
+        sign = "-" if time < 0 else ""
+        word = f"{sign or prefix}{whole}.{fraction:09d}"
+        words.append(word[: len(word) - 9 + digits])
+    text = "src,dst,t\n" + "".join(f"0,1,{word}\n" for word in words)
+    path = write(tmp_path / "a.csv", text)
+    stream = read_table(path)
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+    assert [t * 10**9 // per_second[stream.unit] for t in stream.t.tolist()] == ns
+    if stream.unit != "s":
+        coarser = {"ms": 1, "us": 10**3, "ns": 10**6}[stream.unit]
+        assert any(time * coarser % 10**9 for time in ns)
+    assert "rounded" not in notes(stream)
+    (piece,) = scan_table(path)
+    assert (piece.t.tolist(), piece.unit) == (stream.t.tolist(), stream.unit)
+
+
+def test_decimals_of_other_makes_keep_their_digits_too() -> None:
+    from decimal import Decimal
+
+    written = ["-0.000000001", ".5", "1700000000.123456789", "1700000000.123456790"]
+    expected = [-1, 500_000_000, 1_700_000_000_123_456_789, 1_700_000_000_123_456_790]
+    rows = len(written)
+    for t in (written, pa.array([Decimal(word or "0") for word in written], pa.decimal128(38, 12))):
+        stream = read_table({"src": [0] * rows, "dst": [1] * rows, "t": t})
+        assert (stream.t.tolist(), stream.unit) == (expected, "ns")
+
+
+def test_days_with_decimals_are_counted_in_the_unit_that_holds_them() -> None:
+    days = ["0.5", "1.25", "19000.0416666666666666667"]
+    stream = read_table({"src": [0] * 3, "dst": [1] * 3, "t": days}, unit="day")
+    assert (stream.t.tolist(), stream.unit) == ([12, 30, 456_001], "h")
+    assert "rounded" not in notes(stream)
+
+
+def test_digits_beyond_nanoseconds_are_rounded_and_counted() -> None:
+    times = ["1.0000000004", "1.0000000006", "2.5", "3.00000000049"]
+    table = {"src": [0] * 4, "dst": [1] * 4, "t": times}
+    stream = read_table(table)
+    assert stream.t.tolist() == [1_000_000_000, 1_000_000_001, 2_500_000_000, 3_000_000_000]
+    assert "3 times are written finer than ns and rounded to it" in notes(stream)
+    scan = scan_table(table)
+    assert [piece.t.tolist() for piece in scan] == [stream.t.tolist()]
+    assert "3 times are written finer than ns" in str(scan.report)
+    # So far from 1970 a nanosecond has no room in 62 bits.
+    far = read_table({"src": [0], "dst": [1], "t": ["5000000000.123456789"]})
+    assert (far.t.tolist(), far.unit) == ([5_000_000_000_123_457], "us")
+    assert "1 time is written finer than us" in notes(far)
+
+
+def test_an_exponent_is_a_floats_way_to_be_written() -> None:
+    times = ["1e-3", "1.700000000099999905e+09", "1700000000.25"]
+    stream = read_table({"src": [0] * 3, "dst": [1] * 3, "t": times})
+    assert (stream.t.tolist(), stream.unit) == ([1, 1_700_000_000_100, 1_700_000_000_250], "ms")
+    for word in ("1e300", "123456789012345678901.5"):
+        with pytest.raises(DataError, match="beyond 62-bit integers"):
+            read_table({"src": [0], "dst": [1], "t": [word]})
+    with pytest.raises(DataError, match="t is not finite"):
+        read_table({"src": [0, 0], "dst": [1, 1], "t": ["0.5", "-inf"]})
 
 
 @settings(deadline=None)
@@ -326,7 +437,7 @@ def test_every_guess_is_noted_and_can_be_overridden(tmp_path: Path) -> None:
         "label is column 'label', by its name",
         "ignored: column 'age'",
         "t counts s",
-        "1 rows have no label, which is kept as -1",
+        "1 row without a label, which is kept as -1",
     ):
         assert sentence in notes(stream)
     assert stream.labels is not None

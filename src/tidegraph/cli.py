@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli_data import data
+from tidegraph.cli_data import data, reading_options, told_events
 from tidegraph.cli_explain import explain
 from tidegraph.cli_learn import evaluate, predict, train
+from tidegraph.cli_reproduce import reproduce
+from tidegraph.cli_run import compare, completion, resume, run
 from tidegraph.cli_scale import graph, plan, propagate
 from tidegraph.errors import TidegraphError
+from tidegraph.terminal import Command, Refusal, Stopped, refusal
 from tidegraph.terminal import console as _console
 from tidegraph.terminal import progress as _progress
 from tidegraph.terminal import table as _table
@@ -27,35 +30,32 @@ __all__ = ["main"]
 _EXTRAS = {  # what brings a module that not every installation has
     "scipy": "bench",
     "matplotlib": "report",
+    "jinja2": "report",
     "torch": "train",
     "sklearn": "train",
     "safetensors": "train",
+    "torch_geometric": "bench",
 }
 _BUSY = 0.5  # load average from which times are not to be trusted
 
 
-class _Refusal(click.ClickException):
-    """An error that says what to do, on one line and without a traceback."""
-
-    exit_code = 2
-
-    def format_message(self) -> str:
-        return " ".join(self.message.split())
-
-
 class _Commands(click.Group):
-    """Commands whose expected errors end them with one line and exit code 2."""
+    """Commands whose expected errors end them with one line and an exit code."""
+
+    command_class = Command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except TidegraphError as error:
-            raise _Refusal(str(error)) from error
+            raise refusal(error) from error
+        except KeyboardInterrupt:
+            raise Stopped("Give the command again to begin anew.") from None
         except ModuleNotFoundError as error:
             module = (error.name or "").split(".")[0]
             if module not in _EXTRAS:
                 raise
-            raise _Refusal(
+            raise Refusal(
                 f"this needs {module}, which is not installed;"
                 f" pip install 'tidegraph[{_EXTRAS[module]}]'"
             ) from error
@@ -79,7 +79,9 @@ def main() -> None:
       tidegraph explain --help                           which events moved a node
 
     \b
-    From a CSV of events to predictions:
+    From a CSV of events to answers:
+      tidegraph run calls.csv                            everything, with a report to look at
+      tidegraph resume runs/calls                        go on after a kill; compare: several runs
       tidegraph train calls.csv -o calls.model           learn who meets whom, and when
       tidegraph predict calls.model --src ann --rank 5   the likeliest next ones of ann
       tidegraph evaluate calls.csv                       how good, and against which heuristics
@@ -101,7 +103,21 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
-for command in (data, explain, train, predict, evaluate, graph, plan, propagate):
+for command in (
+    run,
+    resume,
+    compare,
+    data,
+    explain,
+    train,
+    predict,
+    evaluate,
+    reproduce,
+    graph,
+    plan,
+    propagate,
+    completion,
+):
     main.add_command(command)
 
 
@@ -116,6 +132,7 @@ for command in (data, explain, train, predict, evaluate, graph, plan, propagate)
     metavar="NAME|FILE",
     help="A data set, or a CSV or Parquet file with columns src, dst, t and perhaps weight.",
 )
+@reading_options
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
@@ -167,7 +184,8 @@ def verify(data: str, as_json: bool, **options: Any) -> None:
       error <= error_bound            the live certificate, drift and rounding included
       error <= (1 + drift)·threshold  the promise made by --r-max; drift is what audit() measures
 
-    and the exit code is 1 where it does not.
+    and the exit code is 1 where it does not. Errors are shown as parts of what is allowed: at
+    1.0000 the worst of all numbers would be exactly as far off as it may be.
 
     \b
       tidegraph verify --data wikipedia --steps 20000
@@ -176,10 +194,11 @@ def verify(data: str, as_json: bool, **options: Any) -> None:
     """
     from rich.markup import escape
 
-    from tidegraph import datasets
     from tidegraph import verify as verification
+    from tidegraph.channels import Channel
 
-    events = datasets.load_dataset(data)
+    Channel.low_pass(options["alpha"], half_life=options["half_life"])  # judges them
+    events = told_events(data, options)
     with _progress("verify") as progress:
         result = verification.verify(events, progress=progress, **options)
     console = _console()
@@ -208,7 +227,12 @@ def verify(data: str, as_json: bool, **options: Any) -> None:
         else "[red]It does not hold[/]: an error is above its certified bound, or above the promise"
         " by more than the drift"
     )
-    console.print(f"{verdict}. {result.events_per_s:,.0f} events/s in the engine.")
+    console.print(
+        f"{verdict}. {result.events_per_s:,.0f} events/s in the engine.\n"
+        "At 1.0000 the worst number would be as far off as it may be: by the certificate of that"
+        " step (error/bound),\nor by the promise of --r-max (error/threshold), to which drift, the"
+        " rounding so far, adds."
+    )
     if as_json:
         report = {
             "data": data,
@@ -407,7 +431,8 @@ def demo(threads: int | None) -> None:
         )
     console.print(table)
     console.print(
-        f"A step touches a few of the {story.nodes:,} nodes. The promise is an error of at most"
+        f"A step touches a few of the {story.nodes:,} nodes; events/s are those of the engine. The"
+        " promise is an error of at most"
         f" r_max · √degree = {story.r_max:g} · √degree\nin units of a typical feature value;"
         " the certified error is the worst of all nodes and columns, per channel."
     )
@@ -425,6 +450,11 @@ def demo(threads: int | None) -> None:
             f"± {mover.uncertainty:.3f}",
         )
     console.print(table)
+    console.print(
+        "moved is the root mean square over the columns, from the month's beginning to its end, in"
+        " the same units;\ncertain to is how far from it the exact movement may be. flights are"
+        " those of the month."
+    )
     console.print(
         "Next: tidegraph verify --steps 2000 compares with exact solutions"
         " (where the shell does not find it: . .venv/bin/activate)."

@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tidegraph.errors import DataError
-from tidegraph.terminal import console, progress, table
+from tidegraph.terminal import Command, console, progress, table
 
 if TYPE_CHECKING:
     from tidegraph.describe import Description
     from tidegraph.stream import EventStream, ReadReport
 
-__all__ = ["data", "echo_report", "read_events", "reading_options"]
+__all__ = [
+    "READING_NAMES",
+    "data",
+    "echo_report",
+    "read_events",
+    "reading_options",
+    "refuse_to_overwrite",
+    "told_events",
+]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -77,7 +85,7 @@ _READING = (
         help="Whether a row that cannot be used is an error, or dropped and counted.",
     ),
 )
-_READING_NAMES = (
+READING_NAMES = (
     *("format_", "src", "dst", "t", "weight", "label", "edge_features"),
     *("bipartite", "unit", "sort", "on_bad"),
 )
@@ -102,7 +110,7 @@ def read_events(name: str | Path, options: dict[str, Any]) -> EventStream:
     from tidegraph.datasets import storage
     from tidegraph.stream import NodeNames
 
-    given = {key: value for key in _READING_NAMES if (value := options.pop(key))}
+    given = {key: value for key in READING_NAMES if (value := options.pop(key))}
     format_, on_bad = given.pop("format_"), given.pop("on_bad")
     path = Path(name)
     as_it_is = name in datasets.DATA_SETS or (path / storage.DESCRIPTION).is_file()
@@ -125,7 +133,7 @@ def read_events(name: str | Path, options: dict[str, Any]) -> EventStream:
     try:
         stream = formats.read(path, format=format_, on_bad=on_bad, **given)
     except DataError as error:
-        raise DataError(_as_options(str(error))) from error
+        raise DataError(_in_a_shell(str(error))) from error
     if stream.names is None and (format_ == "jodie" or "bipartite" in given):
         users = int(stream.src.max()) + 1
         ids = [f"src {number}" for number in range(users)]
@@ -140,25 +148,47 @@ def _needs_no_options(name: str | Path, given: Iterable[str]) -> click.UsageErro
     return click.UsageError(f"{name} says itself what its columns are; leave out {options}")
 
 
-def _as_options(message: str) -> str:
-    """What a message of a reading function says about its arguments, said about options."""
-    message = message.replace("say sort=True to read_table", "say --sort")
-    message = message.replace("on_bad='drop'", "--on-bad drop")
-    for argument, option in (("src", "--src"), ("dst", "--dst"), ("t", "--time")):
-        message = message.replace(f"for instance {argument}=", f"for instance {option} ")
+def _in_a_shell(message: str) -> str:
+    """The message of a reading function without advice that only Python can follow."""
+    for in_python, here in (
+        ("say sort=True to read_table", "say --sort"),
+        ("on_bad='drop'", "--on-bad drop"),
+        ("say weight=False, or give it as edge_features", "name it by --edge-feature"),
+        ("say label=False to ignore the column", "name it by --edge-feature"),
+    ):
+        message = message.replace(in_python, here)
     return message
+
+
+def told_events(name: str | Path, options: dict[str, Any]) -> EventStream:
+    """As `read_events`; says how a file was understood, and shows progress."""
+    from tidegraph import datasets
+
+    with progress("read") as report:
+        report(0, 1, str(name))
+        stream = read_events(name, options)
+    if stream.report is not None and name not in datasets.DATA_SETS:
+        echo_report(stream.report)
+    return stream
 
 
 def echo_report(report: ReadReport) -> None:
     """Says how a file was understood and what became of its rows."""
     for note in report.notes:
         click.echo(f"  {note}")
-    click.echo(f"{report.read:,} rows read, {report.kept:,} kept")
+    from tidegraph.stream import counted
+
+    click.echo(f"{counted(report.read, 'row')} read, {report.kept:,} kept")
     for reason, rows in report.dropped.items():
         click.echo(f"  {rows:,} dropped: {reason}")
 
 
-@click.group()
+class _Commands(click.Group):
+    command_class = Command
+    group_class = type
+
+
+@click.group(cls=_Commands)
 def data() -> None:
     """List, fetch, look at, import and make up streams of events.
 
@@ -238,8 +268,9 @@ def list_(as_json: bool) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also writes a page with pictures; it needs nothing but a browser.",
 )
+@reading_options
 @_JSON
-def info(name: str, html_file: Path | None, as_json: bool) -> None:
+def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> None:
     """Show what a stream looks like: counts, span, repetition, rhythm, degrees, labels.
 
     NAME is a data set of `tidegraph data list`; FILE is a file of events, or what `tidegraph data
@@ -255,10 +286,9 @@ def info(name: str, html_file: Path | None, as_json: bool) -> None:
 
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise click.BadParameter(f"{html_file.parent} is not a directory", param_hint="--html")
+    stream = told_events(name, options)
     with progress("info") as report:
-        report(0, 2, f"reading {name}")
-        stream = datasets.load_dataset(name)
-        report(1, 2, f"describing {len(stream):,} events")
+        report(0, 1, f"describing {len(stream):,} events")
         what = describe(stream)
     data_set = datasets.DATA_SETS.get(name)
     _print_description(what, None if data_set is None else data_set.citation)
@@ -364,9 +394,16 @@ def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
             "dropped": read.dropped,
             "notes": list(read.notes),
         }
-    click.echo(f"Wrote {output}: {len(stream):,} events between {stream.nodes:,} nodes")
+    _echo_written(output, len(stream), stream.nodes)
     if as_json:
         click.echo(json.dumps(result))
+
+
+def _echo_written(output: Path, events: int, nodes: int, more: str = "") -> None:
+    from tidegraph.stream import counted
+
+    between = f"{counted(events, 'event')} between {counted(nodes, 'node')}"
+    click.echo(f"Wrote {output}: {between}{more}")
 
 
 def refuse_to_overwrite(output: Path) -> None:
@@ -428,7 +465,7 @@ def communities(output: Path, as_json: bool, **options: Any) -> None:
         report(0, 1, f"{options['events']:,} events")
         stream = datasets.generate_communities(**options)
         stream.save(output)
-    click.echo(f"Wrote {output}: {len(stream):,} events between {stream.nodes:,} nodes")
+    _echo_written(output, len(stream), stream.nodes)
     if as_json:
         click.echo(json.dumps({"output": str(output), **options}))
 
@@ -500,10 +537,8 @@ def _generate(
     elapsed_s = time.perf_counter() - start
     rate = options[counted] / elapsed_s
     size = sum(file.stat().st_size for file in path.iterdir())
-    click.echo(
-        f"Wrote {path}: {options[counted]:,} events between {options['nodes']:,} nodes,"
-        f" {size / 1e6:,.1f} MB, {rate:,.0f} events/s"
-    )
+    more = f", {size / 1e6:,.1f} MB, {rate:,.0f} events/s"
+    _echo_written(path, options[counted], options["nodes"], more)
     if as_json:
         click.echo(
             json.dumps({"output": str(path), **options, "bytes": size, "events_per_s": rate})

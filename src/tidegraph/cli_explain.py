@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidegraph.cli_data import reading_options, told_events
 from tidegraph.errors import DataError
-from tidegraph.terminal import progress
+from tidegraph.terminal import Command, progress
 
 if TYPE_CHECKING:
     from tidegraph.stream import EventStream
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--data",
     default="nyc-flights",
@@ -24,6 +25,7 @@ __all__ = ["explain"]
     metavar="NAME|FILE",
     help="A data set, a file of events, or what `tidegraph data import` wrote.",
 )
+@reading_options
 @click.option("--node", required=True, metavar="ID", help="As the data calls it.")
 @click.option(
     "--from",
@@ -89,12 +91,12 @@ def explain(
       tidegraph explain --node N14228 --from 2013-01-01 --to 2013-02-01 --half-life 604800
       tidegraph explain --data my.csv --node ann --from 0 --to 5000 --top 3 --json
     """
-    from tidegraph import datasets, explanation
+    from tidegraph import explanation
     from tidegraph.channels import Channel, Sketch
 
-    stream = datasets.load_dataset(data)
     make = Channel.high_pass if high_pass else Channel.low_pass
     channel = make(options.pop("alpha"), half_life=half_life, window=window)
+    stream = told_events(data, options)
     with progress("explain") as report:
         result = explanation.explain(
             stream,

@@ -6,18 +6,21 @@ import contextlib
 import csv
 import difflib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tidegraph.cli_data import echo_report, read_events, reading_options, refuse_to_overwrite
+from tidegraph.cli_data import reading_options, refuse_to_overwrite, told_events
+from tidegraph.config import value_of
 from tidegraph.errors import DataError, ParameterError, StateFileError
-from tidegraph.terminal import console, progress, table
+from tidegraph.terminal import Command, Stopped, console, progress, table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,13 +31,58 @@ if TYPE_CHECKING:
     from tidegraph.stream import EventStream
     from tidegraph.tasks import LinkPredictor
 
-__all__ = ["evaluate", "predict", "train"]
+__all__ = ["PROTOCOLS", "SAMPLERS", "as_seeds", "evaluate", "predict", "print_results", "train"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Written out here, and compared by a test with what they stand for: those modules are slow.
-_PROTOCOLS = ("tgn", "tgb", "time", "roland")
-_SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
+PROTOCOLS = ("tgn", "tgb", "time", "roland")
+SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
+_PRESETS = (
+    "default",
+    "snapshots",
+    "historical",
+    "paper-lstm",
+    "paper-gru",
+    "paper-transformer",
+)
+
+# What the settings of a LinkPredictor mean, for the shell; a test keeps the list whole.
+_MEANINGS = {
+    "columns": "random feature columns per channel: more is finer and slower",
+    "alpha": "how far a node looks: at 0.9 hardly beyond itself, at 0.05 far",
+    "half_lives": "of the channels that forget, as [60,3600] in the data's unit; none: one, a"
+    " thirtieth of the training period",
+    "high_pass": "whether there are filters that tell neighbours apart beside those that average",
+    "beta": "how the degrees of both ends share the normalisation; 0.5 is symmetric",
+    "r_max": "the promised error of representations, in r_max_unit",
+    "r_max_unit": "rms, l1 (of a feature column) or absolute",
+    "scale_by_degree": "whether nodes with many edges are allowed a larger error",
+    "epsilon": "how far a node moves, as a part of its norm, before it is recorded again",
+    "edge_features": "whether to read those of the latest events, where the data has any",
+    "encoder": "reads a node's latest changes: none, state, lstm, gru or transformer",
+    "encoder_options": 'of the encoder, as {"heads": 4}',
+    "decoder": "joins two nodes: pair, or with an encoder concatenation or hadamard",
+    "window": "how many changes an encoder sees",
+    "width": "of an encoder's answer",
+    "hidden": "width of the decoder's layers",
+    "layers": "of the decoder",
+    "dropout": "share of its inputs a layer forgets in training",
+    "random_negatives": "per event, pairs of its source and a random destination",
+    "past_negatives": "per event, pairs that met before",
+    "past_weight": "what each of those counts",
+    "any_node": "random negatives from all nodes, not from destinations alone",
+    "max_examples": "events to train on, the latest ones",
+    "epochs": "passes over the events, at most",
+    "batch_size": "examples per step of training",
+    "learning_rate": "its highest value; it rises and falls",
+    "patience": "epochs without a better validation after which to stop",
+    "seed": "of features, weights and negatives",
+    "threads": "of the propagation; none: all cores",
+    "device": "on which the network is trained: cpu, cuda, ...",
+    "path": "decided by the command",
+}
 
 _JSON = click.option(
     "--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON."
@@ -48,7 +96,8 @@ def _help_on_settings(
         from tidegraph.tasks import LinkPredictor
 
         for name, default in LinkPredictor().get_params().items():
-            click.echo(f"  {name}={'none' if default is None else default}")
+            value = "none" if default is None else str(default).lower()
+            click.echo(f"  {f'{name}={value}':<24} {_MEANINGS.get(name, '')}".rstrip())
         ctx.exit()
     return words
 
@@ -62,6 +111,15 @@ _SETTINGS = click.option(
     metavar="NAME=VALUE",
     help="A setting of LinkPredictor, such as epochs=20; may be given several times."
     " `--set help` lists them.",
+)
+
+
+_PRESET = click.option(
+    "--preset",
+    metavar="NAME",
+    help=f"Settings by name, to which --set makes changes: {', '.join(_PRESETS)}. Those of the"
+    " paper are per data set (a file has Wikipedia's) and may be followed by +high-pass or"
+    " -high-pass, +time or -time.",
 )
 
 
@@ -89,17 +147,22 @@ def _events(
     if (given is None) == (data is None):
         raise click.UsageError("give DATA or --data: the name of a data set, or a file of events")
     name = given or data or ""
-    with progress("read") as report:
-        report(0, 1, name)
-        stream = read_events(name, options)
-    from tidegraph import datasets
-
-    if stream.report is not None and name not in datasets.DATA_SETS:
-        echo_report(stream.report)
-    return name, stream
+    return name, told_events(name, options)
 
 
 # Settings -----------------------------------------------------------------------------------------
+
+
+def _preset(name: str | None, data: str | None) -> dict[str, Any]:
+    """The settings of a preset for what the user gave as DATA."""
+    if name is None:
+        return {}
+    from tidegraph import datasets
+    from tidegraph.tasks import LinkPredictor, preset
+
+    known = data if data in datasets.DATA_SETS else None
+    LinkPredictor.preset(name, known)  # refuses those of other tasks
+    return preset(name, known)
 
 
 def _settings(words: Sequence[str]) -> dict[str, Any]:
@@ -121,42 +184,14 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
             raise ParameterError(
                 f"there is no setting {name!r}; {advice}`--set help` lists what there is"
             )
-        settings[name] = _value(name, text, hints[name])
+        settings[name] = value_of(name, text, hints[name])
     return settings
-
-
-def _value(name: str, text: str, hint: Any) -> Any:
-    """The value that a user means by `text` where one of type `hint` is expected."""
-    from typing import get_args, get_origin
-
-    kinds = [get_origin(kind) or kind for kind in get_args(hint) or (hint,)]
-    try:
-        value = json.loads("null" if text in ("none", "None") else text)
-    except json.JSONDecodeError:
-        value = text
-    for kind in kinds:
-        if _fits(value, kind):
-            return float(value) if kind is float else value
-    if str in kinds and isinstance(value, (bool, int, float)):
-        return text  # a word that happens to look like a number
-    words = {int: "a whole number", float: "a number", str: "a word", type(None): "none"}
-    words |= {bool: "true or false", dict: 'an object like {"heads": 4}'}
-    wanted = " or ".join(words.get(kind, "a list like [60,3600]") for kind in kinds)
-    raise ParameterError(f"the setting {name} is {text!r}; give {wanted}")
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    if isinstance(value, bool):
-        return kind is bool
-    if isinstance(value, list):  # every list is one of numbers
-        return issubclass(list, kind) and all(_fits(each, float) for each in value)
-    return isinstance(value, (int, float) if kind is float else kind)
 
 
 # train --------------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=Command)
 @_data_options
 @click.option(
     "-o",
@@ -165,10 +200,11 @@ def _fits(value: Any, kind: Any) -> bool:
     required=True,
     help="A new directory for the model.",
 )
+@_PRESET
 @_SETTINGS
 @click.option(
     "--protocol",
-    type=click.Choice([name for name in _PROTOCOLS if name != "roland"]),
+    type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
     help="Keeps the test events of this protocol out of training. Default: none are kept out.",
 )
 @_time_options
@@ -177,6 +213,7 @@ def train(
     given: str | None,
     data: str | None,
     output: Path,
+    preset: str | None,
     settings: tuple[str, ...],
     protocol: str | None,
     validation_after: str | None,
@@ -200,23 +237,37 @@ def train(
     its files are in OUTPUT.unfinished.
     """
     begun = time.perf_counter()
-    chosen = _settings(settings)
-    _, stream = _events(given, data, options)
+    chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 
+    experiment.check_training(
+        output,
+        protocol=protocol,
+        settings=chosen,
+        validation_after=validation_after,
+        test_after=test_after,
+    )
+    _, stream = _events(given, data, options)
     work = experiment.unfinished(output)
     if (work / "run.json").exists():
         click.echo(f"Going on from {work}")
-    with progress("train") as report:
-        trained = experiment.train(
-            stream,
-            output,
-            protocol=protocol,
-            settings=chosen,
-            validation_after=_time_or_none(validation_after, stream.unit),
-            test_after=_time_or_none(test_after, stream.unit),
-            progress=report,
-        )
+    try:
+        with progress("train") as report:
+            trained = experiment.train(
+                stream,
+                output,
+                protocol=protocol,
+                settings=chosen,
+                validation_after=_time_or_none(validation_after, stream.unit),
+                test_after=_time_or_none(test_after, stream.unit),
+                progress=report,
+            )
+    except KeyboardInterrupt:
+        if not work.exists():
+            raise
+        raise Stopped(
+            f"What is done so far is in {work}; give the same command again to go on, or delete it"
+        ) from None
     _print_trained(console(), trained, time.perf_counter() - begun)
     if as_json:
         ap = trained.validation.row("validation").metrics
@@ -240,6 +291,8 @@ def train(
 
 
 def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
+    from tidegraph.stream import counted
+
     result, stream = trained.validation, trained.predictor.stream
     own = result.row("validation")
     rules = [row for row in result.rows if row.scorer != result.model]
@@ -247,10 +300,11 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
     epochs = trained.predictor.epochs_
     chosen = max(epochs, key=lambda epoch: epoch.validation).number + 1
     lines = [
-        f"Trained in {elapsed_s:.0f} s; of {len(epochs)} epochs the best was number {chosen}.",
+        f"Trained in {elapsed_s:.0f} s; of {counted(len(epochs), 'epoch')} the best was number"
+        f" {chosen}.",
         f"Validation AP {own.metrics['ap']:.4f}, AUC {own.metrics['auc']:.4f}, on"
-        f" {own.examples:,} events, each against a random destination (0.5 is chance; the best"
-        f" heuristic, {best.scorer}, has AP {best.metrics['ap']:.4f}).",
+        f" {counted(own.examples, 'event')}, each against a random destination (0.5 is chance; the"
+        f" best heuristic, {best.scorer}, has AP {best.metrics['ap']:.4f}).",
         *(f"Note: {warning}" for warning in result.warnings),
         f"Saved in {trained.path}; times count {stream.unit}, the last event is at"
         f" {_moment(int(stream.t[-1]), stream.unit)}.",
@@ -273,7 +327,7 @@ def _an_id(stream: EventStream) -> str:
 # predict ------------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("model", metavar="DIRECTORY", type=click.Path(path_type=Path))
 @click.option("--src", metavar="ID", help="Who acts, by the id in your data.")
 @click.option("--dst", metavar="ID", help="On whom.")
@@ -297,6 +351,7 @@ def _an_id(stream: EventStream) -> str:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Writes the CSV there instead of to standard output.",
 )
+@_JSON
 def predict(
     model: Path,
     src: str | None,
@@ -306,6 +361,7 @@ def predict(
     rank: int | None,
     new: bool,
     output: Path | None,
+    as_json: bool,
 ) -> None:
     """Say how likely links are, with a model that tidegraph train made.
 
@@ -331,6 +387,9 @@ def predict(
         raise click.UsageError("--new belongs to --rank")
     if output is not None:
         refuse_to_overwrite(output)
+    from tidegraph.stream import counted
+
+    asked = None if pairs is None else _Asked.read(pairs)
     predictor = _load(model)
     stream = predictor.stream
     now = int(stream.t[-1]) + 1 if when is None else stream.time(when)
@@ -341,8 +400,8 @@ def predict(
             f" {stream.t[-1]}; so far from them an answer says little",
             err=True,
         )
-    if pairs is not None:
-        header, rows = _answer(predictor, pairs, now)
+    if asked is not None:
+        header, rows = _answer(predictor, asked, now)
     elif rank is not None:
         header, rows = _ranked(predictor, src or "", rank, now, new)
     else:
@@ -359,7 +418,14 @@ def predict(
         writer.writerow(header)
         writer.writerows(rows)
     if output is not None:
-        click.echo(f"Wrote {output}: {len(rows):,} rows", err=True)
+        click.echo(f"Wrote {output}: {counted(len(rows), 'row')}", err=True)
+    if as_json:
+        answers = [
+            {**dict(zip(header, row, strict=True)), "probability": float(row[-1])} for row in rows
+        ]
+        click.echo(
+            json.dumps({"model": str(model), "t": now, "unit": stream.unit, "answers": answers})
+        )
 
 
 def _load(path: Path) -> LinkPredictor:
@@ -378,33 +444,70 @@ def _load(path: Path) -> LinkPredictor:
     return LinkPredictor.load(path)
 
 
-def _answer(predictor: LinkPredictor, file: IO[str], now: int) -> tuple[list[str], list[list[str]]]:
-    """The rows of a CSV of pairs with a column more."""
-    stream, source = predictor.stream, getattr(file, "name", "standard input")
-    reader = csv.reader(file)
-    header = next(reader, [])
-    rows = [row for row in reader if row]
-    places = {name.strip(): place for place, name in enumerate(header)}
-    missing = [name for name in ("src", "dst") if name not in places]
-    if missing:
-        raise DataError(
-            f"{source} has the columns {', '.join(header) or '(none)'}; src and dst are needed,"
-            " t is optional, parted by commas"
-        )
-    for line, row in enumerate(rows):
-        if len(row) != len(header):
+@dataclass(frozen=True)
+class _Asked:
+    """The rows of a CSV of pairs."""
+
+    header: list[str]
+    rows: list[list[str]]
+    places: list[str]  # where a person finds each row
+
+    @classmethod
+    def read(cls, file: IO[str]) -> _Asked:
+        source = getattr(file, "name", "standard input")
+        reader = csv.reader(file)
+        header = [name.strip() for name in next(reader, [])]
+        missing = [name for name in ("src", "dst") if name not in header]
+        if missing:
             raise DataError(
-                f"{source} has {len(row)} cells in row {line + 1} under a header of"
-                f" {len(header)}; give every row as many cells as the header has"
+                f"{source} has the columns {', '.join(header) or '(none)'}; src and dst are needed,"
+                " t is optional, parted by commas"
             )
-    columns = {name: [row[place].strip() for row in rows] for name, place in places.items()}
-    asked = columns.get("t", [])
-    t = [stream.time(word) for word in asked] if asked else [now] * len(rows)
-    src, dst = (_numbers(stream, columns[name], name) for name in ("src", "dst"))
+        rows, places = [], []
+        line = reader.line_num + 1  # a quoted cell may hold line breaks
+        for row in reader:
+            line, begun = reader.line_num + 1, line
+            if not row:
+                continue
+            rows.append(row)
+            places.append(f"{source}, line {begun}")
+            if len(row) != len(header):
+                raise DataError(
+                    f"{places[-1]} has {len(row)} cell{'s' * (len(row) > 1)} under a header of"
+                    f" {len(header)}; give every row as many cells as the header has"
+                )
+        return cls(header, rows, places)
+
+    def column(self, name: str) -> list[str]:
+        place = self.header.index(name)
+        return [row[place].strip() for row in self.rows]
+
+
+def _answer(predictor: LinkPredictor, asked: _Asked, now: int) -> tuple[list[str], list[list[str]]]:
+    """The rows of a CSV of pairs with a column more."""
+    stream, rows = predictor.stream, asked.rows
+    t = [now] * len(rows)
+    if "t" in asked.header:
+        t = [
+            _at(place, stream.time, word)
+            for place, word in zip(asked.places, asked.column("t"), strict=True)
+        ]
+    src, dst = (_numbers(stream, asked.column(name), name, asked.places) for name in ("src", "dst"))
     if rows:
-        for row, probability in zip(rows, predictor.predict_proba(src, dst, t), strict=True):
-            row.append(f"{probability:.6g}")
-    return [*header, "probability"], rows
+        probabilities = predictor.predict_proba(src, dst, t)
+        rows = [
+            [*row, f"{probability:.6g}"]
+            for row, probability in zip(rows, probabilities, strict=True)
+        ]
+    return [*asked.header, "probability"], rows
+
+
+def _at(place: str, answer: Callable[[Any], Any], question: Any) -> Any:
+    """The answer, or an error that says where the question was asked."""
+    try:
+        return answer(question)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from error
 
 
 def _ranked(
@@ -428,41 +531,37 @@ def _apart(stream: EventStream) -> bool:
     names = stream.names
     if names is None or names.values.dtype.kind == "i":
         return False
-    return all(
-        str(names[number]).startswith(end)
-        for number, end in ((0, "src "), (len(names) - 1, "dst "))
-    )
+    return all(name.startswith(("src ", "dst ")) for name in names.values.tolist())
 
 
-def _numbers(stream: EventStream, ids: Sequence[str], end: str) -> NDArray[np.int64]:
-    """The numbers of the nodes with these ids, where `end` tells a source from a destination."""
+def _numbers(
+    stream: EventStream, ids: Sequence[str], end: str, places: Sequence[str] = ()
+) -> NDArray[np.int64]:
+    """The numbers of the nodes with these ids, where `end` tells a source from a destination.
+
+    places: where each id was found, to be said where it is unknown.
+    """
     import numpy as np
 
-    if not ids:
-        return np.zeros(0, dtype=np.int64)
+    names = range(stream.nodes) if stream.names is None else stream.names.values.tolist()
+    numbers = {name: number for number, name in enumerate(names)}
+    before_id = f"{end} " if _apart(stream) else ""
     if stream.names is not None and stream.names.values.dtype.kind != "i":
-        before_id = f"{end} " if _apart(stream) else ""
-        wanted = [before_id + name for name in ids]
-        known = set(stream.names.values.tolist())
-        for name, node in zip(ids, wanted, strict=True):
-            if node not in known:
-                possible = sorted(other for other in known if other.startswith(before_id))
-                near = difflib.get_close_matches(node, possible, n=1)
-                how = "the nearest id is" if near else "ids look like"
-                like = (near or possible)[0].removeprefix(before_id)
-                raise DataError(
-                    f"{end} {name!r} is unknown: no event of the data has it; {how} {like!r}"
-                )
-        return stream.number(wanted)
-    numbers = []
-    for name in ids:
-        try:
-            numbers.append(int(name))
-        except ValueError:
-            raise DataError(
-                f"{end} {name!r} is unknown; ids are integers like {stream.name([0])[0]}"
-            ) from None
-    return stream.number(numbers)
+        wanted: list[Any] = [before_id + name for name in ids]
+    else:
+        wanted = [int(name) if _WHOLE.fullmatch(name) else name for name in ids]
+    found = [numbers.get(name, -1) for name in wanted]
+    if -1 in found:
+        row = found.index(-1)
+        possible = [str(name) for name in names if str(name).startswith(before_id)]
+        near = difflib.get_close_matches(f"{before_id}{ids[row]}", sorted(possible), n=1)
+        how = "the nearest id is" if near else "ids look like"
+        like = (near or possible)[0].removeprefix(before_id)
+        where = f"{places[row]}: " if places else ""
+        raise DataError(
+            f"{where}{end} {ids[row]!r} is unknown: no event of the data has it; {how} {like!r}"
+        )
+    return np.array(found, dtype=np.int64)
 
 
 # Times --------------------------------------------------------------------------------------------
@@ -487,7 +586,8 @@ def _moment(t: int, unit: str) -> str:
 # evaluate -----------------------------------------------------------------------------------------
 
 
-def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, ...]:
+def as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, ...]:
+    """Whole numbers parted by commas."""
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise click.BadParameter(
@@ -496,11 +596,11 @@ def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[in
     return tuple(int(word) for word in words)
 
 
-@click.command()
+@click.command(cls=Command)
 @_data_options
 @click.option(
     "--protocol",
-    type=click.Choice(_PROTOCOLS),
+    type=click.Choice(PROTOCOLS),
     default="tgn",
     show_default=True,
     help="How events are divided, and what is asked.",
@@ -508,17 +608,18 @@ def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[in
 @click.option(
     "--sampler",
     "samplers",
-    type=click.Choice(_SAMPLERS),
+    type=click.Choice(SAMPLERS),
     multiple=True,
     help="Of the negatives; may be given several times. Default: random-dst.",
 )
 @click.option(
     "--seeds",
-    callback=_as_seeds,
+    callback=as_seeds,
     default="0,1,2",
     show_default=True,
     help="One training each. Negatives of the evaluation keep the protocol's seeds.",
 )
+@_PRESET
 @_SETTINGS
 @click.option("--rank", is_flag=True, help="Also ranks all destinations, as TGB does.")
 @click.option(
@@ -541,6 +642,13 @@ def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[in
     help="With --protocol roland: the first test task.",
 )
 @click.option(
+    "--reversed",
+    "also_reversed",
+    is_flag=True,
+    help="With --protocol roland: every edge also counts in the other direction, as in the numbers"
+    " that ROLAND published for Bitcoin.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -551,11 +659,13 @@ def evaluate(
     given: str | None,
     data: str | None,
     samplers: tuple[str, ...],
+    preset: str | None,
     settings: tuple[str, ...],
     rank: bool,
     rank_sample: int | None,
     validation_after: str | None,
     test_after: str | None,
+    also_reversed: bool,
     output: Path | None,
     as_json: bool,
     **options: Any,
@@ -567,12 +677,14 @@ def evaluate(
              is hidden from training, and events that touch unseen nodes are also judged alone (new)
     tgb      the same without hidden nodes; with --rank its MRR
     time     divided by --validation-after and --test-after
-    roland   from snapshots up to now rank all nodes for every source of the next one
+    roland   from snapshots up to now rank all nodes for every source of the next one; begins from
+             the preset snapshots
 
     \b
       tidegraph evaluate wikipedia --sampler random-dst --sampler historical
       tidegraph evaluate calls.csv --seeds 0 --set epochs=4
-      tidegraph evaluate uci --protocol roland --json
+      tidegraph evaluate uci --preset paper-lstm --sampler random-dst --sampler random-all
+      tidegraph evaluate bitcoin-otc --protocol roland --reversed --json
 
     A true pair is told from a negative one: random-dst exchanges the destination, random-all takes
     any node at all (easy where users meet items), historical draws pairs that met before,
@@ -583,18 +695,32 @@ def evaluate(
     protocol = {
         name: options.pop(name) for name in ("protocol", "seeds", "snapshot_seconds", "first_test")
     }
-    chosen = _settings(settings)
-    begun = time.perf_counter()
-    name, stream = _events(given, data, options)
-    read_s = round(time.perf_counter() - begun, 3)
+    if also_reversed and protocol["protocol"] != "roland":
+        raise click.UsageError("--reversed belongs to --protocol roland")
+    chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 
+    ranked = rank or rank_sample is not None
+    experiment.check_evaluation(
+        samplers=samplers or None,
+        settings=chosen,
+        rank=ranked,
+        validation_after=validation_after,
+        test_after=test_after,
+        name=given or data,
+        **protocol,
+    )
+    begun = time.perf_counter()
+    name, stream = _events(given, data, options)
+    if also_reversed:
+        stream = stream.with_reversed()
+    read_s = round(time.perf_counter() - begun, 3)
     with progress("evaluate") as report:
         results = experiment.evaluate(
             stream,
             samplers=samplers or None,
             settings=chosen,
-            rank=rank or rank_sample is not None,
+            rank=ranked,
             rank_sample=rank_sample,
             validation_after=_time_or_none(validation_after, stream.unit),
             test_after=_time_or_none(test_after, stream.unit),
@@ -604,7 +730,7 @@ def evaluate(
         )
     elapsed = results["elapsed_s"]
     results["elapsed_s"] = {"read": read_s, **elapsed, "total": round(elapsed["total"] + read_s, 3)}
-    _print_results(console(), results)
+    print_results(console(), results)
     if output is not None:
         output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
         click.echo(f"Wrote {output}")
@@ -612,7 +738,8 @@ def evaluate(
         click.echo(json.dumps(results))
 
 
-def _print_results(out: Console, results: Mapping[str, Any]) -> None:
+def print_results(out: Console, results: Mapping[str, Any]) -> None:
+    """Prints what `experiment.evaluate` gives: a table per sampler, notes, and seconds."""
     from rich.markup import escape
 
     sizes = ", ".join(f"{part} {count:,}" for part, count in results["split"]["sizes"].items())
@@ -621,15 +748,17 @@ def _print_results(out: Console, results: Mapping[str, Any]) -> None:
         f"[bold]{escape(about['title'] or about['name'])}[/]: {about['events']:,} events between"
         f" {about['nodes']:,} nodes; protocol {results['protocol']} ({sizes})"
     )
-    out.print(f"Trained against {results['training_negatives']}.", markup=False)
+    if results["training_negatives"] is not None:
+        out.print(f"Trained against {results['training_negatives']}.", markup=False)
     for sampler, parts in results["metrics"].items():
         names = [
             (part, metric) for part in parts for metric in parts[part] if "global" not in metric
         ]
         titles = [metric if part == "all" else f"{metric}, {part}" for part, metric in names]
         seeds = len(results["seeds"])
+        title = "labels" if sampler == "none" else sampler
         shown = table(
-            f"{sampler} (percent; model: {seeds} seed{'s' if seeds > 1 else ''})",
+            f"{title} (percent; model: {seeds} seed{'s' if seeds > 1 else ''})",
             ["scorer", *titles],
         )
         shown.columns[0].justify = "left"

@@ -16,6 +16,7 @@ from tidegraph.stream import EventStream
 
 __all__ = [
     "QUANTILES",
+    "SECONDS",
     "Description",
     "bars",
     "dates",
@@ -31,7 +32,7 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 _ACTIVITY_BINS = 60
 _ENOUGH_GAPS = 3  # to speak of burstiness
 # Seconds in a unit; "step" has no length.
-_SECONDS = {
+SECONDS = {
     "ns": 1e-9,
     "us": 1e-6,
     "ms": 1e-3,
@@ -41,7 +42,7 @@ _SECONDS = {
     "day": 86_400.0,
     "year": 365.2425 * 86_400,
 }
-_WORDS = (("year", _SECONDS["year"]), ("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0))
+_WORDS = (("year", SECONDS["year"]), ("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0))
 # Times between these are taken for dates; others count from a beginning of their own.
 _PLAUSIBLE = (np.datetime64("1980-01-01", "s"), np.datetime64("2100-01-01", "s"))
 
@@ -264,7 +265,7 @@ def span_in_words(length: int, unit: str) -> str:
         return _counted(length, "step")
     if unit == "year":
         return _counted(length, "year")
-    seconds = length * _SECONDS[unit]
+    seconds = length * SECONDS[unit]
     for word, of in _WORDS:
         amount = seconds / of
         if amount >= 2:

@@ -6,6 +6,7 @@ rows: the chunks of `scan_table`, in bounded memory, or the one stream of `read_
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import os
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from tidegraph.errors import DataError, ParameterError
 from tidegraph.events import TIME_LIMIT, Op
-from tidegraph.stream import PER_SECOND, UNITS, EventStream, NodeNames, ReadReport
+from tidegraph.stream import PER_SECOND, UNITS, EventStream, NodeNames, ReadReport, counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,12 +31,16 @@ __all__ = ["TableScan", "read_table", "scan_table", "whole_times"]
 Column: TypeAlias = str | int
 Ids: TypeAlias = Literal["auto", "keep", "number"]
 IntArray: TypeAlias = NDArray[np.int64]
+_Bad: TypeAlias = tuple[str, NDArray[np.bool_]]  # why rows cannot be used, and which
 
 _BATCH_ROWS = 1 << 18
 _BLOCK_BYTES = 1 << 22
 _KEPT_IDS = 2**31  # "keep" takes ids below it
 _MISSING = ("", "na", "n/a", "nan", "nat", "null", "none")  # in columns of numbers and times
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^(?i:[+-]?inf(inity)?)$"
+_DECIMAL = r"^(?P<sign>[+-]?)0*(?P<whole>[0-9]{0,18})(?:\.(?P<fraction>[0-9]*))?$"
+_FRACTION_DIGITS = 18  # that are read of a decimal; as a number they fit into int64
+_FRACTION = 10**_FRACTION_DIGITS
 _DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 _ZONED = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _OPS = {"add": 0, "remove": 1, "set": 2, "+": 0, "-": 1, "=": 2, "0": 0, "1": 1, "2": 2}
@@ -126,7 +131,7 @@ class _Cleaned(io.RawIOBase):
         self.comments = 0
         self._stream = stream
         self._whitespace = whitespace
-        self._heading = True
+        self._beginning = self._heading = True
         self._rest = b""  # an unfinished line
         self._ready = b""
 
@@ -136,6 +141,8 @@ class _Cleaned(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while not self._ready:
             block = self._stream.read(_BLOCK_BYTES)
+            if self._beginning:
+                block, self._beginning = block.removeprefix(codecs.BOM_UTF8), False
             text = self._rest + block
             cut = len(text) if not block else text.rfind(b"\n") + 1
             self._ready, self._rest = self._clean(text[:cut]), text[cut:]
@@ -178,7 +185,8 @@ class _Text(_Source):
         ahead = row + int(self.headed)
         heading = True
         with _opened(self.path) as stream:
-            for number, line in enumerate(io.TextIOWrapper(stream, errors="replace"), start=1):
+            lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace")
+            for number, line in enumerate(lines, start=1):
                 if not line.strip() or (
                     (heading or self.delimiter == " ") and line.lstrip()[0] in "#%"
                 ):
@@ -428,6 +436,9 @@ def _choose(source: _Source, given: Mapping[str, Any], features: Any) -> _Chosen
             return source.columns[column]
         if column in source.columns:
             return str(column)
+        trimmed = [name for name in source.columns if name.strip() == str(column).strip()]
+        if len(trimmed) == 1:
+            return trimmed[0]
         raise DataError(
             f"{role} is said to be column {column!r}; {source.name} has {_listed(source.columns)}"
         )
@@ -467,6 +478,12 @@ def _choose(source: _Source, given: Mapping[str, Any], features: Any) -> _Chosen
             f"{source.name} has {_listed(source.columns)}; src, dst and t are needed: say which"
             f" column is {' and '.join(missing)}, for instance {missing[0]}={example!r}"
         )
+    for role, other in (("src", "dst"), ("src", "t"), ("dst", "t")):
+        if chosen.roles[role] == chosen.roles[other]:
+            raise DataError(
+                f"column {chosen.roles[role]!r} is said to be both {role} and {other};"
+                f" {source.name} has {_listed(source.columns)}: give each its own"
+            )
     if features == "rest":
         chosen.features = tuple(column for column in free if source.is_number(column))
         free = [column for column in free if column not in chosen.features]
@@ -490,7 +507,7 @@ def _listed(columns: Sequence[str]) -> str:
 class _Moments:
     """Times as whole units and what is left over, so that nothing is lost before a unit is known.
 
-    A left-over is known up to `slack`: the distance to the next floating-point number.
+    A left-over is known up to `slack`: what was lost when it was written as a float.
     """
 
     whole: IntArray
@@ -511,6 +528,7 @@ class _Clock:
         while self.scales[-1][0] in _FINER:
             finer, factor = _FINER[self.scales[-1][0]]
             self.scales.append((finer, factor * self.scales[-1][1]))
+        self.rounded = 0  # times that had to be rounded, of those turned into ticks so far
         self._level = 0
         self._reach = 0
 
@@ -538,7 +556,7 @@ class _Clock:
         """The unit, and how many of it make one of the unit given."""
         level = self._level
         while level and self._reach * self.scales[level][1] >= TIME_LIMIT:
-            level -= 1  # so far from zero a float64 has no digits left for the finer unit
+            level -= 1  # so far from zero int64 has no room for the finer unit
         if self._reach * self.scales[level][1] > TIME_LIMIT:
             raise DataError(
                 f"t reaches {self._reach - 1}, beyond 62-bit integers; use a coarser unit"
@@ -549,7 +567,11 @@ class _Clock:
         factor = self.scale[1]
         if moments.rest is None:
             return moments.whole * factor
-        return moments.whole * factor + np.rint(moments.rest * factor).astype(np.int64)
+        scaled = moments.rest * factor
+        nearest = np.rint(scaled)
+        if moments.slack is not None:
+            self.rounded += int((np.abs(scaled - nearest) > moments.slack * factor).sum())
+        return moments.whole * factor + nearest.astype(np.int64)
 
 
 def _from_floats(values: NDArray[Any]) -> _Moments:
@@ -576,8 +598,41 @@ def _from_seconds(ticks: IntArray, per_second: int) -> _Moments:
     return _Moments(whole, rest / per_second, np.full(len(rest), 2.0**-52))
 
 
+def _from_decimals(column: pa.Array) -> _Moments:
+    """Numbers as they are written, digit by digit; cells without one are 0.
+
+    A number with an exponent, or with more digits than any time has, is a float's way to be
+    written, and has the meaning of that float.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts = pc.extract_regex(column, _DECIMAL)
+    plain = ~_nulls(parts)
+    digits = pc.utf8_slice_codeunits(pc.struct_field(parts, "fraction"), 0, _FRACTION_DIGITS)
+    digits = pc.utf8_rpad(digits, _FRACTION_DIGITS, "0")
+    whole, fraction = (
+        text.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        for text in (pc.utf8_lpad(pc.struct_field(parts, "whole"), 1, "0"), digits)
+    )
+    below = pc.equal(pc.struct_field(parts, "sign"), "-").fill_null(False)
+    below = below.to_numpy(zero_copy_only=False)
+    whole = np.where(below, -whole - (fraction > 0), whole)
+    fraction = np.where(below & (fraction > 0), _FRACTION - fraction, fraction)
+    rest, slack = fraction / _FRACTION, np.full(len(column), 2.0**-51)  # two roundings, and a third
+    written = np.flatnonzero(~plain & ~_nulls(column))
+    if len(written):
+        floats = _from_floats(column.take(pa.array(written)).cast(pa.float64()).to_numpy())
+        whole[written] = floats.whole
+        if floats.rest is not None and floats.slack is not None:
+            rest[written], slack[written] = floats.rest, floats.slack
+    return _Moments(whole, rest, slack) if rest.any() else _Moments(whole)
+
+
 def whole_times(values: Any, unit: str = "s") -> tuple[IntArray, str]:
     """Numbers of `unit` as int64 in the coarsest unit, from `unit` down, that loses nothing.
+
+    Numbers in text are taken digit by digit.
 
     >>> whole_times([0.5, 2.0])
     (array([ 500, 2000]), 'ms')
@@ -585,6 +640,16 @@ def whole_times(values: Any, unit: str = "s") -> tuple[IntArray, str]:
     array = np.asarray(values)
     if array.dtype.kind in "iu":
         return array.astype(np.int64), unit
+    if array.dtype.kind in "OUT" and array.ndim == 1:
+        import pyarrow as pa
+
+        cells = _times(pa.array(array.tolist(), pa.string()), dates=False)
+        for reason, bad in cells.bad:
+            row = int(bad.argmax())
+            raise DataError(f"{reason} in row {row}: {array[row]!r}; give finite numbers")
+        clock = _Clock(unit)
+        clock.see(cells.values)
+        return clock.ticks(cells.values), clock.scale[0]
     if array.dtype.kind != "f" or array.ndim != 1:
         raise DataError(f"t has dtype {array.dtype} and shape {array.shape}; give numbers [events]")
     if not np.isfinite(array).all():
@@ -603,7 +668,7 @@ class _Cells:
     """A column of one batch: its values, and which rows cannot be used and why."""
 
     values: Any
-    bad: list[tuple[str, NDArray[np.bool_]]] = field(default_factory=list)
+    bad: list[_Bad] = field(default_factory=list)
 
 
 def _nulls(column: pa.Array) -> NDArray[np.bool_]:
@@ -656,22 +721,36 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return column
 
 
+def _numerals(column: pa.Array, what: str) -> tuple[pa.Array, list[_Bad]]:
+    """A column of text with nothing but numbers in it, and what else there was."""
+    import pyarrow as pa
+
+    column = _without_missing(column)
+    wrong = ~_matching(column, _NUMBER)
+    if not wrong.any():
+        return column, []
+    kept = pa.array(np.where(wrong, None, column.to_numpy(zero_copy_only=False)), pa.string())
+    return kept, [(f"{what} is not a number", wrong)]
+
+
+def _missing(column: pa.Array, what: str, known: Sequence[_Bad] = ()) -> list[_Bad]:
+    """Which cells are empty for no other reason that is known."""
+    missing = _nulls(column)
+    for _, wrong in known:
+        missing = missing & ~wrong
+    return [(f"{what} is missing", missing)] if missing.any() else []
+
+
 def _numbers(column: pa.Array, what: str) -> _Cells:
     """int64 where all cells are such, float64 elsewhere; cells without a number hold 0."""
     import pyarrow as pa
 
-    bad: list[tuple[str, NDArray[np.bool_]]] = []
+    bad: list[_Bad] = []
     column = _plain(column)
     if _is_text(column):
         column = _cast(column, pa.int64())
     if _is_text(column):  # the common case is behind us; now cell by cell
-        column = _without_missing(column)
-        wrong = ~_matching(column, _NUMBER)
-        if wrong.any():
-            bad.append((f"{what} is not a number", wrong))
-            column = pa.array(
-                np.where(wrong, None, column.to_numpy(zero_copy_only=False)), pa.string()
-            )
+        column, bad = _numerals(column, what)
         column = _cast(column, pa.int64())
         if _is_text(column):
             column = column.cast(pa.float64())
@@ -681,11 +760,7 @@ def _numbers(column: pa.Array, what: str) -> _Cells:
         column = column.cast(pa.float64())
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise DataError(f"{what} has type {column.type}; numbers are accepted")
-    missing = _nulls(column)
-    for _, wrong in bad:
-        missing = missing & ~wrong
-    if missing.any():
-        bad.append((f"{what} is missing", missing))
+    bad += _missing(column, what, bad)
     values = column.fill_null(0).to_numpy(zero_copy_only=False)
     if values.dtype == np.uint64 and values.size and int(values.max()) >= 2**63:
         values = values.astype(np.float64)
@@ -704,6 +779,12 @@ def _times(column: pa.Array, dates: bool) -> _Cells:
 
     column = _plain(column)
     if not dates:
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.string())
+        if _is_text(column):
+            column = _cast(column, pa.int64())
+        if _is_text(column):
+            return _written_times(column)
         cells = _numbers(column, "t")
         if cells.values.dtype.kind == "i":
             cells.values = _Moments(cells.values)
@@ -715,12 +796,25 @@ def _times(column: pa.Array, dates: bool) -> _Cells:
         return cells
     if _is_text(column):
         return _written_dates(_without_missing(column))
-    missing = _nulls(column)
-    bad = [("t is missing", missing)] if missing.any() else []
+    bad = _missing(column, "t")
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
     ticks = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return _Cells(_from_seconds(ticks, PER_SECOND[column.type.unit]), bad)
+
+
+def _written_times(column: pa.Array) -> _Cells:
+    """Numbers in text, not all of which are integers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column, bad = _numerals(column, "t")
+    bad += _missing(column, "t", bad)
+    infinite = _matching(column, r"^(?i:[+-]?inf(inity)?)$") & ~_nulls(column)
+    if infinite.any():
+        bad.append(("t is not finite", infinite))
+        column = pc.if_else(pa.array(infinite), pa.scalar(None, pa.string()), column)
+    return _Cells(_from_decimals(column), bad)
 
 
 def _written_dates(column: pa.Array) -> _Cells:
@@ -1025,9 +1119,7 @@ class _Reading:
         if back.any():
             at = int(back.argmax())
             row = int(index[at + 1 if last is None else at])
-            now, before = (
-                f"{whole[k]}" if not rest[k] else f"{whole[k] + rest[k]:.6f}" for k in (at + 1, at)
-            )
+            now, before = (_shown(int(whole[k]), float(rest[k])) for k in (at + 1, at))
             raise DataError(
                 f"{self.source.name} is not in time order: t is {now} in {self.source.place(row)},"
                 f" after {before}; sort it by t, or say sort=True to read_table"
@@ -1037,11 +1129,18 @@ class _Reading:
     def report(self, notes: Sequence[str]) -> ReadReport:
         notes = [*self.chosen.notes, *notes]
         if self.source.comments:
-            comments = f"{self.source.comments:,} lines that begin with # or %"
-            notes.append(f"{comments} were passed over as comments")
+            lines = counted(self.source.comments, "line")
+            notes.append(f"{lines} beginning with # or % passed over as comments")
         if self.unlabelled:
-            notes.append(f"{self.unlabelled:,} rows have no label, which is kept as -1")
+            notes.append(f"{counted(self.unlabelled, 'row')} without a label, which is kept as -1")
         return ReadReport(self.source.name, self.read, self.kept, dict(self.dropped), tuple(notes))
+
+
+def _shown(whole: int, rest: float) -> str:
+    """A time as a decimal with what digits it has, nine behind the point at most."""
+    billionths = whole * 10**9 + round(rest * 10**9)
+    sign, (before, after) = "-" if billionths < 0 else "", divmod(abs(billionths), 10**9)
+    return f"{sign}{before}.{after:09d}".rstrip("0").rstrip(".")
 
 
 def _arrow(values: Any) -> bool:
@@ -1158,9 +1257,13 @@ class _Repeats:
 
 def _counted(loops: int, repeats: int) -> list[str]:
     notes = []
-    if loops:
+    if loops == 1:
+        notes.append("1 event leads from a node to itself; it is kept")
+    elif loops:
         notes.append(f"{loops:,} events lead from a node to itself; they are kept")
-    if repeats:
+    if repeats == 1:
+        notes.append("1 event repeats another of the same time; it is kept")
+    elif repeats:
         notes.append(f"{repeats:,} events repeat another of the same time; they are kept")
     return notes
 
@@ -1212,7 +1315,7 @@ class TableScan:
                 title=Path(reading.source.name).name,
             )
         names = None if self._ids == "keep" else NodeNames(numbering.ids())
-        notes = [_unit(reading, clock)[1], *_counted(loops, repeats.count)]
+        notes = [_unit(reading, clock)[1], *_rounded(clock), *_counted(loops, repeats.count)]
         self._end = nodes, names, reading.report(notes)
 
     def _at_end(self) -> tuple[int, NodeNames | None, ReadReport]:
@@ -1252,6 +1355,15 @@ def _unit(reading: _Reading, clock: _Clock) -> tuple[str, str]:
         return found, f"t has fractions of {clock.scales[0][0]} and is kept in {found}"
     how = "as given" if reading.unit else "as nothing else was said"
     return found, f"t counts {found}, {how}"
+
+
+def _rounded(clock: _Clock) -> list[str]:
+    if not clock.rounded:
+        return []
+    finest = clock.scale[0]
+    if clock.rounded == 1:
+        return [f"1 time is written finer than {finest} and rounded to it"]
+    return [f"{clock.rounded:,} times are written finer than {finest} and rounded to it"]
 
 
 def _ticks(clock: _Clock, moments: _Moments, unit: str) -> IntArray:
@@ -1340,8 +1452,9 @@ def read_table(
         feature. A missing label is -1.
     edge_features: columns of numbers; "rest" takes all that have no other role.
     unit: what numbers in t count, seconds by default. Fractions lead to the coarsest finer unit
-        that holds them all; dates are counted from 1970 in the coarsest of s, ms, us, ns.
-        Times before zero are earlier, and nothing else.
+        that holds them all, each digit as it is written; what is finer than ns is rounded, and
+        counted. A number with an exponent is read as a float64. Dates are counted from 1970 in the
+        coarsest of s, ms, us, ns. Times before zero are earlier, and nothing else.
     sort: sorts the rows by time; without it unsorted rows are an error.
     ids: "auto" keeps ids that are exactly 0 .. n-1 and numbers others in the order of appearance,
         all sources before the nodes that are only destinations; "number" numbers in any case;
@@ -1390,6 +1503,7 @@ def read_table(
     found, sentence = _unit(reading, clock)
     notes = [sentence]
     times = np.concatenate([_ticks(clock, piece, found) for piece in moments])
+    notes += _rounded(clock)
     moments.clear()
     columns = {name: _joined(pieces.pop(name)) for name in list(pieces)}
     if ids == "keep":

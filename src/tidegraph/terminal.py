@@ -1,27 +1,95 @@
-"""What commands print: tables on standard output, progress on standard error."""
+"""What commands print: tables on standard output, progress and refusals on standard error."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
+
+from tidegraph.errors import StorageError, TidegraphError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["Progress", "console", "progress", "table"]
+__all__ = [
+    "Command",
+    "Failure",
+    "Progress",
+    "Refusal",
+    "Stopped",
+    "console",
+    "progress",
+    "refusal",
+    "table",
+]
 
 Progress: TypeAlias = Callable[[int, int, str], None]  # done, of how many, what is going on
 
 _QUIET_S = 2.0  # what is over sooner needs no progress
 _LINE_EVERY_S = 10.0
 _PLAIN_WIDTH = 110  # of tables that are not shown on a terminal
+
+
+class Refusal(click.ClickException):
+    """An error that says what to do, on one line and without a traceback."""
+
+    exit_code = 2
+
+    def format_message(self) -> str:
+        return " ".join(self.message.split())
+
+
+class Failure(Refusal):
+    """One for which not the input has to change: a full disk, a run that others work on."""
+
+    exit_code = 1
+
+
+def refusal(error: TidegraphError, message: str | None = None) -> Refusal:
+    """The error as the end of a command, with another message if one is given."""
+    if isinstance(error, StorageError):
+        where = f"{error.filename}: " if error.filename else ""
+        return Failure(f"{where}{error.strerror or error}")
+    return Refusal(str(error) if message is None else message)
+
+
+class Stopped(click.ClickException):
+    """What there is to know when the user stopped a command: the exit code is that of Ctrl-C."""
+
+    exit_code = 130
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"\nStopped. {self.message}", file=file, err=file is None)
+
+
+class Command(click.Command):
+    """A command whose errors speak of its options, and not of arguments in Python."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TidegraphError as error:
+            raise refusal(error, self._in_options(str(error))) from error
+
+    def _in_options(self, message: str) -> str:
+        for option in self.params:
+            if not isinstance(option, click.Option) or option.name is None:
+                continue
+            name, spelled = re.escape(option.name), max(option.opts, key=len)
+            if option.is_flag:
+                message = re.sub(rf"\b{name}=True\b", spelled, message)
+            else:
+                message = re.sub(rf"\b{name}=(?=[\w'\"])", f"{spelled} ", message)
+            if "_" in option.name:  # elsewhere it may be a word like any other
+                message = re.sub(rf"(?<![\w-]){name}(?![\w=])", spelled, message)
+        return message
 
 
 def console() -> Console:

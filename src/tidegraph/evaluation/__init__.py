@@ -20,6 +20,7 @@ from tidegraph.evaluation.protocols import (
     evaluate_nodes,
     evaluate_ranking,
     evaluate_snapshots,
+    outcome_of_heuristic,
     tgb_evaluate,
 )
 from tidegraph.evaluation.splits import (
@@ -51,6 +52,7 @@ __all__ = [
     "label_split",
     "metrics",
     "negative_sampler",
+    "outcome_of_heuristic",
     "roland_split",
     "tgb_evaluate",
     "tgb_split",

@@ -1,17 +1,20 @@
 """What no learning achieves: heuristics that stand beside every result.
 
 Each keeps a memory of the events it was shown and scores from that alone. The protocols show them
-every event before a batch, never one of it.
+every event before a batch, never one of it, as is published; those that can also answer, as models
+do, from all events before each single one (`per_event`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.errors import EvaluationError, ParameterError
+from tidegraph.past import Past
 from tidegraph.stream import EventStream, NodeLabels
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+EventScore = Callable[[IntArray, IntArray, IntArray], FloatArray]  # src, dst, t -> [B]
 
 
 class Heuristic(ABC):
@@ -52,6 +56,14 @@ class Heuristic(ABC):
             np.repeat(src, nodes), np.tile(np.arange(nodes), len(src)), np.full(len(src) * nodes, t)
         )
         return flat.reshape(len(src), nodes)
+
+    def per_event(self, events: EventStream) -> EventScore | None:
+        """The same rule, for each pair with all of `events` strictly before its time in memory.
+
+        None where what the rule remembers is defined for a whole memory at once. What this object
+        itself was shown has no part in it.
+        """
+        return None
 
 
 class _Pairs:
@@ -129,6 +141,17 @@ class EdgeBank(Heuristic):
         if not known.any():
             return np.zeros(len(src))
         return np.where(known, self._kept()[slot], 0.0)
+
+    def per_event(self, events: EventStream) -> EventScore | None:
+        if self._memory != "unlimited":
+            return None
+        past = _pairs_of(events)
+
+        def score(src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+            first, end = past.span(src * events.nodes + dst, t)
+            return (end > first).astype(np.float64)
+
+        return score
 
     def _kept(self) -> FloatArray:
         if self._memory == "unlimited":
@@ -217,6 +240,23 @@ class EdgeMemory(Heuristic):
             total[row[near[asked]], far[asked]] += weight * self._heat[asked]
         return total * float(np.exp((self._now - t) / self._scale))
 
+    def per_event(self, events: EventStream) -> EventScore:
+        pairs = _Heat(_pairs_of(events), events.t, self._scale)
+        into = _Heat(Past(events.dst, events.t), events.t, self._scale)
+
+        def score(src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+            total = np.zeros(len(src))
+            for weight, heat, key in (
+                (self._forward, pairs, src * events.nodes + dst),
+                (self._reverse, pairs, dst * events.nodes + src),
+                (self._popularity, into, dst),
+            ):
+                if weight:
+                    total += weight * heat.before(key, t)
+            return total
+
+        return score
+
 
 class Popularity(Heuristic):
     """The number of past events of the destination."""
@@ -232,6 +272,15 @@ class Popularity(Heuristic):
 
     def score(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
         return self._into[dst] if len(self._into) else np.zeros(len(dst))
+
+    def per_event(self, events: EventStream) -> EventScore:
+        past = Past(events.dst, events.t)
+
+        def score(src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+            first, end = past.span(dst, t)
+            return (end - first).astype(np.float64)
+
+        return score
 
 
 class Recency(Heuristic):
@@ -256,6 +305,47 @@ class Recency(Heuristic):
         if not known.any():
             return np.zeros(len(dst))
         return np.where(known, 1.0 / (1.0 + t - self._last[slot]), 0.0)
+
+    def per_event(self, events: EventStream) -> EventScore:
+        past = _pairs_of(events) if self._of_pair else Past(events.dst, events.t)
+
+        def score(src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+            row, known = past.latest(src * events.nodes + dst if self._of_pair else dst, t, 1)
+            result = np.zeros(len(dst))
+            met = known[:, 0]
+            result[met] = 1.0 / (1.0 + t[met] - events.t[row[met, 0]])
+            return result
+
+        return score
+
+
+def _pairs_of(events: EventStream) -> Past:
+    return Past(events.src * events.nodes + events.dst, events.t)
+
+
+class _Heat:
+    """Sums of e^(-age / scale) over past events, as of any time."""
+
+    def __init__(self, past: Past, t: IntArray, scale: float) -> None:
+        self._past, self._scale = past, scale
+        self._t = t[past.order]
+        self._heat = np.ones(len(t))  # right after each event, of it and those of its key before
+        # Sums over the last 1, 2, 4, ... events, each from two of half the length: no power of
+        # e grows beyond 1, and as many passes are needed as the longest series has binary digits.
+        row, begin, length = np.arange(len(t)), past.begin, 1
+        while len(later := np.flatnonzero(row - length >= begin)):
+            earlier = later - length
+            faded = np.exp((self._t[earlier] - self._t[later]) / scale)
+            self._heat[later] += faded * self._heat[earlier]
+            length *= 2
+
+    def before(self, key: IntArray, t: IntArray) -> FloatArray:
+        first, end = self._past.span(key, t)
+        result = np.zeros(len(key))
+        known = np.flatnonzero(end > first)
+        last = end[known] - 1
+        result[known] = self._heat[last] * np.exp((self._t[last] - t[known]) / self._scale)
+        return result
 
 
 def link_heuristics(scale: float) -> list[Heuristic]:
@@ -320,15 +410,13 @@ class LastLabel(NodeHeuristic):
     def __init__(self, known: NodeLabels, train: NodeLabels, *, classes: int) -> None:
         self._otherwise = Majority(train, classes=classes)
         self._classes = classes
-        order = np.lexsort((known.t, known.node))
-        self._node, self._t, self._label = known.node[order], known.t[order], known.label[order]
+        self._past, self._label = Past(known.node, known.t), known.label
 
     def score(self, node: IntArray, t: IntArray) -> FloatArray:
         result = self._otherwise.score(node, t)
-        before = _count_before(self._node, self._t, node, t)
-        previous = np.maximum(before - 1, 0)
-        found = (before > 0) & (self._node[previous] == node)
-        result[found] = np.eye(self._classes)[self._label[previous[found]]]
+        row, known = self._past.latest(node, t, 1)
+        found = known[:, 0]
+        result[found] = np.eye(self._classes)[self._label[row[found, 0]]]
         return result
 
 
@@ -340,11 +428,7 @@ class DegreeOnly(NodeHeuristic):
     def __init__(self, stream: EventStream, train: NodeLabels, *, classes: int) -> None:
         from sklearn.linear_model import LogisticRegression
 
-        node = np.concatenate([stream.src, stream.dst])
-        t = np.concatenate([stream.t, stream.t])
-        order = np.lexsort((t, node))
-        self._node, self._t = node[order], t[order]
-        self._first = np.searchsorted(self._node, np.arange(stream.nodes + 1))
+        self._past = Past(np.concatenate([stream.src, stream.dst]), np.tile(stream.t, 2))
         self._classes = classes
         self._present = np.unique(train.label)
         self._model = None
@@ -352,8 +436,8 @@ class DegreeOnly(NodeHeuristic):
             self._model = LogisticRegression().fit(self._degrees(train.node, train.t), train.label)
 
     def _degrees(self, node: IntArray, t: IntArray) -> FloatArray:
-        count = _count_before(self._node, self._t, node, t) - self._first[node]
-        return np.asarray(np.log1p(count)[:, None], dtype=np.float64)
+        first, end = self._past.span(node, t)
+        return np.asarray(np.log1p(end - first)[:, None], dtype=np.float64)
 
     def score(self, node: IntArray, t: IntArray) -> FloatArray:
         result = np.zeros((len(node), self._classes))
@@ -362,15 +446,6 @@ class DegreeOnly(NodeHeuristic):
         else:
             result[:, self._present] = self._model.predict_proba(self._degrees(node, t))
         return result
-
-
-def _count_before(nodes: IntArray, times: IntArray, node: IntArray, t: IntArray) -> IntArray:
-    """How many rows, sorted by node and then time, precede each (node, t)."""
-    # Times become ranks, so that node and rank make one number that can be searched for.
-    distinct = np.unique(times)
-    width = len(distinct) + 1
-    rows = nodes * width + np.searchsorted(distinct, times)
-    return np.searchsorted(rows, node * width + np.searchsorted(distinct, t)).astype(np.int64)
 
 
 def node_heuristics(

@@ -2,8 +2,10 @@
 
 A model is a function of pairs and times that uses events strictly before each time only. The
 heuristics are asked with their memory at the start of a batch, as EdgeBank is in its publications,
-and are then shown its events. Weights do not change here; whatever state a model has of the events
-is its own affair, as long as it answers for the time it was asked about.
+and are then shown its events; those that can are asked once more with what a model may know, all
+events of the stream before each one, and carry `@event` in their names then. Weights do not change
+here; whatever state a model has of the events is its own affair, as long as it answers for the time
+it was asked about.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ __all__ = [
     "evaluate_nodes",
     "evaluate_ranking",
     "evaluate_snapshots",
+    "outcome_of_heuristic",
     "tgb_evaluate",
 ]
 
@@ -126,7 +129,9 @@ def evaluate_link(
     negative is asked about at the time of its positive. Negatives of `validation` and `test` come
     from the whole stream, those of the new-node parts from their own events; `inductive` leaves
     out edges that occurred before the part began. Heuristics know the events of training,
-    validation and test that precede the batch. `heuristics` makes fresh ones and may give none.
+    validation and test that precede the batch or, as `<name>@event`, every event of the stream
+    that precedes the one asked about, those of nodes held out of training among them.
+    `heuristics` makes fresh ones and may give none.
     """
     clock = _Clock()
     _only_additions(stream)
@@ -134,6 +139,7 @@ def evaluate_link(
     if unseeded:
         raise ParameterError(f"{unseeded[0]} has no seed; seeds are given for {', '.join(seeds)}")
     make = heuristics or _heuristics_for(stream, split)
+    informed = _informed(make(), stream)
     rows: list[Row] = []
     for part in parts:
         positions = split.part(part)
@@ -148,6 +154,8 @@ def evaluate_link(
         answers = [] if score is None else [(model, _asked(score, stream, batches, drawn))]
         for rule in make():
             answers.append((rule.name, _predicted(rule, stream, split, batches, drawn)))
+        for name, rule_score in informed.items():
+            answers.append((name, _asked(rule_score, stream, batches, drawn)))
         for name in drawn:
             seed = None if name == GivenNegatives.name else seeds[part]
             for scorer, (positive, negative, elapsed_s) in answers:
@@ -221,7 +229,7 @@ def evaluate_ranking(
 
     The others are `negatives` [events of the part, K] (`given`), or every destination of the
     stream (`all-dst`) but those that the same source reaches at the same time. With `sample` only
-    so many events, drawn by `seed`, are ranked.
+    so many events, drawn by `seed`, are ranked. What heuristics know is as in `evaluate_link`.
     """
     clock = _Clock()
     _only_additions(stream)
@@ -257,14 +265,18 @@ def evaluate_ranking(
         return metrics.ranks(table[:, 0], table[:, 1:], without=own)
 
     rows = []
+
+    def add(scorer: str, rank: FloatArray, begun: float) -> None:
+        spent = time.perf_counter() - begun
+        rows.append(Row(part, kind, scorer, _ranking_metrics(rank), len(rank), None, spent))
+
+    make = heuristics or _heuristics_for(stream, split)
     if score is not None:
         begun = time.perf_counter()
-        rank = ranked(score, chosen)
-        values = _ranking_metrics(rank)
-        rows.append(Row(part, kind, model, values, len(rank), None, time.perf_counter() - begun))
+        add(model, ranked(score, chosen), begun)
     # The batches are those of the whole part, so that a sample finds the same memory as all would.
     batches = _batches(np.arange(len(positions)), batch_size)
-    for rule in (heuristics or _heuristics_for(stream, split))():
+    for rule in make():
         begun = time.perf_counter()
         shown = _shown(rule, stream, split, [positions[batch] for batch in batches])
         found = []
@@ -272,10 +284,10 @@ def evaluate_ranking(
             asked = batch[np.isin(batch, chosen)]
             if len(asked):
                 found.append(ranked(rule.score, asked))
-        rank = np.concatenate(found)
-        values = _ranking_metrics(rank)
-        spent = time.perf_counter() - begun
-        rows.append(Row(part, kind, rule.name, values, len(rank), None, spent))
+        add(rule.name, np.concatenate(found), begun)
+    for name, rule_score in _informed(make(), stream).items():
+        begun = time.perf_counter()
+        add(name, ranked(rule_score, chosen), begun)
     return clock.result(
         "ranking",
         model if score is not None else None,
@@ -305,8 +317,8 @@ def evaluate_snapshots(
     `score_all(sources, k)` gives [sources, nodes] from the snapshots up to and including `k`.
     `mrr-full` ranks every true destination among all nodes, ties half; `mrr-1000` the best one of
     each source against 1,000 drawn nodes, ties against it, and `mrr-1000-expected` is its mean
-    over all draws. A pair that occurs several times in a snapshot counts once. Each is the mean
-    over sources, then over snapshots.
+    over all draws. Heuristics know the same snapshots. A pair that occurs several times in a
+    snapshot counts once. Each is the mean over sources, then over snapshots.
     """
     clock = _Clock()
     _only_additions(stream)
@@ -524,11 +536,23 @@ def _beaten(rows: Sequence[Row], model: str | None, headline: str) -> Iterator[s
             if (row.part, row.sampler) == (own.part, own.sampler) and row.scorer != model
         ]
         best = max(rivals, key=lambda row: row.metrics.get(headline, -math.inf), default=None)
-        if best is not None and best.metrics[headline] >= own.metrics[headline]:
+        if best is None:
+            continue
+        if outcome := outcome_of_heuristic(best.metrics[headline], own.metrics[headline]):
             yield (
-                f"a heuristic wins: {best.scorer} has {headline} {best.metrics[headline]:.4f} on "
-                f"{own.part} under {own.sampler}, {model} {own.metrics[headline]:.4f}"
+                f"a heuristic {outcome}: {best.scorer} has {headline} {best.metrics[headline]:.4f}"
+                f" on {own.part} under {own.sampler}, {model} {own.metrics[headline]:.4f}"
             )
+
+
+def outcome_of_heuristic(value: float, own: float) -> str:
+    """What a heuristic does beside a model of `own` value; nothing where it is worse.
+
+    What looks the same in four digits is the same.
+    """
+    if f"{value:.4f}" == f"{own:.4f}":
+        return "is as good"
+    return "wins" if value > own else ""
 
 
 def _heuristics_for(stream: EventStream, split: Split) -> Callable[[], Sequence[Heuristic]]:
@@ -581,6 +605,12 @@ def _sampler(
     before = split.train if part.endswith("validation") else split.validation
     observed_until = int(stream.t[before[-1]])
     return negative_sampler(wanted, pool, seed=seeds[part], observed_until=observed_until)
+
+
+def _informed(rules: Sequence[Heuristic], stream: EventStream) -> dict[str, PairScore]:
+    """Those of the rules that can answer from all events before each single one, by name."""
+    scores = {f"{rule.name}@event": rule.per_event(_bare(stream)) for rule in rules}
+    return {name: score for name, score in scores.items() if score is not None}
 
 
 def _shown(

@@ -5,49 +5,23 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.edge_features import RECENT, last_and_mean
 from tidegraph.history import History
+from tidegraph.past import Past
 from tidegraph.stream import EventStream, NodeLabels
 from tidegraph.trajectories import Trajectories
 
-__all__ = ["NodeFeatures", "Past"]
+__all__ = ["NodeFeatures"]
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
 _AT_ONCE = 1 << 14  # nodes whose states are in memory together
 _PARTNERS = 8  # of the latest events, whose labels are counted, and those of their partners
-_RECENT = 8  # events whose features are averaged
 _TINY = 1e-9
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _PERIODS_S = (86_400.0, 7 * 86_400.0)
 _PERIODS_SEEN = 3  # fewer in the training period are nothing to learn from
-
-
-class Past:
-    """Rows about nodes at times, to be asked for those strictly before a time."""
-
-    def __init__(self, node: IntArray, t: IntArray) -> None:
-        self.order: IntArray = np.lexsort((t, node))  # of the rows given, by node and then time
-        # Times become ranks, so that node and rank make one number that can be searched for.
-        self._times = np.unique(t)
-        self._width = len(self._times) + 1
-        self._keys = node[self.order] * self._width + np.searchsorted(self._times, t[self.order])
-
-    def span(self, nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
-        """`(first, end)`: the positions in `order` of the rows of `nodes[b]` before `t[b]`."""
-        begin = nodes * self._width
-        rank = np.searchsorted(self._times, t)
-        return np.searchsorted(self._keys, begin), np.searchsorted(self._keys, begin + rank)
-
-    def latest(self, nodes: IntArray, t: IntArray, k: int) -> tuple[IntArray, NDArray[np.bool_]]:
-        """`(rows, known)`, `[B, k]` each: the latest rows before `t[b]`, newest first."""
-        if not len(self.order):
-            shape = (len(nodes), k)
-            return np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
-        first, end = self.span(nodes, t)
-        position = end[:, None] - 1 - np.arange(k)
-        known = position >= first[:, None]
-        return self.order[np.where(known, position, 0)], known
 
 
 class NodeFeatures:
@@ -137,13 +111,9 @@ class NodeFeatures:
         return self._history.of_nodes(last, t) * known
 
     def _of_events(self, nodes: IntArray, t: IntArray, features: FloatArray) -> FloatArray:
-        rows, known = self._events.latest(nodes, t, _RECENT)
-        if not len(features):
-            return np.zeros((len(nodes), 2 * features.shape[1]), dtype=np.float32)
+        rows, known = self._events.latest(nodes, t, RECENT)
         # The first half of the rows are sources, the second destinations of the same events.
-        recent = features[rows % len(features)] * known[:, :, None]  # [B, recent, columns]
-        mean = recent.sum(axis=1) / np.maximum(known.sum(axis=1), 1)[:, None]
-        return np.concatenate([recent[:, 0], mean], axis=1)
+        return last_and_mean(features, rows % max(1, len(features)), known)
 
     def _of_labels(self, nodes: IntArray, t: IntArray, labels: Past) -> FloatArray:
         label, labelled = self._last_label(labels, nodes, t)

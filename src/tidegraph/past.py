@@ -1,0 +1,53 @@
+"""Rows about something at some time, asked for those strictly before another time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Past"]
+
+IntArray = NDArray[np.int64]
+
+
+class Past:
+    """Rows grouped by a key (a node, a pair of nodes) and in time order within each group.
+
+    order: of the rows given, by key and then time; positions in it are what `span` tells.
+    """
+
+    def __init__(self, key: IntArray, t: IntArray) -> None:
+        self.order: IntArray = np.lexsort((t, key))
+        self._keys, count = np.unique(key, return_counts=True)
+        self._first = np.concatenate([[0], np.cumsum(count)])
+        # Keys and times become ranks, so that both make one number that can be searched for.
+        self._times = np.unique(t)
+        self._width = len(self._times) + 1
+        rank = np.searchsorted(self._times, t[self.order])
+        self._moments = np.repeat(np.arange(len(self._keys)), count) * self._width + rank
+
+    @property
+    def begin(self) -> IntArray:
+        """For every position the first one of the same key."""
+        return np.repeat(self._first[:-1], np.diff(self._first))
+
+    def span(self, key: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
+        """`(first, end)`: the positions in `order` of the rows of `key[b]` before `t[b]`."""
+        if not len(self._keys):
+            nothing = np.zeros(len(key), dtype=np.int64)
+            return nothing, nothing
+        place = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
+        moment = place * self._width + np.searchsorted(self._times, t)
+        first = self._first[place]
+        end = np.searchsorted(self._moments, moment)
+        return first, np.where(self._keys[place] == key, end, first)
+
+    def latest(self, key: IntArray, t: IntArray, k: int) -> tuple[IntArray, NDArray[np.bool_]]:
+        """`(rows, known)`, `[B, k]` each: the latest rows before `t[b]`, newest first."""
+        if not len(self.order):
+            shape = (len(key), k)
+            return np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
+        first, end = self.span(key, t)
+        position = end[:, None] - 1 - np.arange(k)
+        known = position >= first[:, None]
+        return self.order[np.where(known, position, 0)], known

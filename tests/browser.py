@@ -1,0 +1,163 @@
+"""A headless Chromium to look at pages with, spoken to over a pipe: it needs no driver."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_PATIENCE_S = 60
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_OPTIONS = (
+    "--headless",
+    "--no-sandbox",  # a test may run as root
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-quic",
+    "--disable-sync",
+    "--remote-debugging-pipe",
+)
+
+# The browser reads from 3 and writes to 4. The pipes may have these numbers: they go away first.
+_CONNECT = """
+import fcntl, os, sys
+read, write = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
+os.dup2(read, 3)
+os.dup2(write, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+def executable() -> str | None:
+    """Where a browser is, if there is one."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class Browser:
+    """One page at a time; what went wrong in it is in `problems`."""
+
+    def __init__(self, path: str) -> None:
+        self.problems: list[str] = []
+        self._profile = tempfile.TemporaryDirectory(
+            prefix="tidegraph-browser-", ignore_cleanup_errors=True
+        )
+        to_browser, self._write = os.pipe()
+        self._read, from_browser = os.pipe()
+        command = [path, *_OPTIONS, f"--user-data-dir={self._profile.name}", "about:blank"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _CONNECT, str(to_browser), str(from_browser), *command],
+            pass_fds=(to_browser, from_browser),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_browser)
+        os.close(from_browser)
+        self._number, self._rest = 0, b""
+        self._session: str | None = None
+        targets = self._ask("Target.getTargets")["targetInfos"]
+        page = next(target["targetId"] for target in targets if target["type"] == "page")
+        self._session = self._ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self._ask(f"{domain}.enable")
+
+    def _ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """The answer to a command; what is told in between is looked through for problems."""
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while True:
+            told = self._next()
+            if told.get("id") == self._number:
+                if "error" in told:
+                    raise RuntimeError(f"{method}: {told['error']}")
+                result: dict[str, Any] = told["result"]
+                return result
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            if not select.select([self._read], [], [], _PATIENCE_S)[0]:
+                raise RuntimeError(f"the browser has been silent for {_PATIENCE_S} s")
+            piece = os.read(self._read, 1 << 16)
+            if not piece:
+                raise RuntimeError("the browser has gone")
+            self._rest += piece
+        message, _, self._rest = self._rest.partition(b"\0")
+        told: dict[str, Any] = json.loads(message)
+        method, details = told.get("method"), told.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            self.problems.append(str(details["exceptionDetails"]))
+        elif method == "Log.entryAdded" and details["entry"]["level"] == "error":
+            self.problems.append(details["entry"]["text"])
+        elif method == "Network.requestWillBeSent":
+            url = details["request"]["url"]
+            if not url.startswith(("file:", "about:", "data:")):
+                self.problems.append(f"asks for {url}")
+        return told
+
+    def open(self, path: Path, *, width: int, height: int = 900, dark: bool = False) -> None:
+        """Shows a file on a screen of this width."""
+        self._ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._ask("Emulation.setEmulatedMedia", features=[scheme])
+        self._ask("Page.navigate", url=path.absolute().as_uri())
+        while self._next().get("method") != "Page.loadEventFired":
+            pass
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page."""
+        answer = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
+
+    def screenshot(self, path: Path, *, top: int = 0, height: int | None = None) -> None:
+        """Writes the page, or a stretch of it, as a PNG picture."""
+        whole = self._ask("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {
+            "x": 0,
+            "y": top,
+            "width": whole["width"],
+            "height": height or whole["height"],
+            "scale": 1,
+        }
+        answer = self._ask("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
+        path.write_bytes(base64.b64decode(answer["data"]))
+
+    def pdf(self) -> bytes:
+        """The page as it is printed."""
+        return base64.b64decode(self._ask("Page.printToPDF", printBackground=True)["data"])
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=20)
+        os.close(self._write)
+        os.close(self._read)
+        self._profile.cleanup()

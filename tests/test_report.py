@@ -1,0 +1,502 @@
+"""Reports tell what was evaluated, hold whatever names the data has, and fit every screen."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+from tests.browser import NAMES, Browser, executable
+
+from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation, generate_communities
+from tidegraph.describe import describe
+from tidegraph.errors import ParameterError, StateFileError
+from tidegraph.report import (
+    OBSERVATIONS,
+    Observations,
+    curves,
+    observations,
+    read_observations,
+    save_observations,
+    write,
+    write_comparison,
+)
+from tidegraph.report.figures import Axis, linear, logarithmic, time_axis
+from tidegraph.report.markup import Html, element, table
+from tidegraph.stream import NodeNames
+
+NODES, EVENTS = 80, 3_000
+EVIL = "<script>document.title='taken'</script>&\"'"
+SMALL: dict[str, Any] = {"columns": 16, "hidden": 32, "epochs": 3, "threads": 1, "seed": 5}
+FIGURES = {
+    "headline",
+    "training",
+    "roc",
+    "precision",
+    "over-time",
+    "calibration",
+    "certified",
+    "speed",
+    "touched",
+    "activity",
+    "degrees",
+    "repeats",
+    "map",
+    "mover",
+}
+
+
+def communities() -> EventStream:
+    """Dates for times, and names that would break a page that trusted them."""
+    stream = generate_communities(nodes=NODES, events=EVENTS, communities=4, seed=1)
+    names = NodeNames([f"{EVIL}{k}" if k % 2 else f"{'long-' * 30}{k}" for k in range(NODES)])
+    t = 1_700_000_000 + stream.t * 600
+    return replace(stream, t=t, unit="s", names=names, node_labels=None, title=f"Data {EVIL}")
+
+
+STREAM = communities()
+SPLIT = evaluation.tgb_split(STREAM)
+
+
+def finished(directory: Path, predictor: Any, result: evaluation.Result, **more: Any) -> Path:
+    """A directory as a finished run leaves it."""
+    directory.mkdir()
+    found, heuristics = {}, {}  # type: ignore[var-annotated]
+    for row in result.rows:
+        part = {"test": "all", "new_test": "new"}[row.part]
+        for name, value in row.metrics.items():
+            metric = name.replace("-", "_")
+            if row.scorer == "tidegraph":
+                both = {"mean": value, "std": 0.01, "per_seed": [value - 0.01, value + 0.01]}
+                found.setdefault(row.sampler, {}).setdefault(part, {})[metric] = both
+            else:
+                own = heuristics.setdefault(row.scorer, {}).setdefault(row.sampler, {})
+                own.setdefault(part, {})[metric] = value
+    results = {
+        "config": {"model": {"epochs": 3}},
+        "command": f"tidegraph run {EVIL}",
+        "version": "0.1.0",
+        "data": {"title": STREAM.title, "hash": "abc", "events": EVENTS, "nodes": NODES},
+        "protocol": "tgb",
+        "split": result.split,
+        "seeds": [0, 1],
+        "metrics": found,
+        "heuristics": heuristics,
+        "elapsed_s": {"train": 1.5, "total": 3.0},
+        "warnings": [f"a note on {EVIL}"],
+        "machine": {"cpu": "one", "cores": 2},
+        **more,
+    }
+    (directory / "metrics.json").write_text(json.dumps(results))
+    (directory / "config.toml").write_text(f'name = "{EVIL}"\n')
+    save_observations(directory / OBSERVATIONS, predictor=predictor, stream=STREAM, split=SPLIT)
+    return directory
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _a_short_stretch_to_explain() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(observations, "_EXPLAINED_EVENTS", 100)
+        yield
+
+
+@pytest.fixture(scope="module")
+def predictor() -> LinkPredictor:
+    return LinkPredictor(**SMALL, batch_size=500).fit(STREAM, SPLIT)
+
+
+@pytest.fixture(scope="module")
+def result(predictor: LinkPredictor) -> evaluation.Result:
+    return predictor.evaluate(SPLIT, samplers=("random-dst", "historical"), parts=("test",))
+
+
+@pytest.fixture(scope="module")
+def run(
+    predictor: LinkPredictor,
+    result: evaluation.Result,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    return finished(tmp_path_factory.mktemp("runs") / "links", predictor, result)
+
+
+@pytest.fixture(scope="module")
+def of_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    classifier = NodeClassifier(**SMALL, members=1).fit(STREAM, SPLIT)
+    judged = classifier.evaluate(SPLIT, parts=("test",))
+    return finished(tmp_path_factory.mktemp("runs") / "nodes", classifier, judged)
+
+
+@pytest.fixture(scope="module")
+def seen(run: Path) -> Observations:
+    found = read_observations(run / OBSERVATIONS)
+    assert found is not None
+    return found
+
+
+def changed(run: Path, to: Path, **more: Any) -> Path:
+    """The same run with other results."""
+    to.mkdir()
+    results = json.loads((run / "metrics.json").read_text())
+    (to / "metrics.json").write_text(json.dumps({**results, **more}))
+    (to / OBSERVATIONS).write_bytes((run / OBSERVATIONS).read_bytes())
+    return to
+
+
+# Observations -------------------------------------------------------------------------------------
+
+
+def test_curves_have_the_areas_that_the_evaluation_reports(
+    seen: Observations, result: evaluation.Result
+) -> None:
+    for asked, sampler in zip(curves.judged(seen), ("random-dst", "historical"), strict=True):
+        reported = result.row(sampler=sampler).metrics
+        area = curves.roc_area(asked.label, asked.score)
+        precision = curves.average_precision(asked.label, asked.score)
+        assert area == pytest.approx(reported["auc_global"], abs=1e-6)
+        assert precision == pytest.approx(reported["ap_global"], abs=1e-6)
+
+
+def test_the_replay_covers_the_stream_and_keeps_its_promise(seen: Observations) -> None:
+    assert seen.arrays["replay.events"].sum() == EVENTS
+    assert seen.arrays["replay.t"][-1] == STREAM.t[-1]
+    assert (np.diff(seen.arrays["replay.t"]) >= 0).all()
+    assert 0 < seen.arrays["replay.certified"].max() < 1.05
+
+
+def test_the_repeat_rate_over_time_adds_up_to_that_of_the_stream(seen: Observations) -> None:
+    pieces = len(seen.arrays["repeat.rate"])
+    assert EVENTS % pieces == 0  # so that all pieces weigh the same
+    assert seen.arrays["repeat.rate"].mean() == pytest.approx(describe(STREAM).repeat_rate)
+
+
+def test_movers_come_farthest_first_with_shares_of_the_whole(seen: Observations) -> None:
+    rows = seen.about["movers"]["rows"]
+    assert len(rows) == 5
+    moved = [row["moved"] for row in rows]
+    assert moved == sorted(moved, reverse=True)
+    for row in rows:
+        why = row["why"]
+        total = why["direct"] + why["elsewhere"] + why["time_passing"]
+        assert total == pytest.approx(1, abs=why["unattributed"] + 1e-9)
+
+
+def test_movers_are_named_when_there_is_no_time_to_explain_them(
+    predictor: LinkPredictor, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observations, "_EXPLAIN_S", 0.0)
+    hurried = changed(run, tmp_path / "hurried")
+    save_observations(hurried / OBSERVATIONS, predictor=predictor, stream=STREAM, split=SPLIT)
+    found = read_observations(hurried / OBSERVATIONS)
+    assert found is not None
+    assert [row["why"] for row in found.about["movers"]["rows"]] == [None] * 5
+    assert write(hurried).read_text().count("Not explained") == 5
+
+
+def test_epochs_may_be_given_or_are_those_the_predictor_remembers(
+    predictor: LinkPredictor, seen: Observations, tmp_path: Path
+) -> None:
+    assert [epoch["loss"] for epoch in seen.about["history"]] == [
+        epoch.loss for epoch in predictor.epochs_
+    ]
+    given = [{"epoch": 1, "loss": 1.0, "validation": -2.0, "seconds": 3.0}]
+    save_observations(
+        tmp_path / "file", predictor=predictor, stream=STREAM, split=SPLIT, history=given
+    )
+    found = read_observations(tmp_path / "file")
+    assert found is not None
+    assert found.about["history"] == given
+
+
+def test_a_fitted_predictor_without_a_test_period_is_judged_on_validation(tmp_path: Path) -> None:
+    time = float(np.quantile(STREAM.t, 0.85))
+    split = evaluation.time_split(STREAM, validation_time=time, test_time=np.inf)
+    small = LinkPredictor(**{**SMALL, "epochs": 1}).fit(STREAM, split)
+    save_observations(tmp_path / "file", predictor=small, stream=STREAM, split=split)
+    found = read_observations(tmp_path / "file")
+    assert found is not None
+    assert found.about["part"] == "validation"
+    assert found.about["examples"] == len(split.validation)
+
+
+# Curves -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [3, 1_000_000])
+def test_areas_are_those_of_scikit_learn_also_with_ties(values: int) -> None:
+    random = np.random.default_rng(7)
+    label = random.integers(0, 2, 500)
+    score = random.integers(0, values, 500).astype(np.float64)
+    assert curves.roc_area(label, score) == pytest.approx(roc_auc_score(label, score))
+    precision = curves.average_precision(label, score)
+    assert precision == pytest.approx(average_precision_score(label, score))
+
+
+def test_links_are_calibrated_in_the_mixture_they_were_trained_on() -> None:
+    # A false pair weighs 3: of those given 1/2 there are three true ones for a false one.
+    logit = np.log([1 / 3, 1.0, 2.0])
+    true, false = np.repeat(logit, [300, 300, 600]), np.repeat(logit, [300, 100, 100])
+    about = {"task": "link", "training_weights": {"random-dst": 3.0, "historical": 0.0}}
+    said, came, weight = curves.calibrated(
+        Observations(about, {"score.true": true, "score.random-dst": false})
+    )
+    assert said == pytest.approx([1 / 4, 1 / 2, 2 / 3])
+    assert came == pytest.approx(said)
+    assert weight == pytest.approx([1200, 600, 900])
+
+
+def test_rare_classes_that_come_as_often_as_said_are_calibrated() -> None:
+    random = np.random.default_rng(3)
+    p = random.uniform(0, 0.1, 100_000)
+    arrays = {
+        "score.classes": np.array([0, 1]),
+        "score.label": (random.random(len(p)) < p).astype(np.int64),
+        "score.probability": np.stack([1 - p, p], axis=1),
+    }
+    said, came, _ = curves.calibrated(Observations({"task": "node"}, arrays))
+    assert len(said) == 10  # divided by rank: all of them lie below a tenth
+    # Four standard deviations of a frequency among ten thousand.
+    assert (np.abs(came - said) < 4 * np.sqrt(said * (1 - said) / 10_000)).all()
+
+
+def test_quality_over_time_has_gaps_where_only_one_answer_occurs() -> None:
+    t = np.arange(1_000)
+    label = np.where(t < 500, t % 2, 0)
+    when, value, count = curves.over_time(
+        curves.Judged("", label, label.astype(np.float64), t), curves.roc_area
+    )
+    assert count.sum() == 1_000
+    assert (value[when < 500] == 1).all()
+    assert np.isnan(value[when > 500]).all()
+
+
+# Axes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["ns", "us", "ms", "s", "min", "h", "day", "year", "step"])
+@pytest.mark.parametrize("first", [0, 1_700_000_000])
+@pytest.mark.parametrize("span", [0, 1, 7, 100, 5_000, 10**5, 3 * 10**6, 4 * 10**7, 10**9])
+def test_time_axes_write_moments_inside_the_time_they_show(
+    unit: str, first: int, span: int
+) -> None:
+    axis = time_axis(first, first + span, unit)
+    places = [place for place, _ in axis.ticks]
+    assert 1 <= len(places) <= 12
+    assert axis.low <= places[0]
+    assert places[-1] <= axis.high
+    assert places == sorted(set(places))
+    assert all(a != b for (_, a), (_, b) in itertools.pairwise(axis.ticks))
+
+
+def test_a_year_of_seconds_is_written_as_months() -> None:
+    begin = 1_356_998_400  # 2013-01-01
+    axis = time_axis(begin, begin + 365 * 86_400 - 1, "s")
+    assert axis.ticks[:3] == (
+        (begin, "Jan 13"),
+        (begin + 59 * 86_400, "Mar 13"),
+        (begin + 120 * 86_400, "May 13"),
+    )
+
+
+@pytest.mark.parametrize("values", [[], [5.0], [0.0, 0.0], [-3.0, 8.0], [1e-9, 2e-9], [1e12]])
+def test_axes_hold_their_values_whatever_they_are(values: list[float]) -> None:
+    axes: list[Axis] = [linear("", values)]
+    if all(value > 0 for value in values):
+        axes.append(logarithmic("", values))
+    for axis in axes:
+        assert axis.low < axis.high
+        places = axis.place(values)
+        assert ((places >= -1e-9) & (places <= 1 + 1e-9)).all()
+        assert len({text for _, text in axis.ticks}) == len(axis.ticks) > 0
+
+
+# Pages --------------------------------------------------------------------------------------------
+
+
+def test_markup_escapes_all_that_is_not_markup() -> None:
+    made = element("p", "<b>", Html("<i></i>"), ["&", None], title='"', class_=None)
+    assert made == '<p title="&quot;">&lt;b&gt;<i></i>&amp;</p>'
+    assert "<script>" not in table([EVIL], [[EVIL]])
+
+
+def test_a_report_is_one_small_file_that_asks_for_nothing(run: Path) -> None:
+    text = write(run).read_text()
+    assert len(text) < 2_000_000
+    assert not re.search(r"https?:|<link|<script|<img|@import|url\(|\bsrc=|\bhref=", text)
+    assert {path.name for path in run.iterdir()} == {
+        "metrics.json",
+        "config.toml",
+        "observations",
+        "report.html",
+    }
+
+
+@pytest.mark.parametrize("which", ["run", "of_nodes"])
+def test_a_report_has_every_figure_with_words_for_who_cannot_see_it(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    text = write(request.getfixturevalue(which)).read_text()
+    assert set(re.findall(r'data-figure="([^"]+)"', text)) == FIGURES
+    for picture in re.findall(r"<svg[^>]*>", text):
+        assert re.search(r'role="img" aria-label="[^"]{20,}"', picture), picture
+    assert not re.search(r"\bnan\b", text, re.IGNORECASE)
+
+
+def test_the_same_run_gives_the_same_report(run: Path) -> None:
+    assert write(run).read_bytes() == write(run).read_bytes()
+
+
+def test_the_verdict_says_plainly_who_wins(run: Path, tmp_path: Path) -> None:
+    def told(heuristic: float) -> str:
+        table = {"rule": {"random-dst": {"all": {"ap": heuristic}}}}
+        found = {"ap": {"mean": 0.9, "std": 0.02, "per_seed": [0.88, 0.92]}}
+        to = tmp_path / f"{heuristic}"
+        metrics = {"random-dst": {"all": found}}
+        page = write(changed(run, to, metrics=metrics, heuristics=table)).read_text()
+        verdict = re.search(r'id="verdict">(.*?)</p>', page)
+        assert verdict is not None
+        return re.sub(r"<[^>]*>", "", verdict[1])
+
+    assert told(0.95).startswith("A heuristic wins: against random destinations rule reaches")
+    assert told(0.9).startswith("A heuristic is as good")  # nothing was gained by learning
+    ahead = told(0.5)
+    assert ahead.startswith("The model is ahead of every heuristic.")
+    assert "smaller than the spread" not in ahead
+    assert "smaller than the spread over seeds" in told(0.89)
+
+
+def test_a_run_without_observations_or_heuristics_is_reported_with_what_there_is(
+    run: Path, tmp_path: Path
+) -> None:
+    bare = changed(run, tmp_path / "bare", heuristics={}, config=None, machine="a machine")
+    (bare / OBSERVATIONS).unlink()
+    text = write(bare).read_text()
+    assert "kept no observations" in text
+    assert "nothing says how hard the task is" in text
+
+
+def test_what_is_no_finished_run_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(StateFileError, match="tidegraph resume"):
+        write(tmp_path)
+    broken = changed(run, tmp_path / "broken")
+    before = write(broken).read_bytes()
+    data = bytearray((broken / OBSERVATIONS).read_bytes())
+    data[-1] ^= 1
+    (broken / OBSERVATIONS).write_bytes(data)
+    with pytest.raises(StateFileError, match="altered"):
+        write(broken)
+    assert (broken / "report.html").read_bytes() == before
+    (broken / "metrics.json").write_text("[]")
+    with pytest.raises(StateFileError, match="does not hold the metrics"):
+        write(broken)
+
+
+def test_a_comparison_shows_what_differs_and_says_when_nothing_compares(
+    run: Path, of_nodes: Path, tmp_path: Path
+) -> None:
+    config = {"model": {"epochs": 9, "dropout": 0.2}}
+    other = changed(run, tmp_path / "other", config=config)
+    text = write_comparison([run, other], tmp_path / "two.html").read_text()
+    settings = re.search(r'id="settings">.*?</section>', text, re.DOTALL)
+    assert settings is not None
+    assert re.findall(r'<th scope="row">([^<]*)<', settings[0]) == [
+        "dropout",
+        "epochs",
+    ]
+    assert "cannot be compared" not in text
+    assert set(re.findall(r'data-figure="([^"]+)"', text)) == {
+        "headline",
+        "training",
+        "roc",
+        "over-time",
+    }
+    elsewhere = changed(of_nodes, tmp_path / "elsewhere", data={"hash": "xyz"}, protocol="tgn")
+    text = write_comparison([run, run, elsewhere], tmp_path / "three.html").read_text()
+    assert "different data" in text
+    assert "different protocols" in text
+    assert "links (1)" in text
+    assert "links (2)" in text
+    with pytest.raises(ParameterError, match="no runs"):
+        write_comparison([], tmp_path / "none.html")
+
+
+# In a browser -------------------------------------------------------------------------------------
+
+_LOOK = """(() => {
+  document.querySelectorAll("details").forEach(one => one.open = true);
+  const outside = [], small = [], touching = [], cut = [];
+  for (const one of document.querySelectorAll("body *")) {
+    if (one.closest(".scroll") && !one.classList.contains("scroll")) continue;
+    const box = one.getBoundingClientRect();
+    if (box.right > innerWidth + 0.5 || box.left < -0.5) outside.push(one.outerHTML.slice(0, 90));
+  }
+  for (const picture of document.querySelectorAll("svg")) {
+    const frame = picture.getBoundingClientRect();
+    const scale = frame.width / picture.viewBox.baseVal.width;
+    const texts = [...picture.querySelectorAll("text")].filter(one => one.textContent);
+    const boxes = texts.map(one => one.getBoundingClientRect());
+    texts.forEach((one, k) => {
+      const a = boxes[k], words = one.textContent;
+      if (scale * parseFloat(getComputedStyle(one).fontSize) < 10) small.push(words);
+      if (a.left < frame.left - 1 || a.right > frame.right + 1 ||
+          a.top < frame.top - 1 || a.bottom > frame.bottom + 1) cut.push(words);
+      for (let j = 0; j < k; j++) {
+        const b = boxes[j];
+        if (a.left < b.right - 1 && b.left < a.right - 1 &&
+            a.top < b.bottom - 3 && b.top < a.bottom - 3)
+          touching.push(texts[j].textContent + " / " + words);
+      }
+    });
+  }
+  const empty = [...document.querySelectorAll("svg")]
+    .filter(one => !one.querySelector(".curve, .mark, .faint")).length;
+  return { wide: document.documentElement.scrollWidth - innerWidth, outside, small, touching, cut,
+    empty, title: document.title, scripts: document.scripts.length,
+    paper: getComputedStyle(document.body).backgroundColor,
+    figures: [...new Set([...document.querySelectorAll("[data-figure]")]
+      .map(one => one.dataset.figure))] };
+})()"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = executable()
+    if path is None:
+        pytest.skip(f"no browser is installed (looked for {', '.join(NAMES)})")
+    with Browser(path) as shown:
+        yield shown
+
+
+@pytest.mark.parametrize("which", ["run", "of_nodes", "comparison"])
+def test_a_page_fits_phones_and_desks_in_light_and_dark(
+    which: str, browser: Browser, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if which == "comparison":
+        run = request.getfixturevalue("run")
+        runs = [run, run, request.getfixturevalue("of_nodes")]
+        page = write_comparison(runs, tmp_path / "comparison.html")
+        figures, title = {"training", "roc"}, "Runs compared"  # other tasks, other headlines
+    else:
+        page, figures = write(request.getfixturevalue(which)), FIGURES
+        title = STREAM.title
+    papers = set()
+    for width, dark in itertools.product((390, 1280), (False, True)):
+        browser.open(page, width=width, dark=dark)
+        found = browser.evaluate(_LOOK)
+        papers.add(found["paper"])
+        assert found["wide"] <= 0
+        for flaw in ("outside", "small", "touching", "cut"):
+            assert found[flaw] == [], f"{flaw} at {width}"
+        assert found["empty"] == 0
+        assert found["scripts"] == 0
+        assert found["title"] == f"{title} · tidegraph"
+        assert set(found["figures"]) == figures
+    assert browser.problems == []
+    assert len(papers) == 2  # one for each scheme
+    assert browser.pdf().startswith(b"%PDF")

@@ -160,7 +160,8 @@ class Sketch:
 
     Integer arithmetic up to one final division, so every implementation agrees to the bit.
     "gaussian" is the sum of twelve 16-bit integers scaled to variance 1; "uniform" lies in [0, 1);
-    "sign" is -1 or 1.
+    "sign" is -1 or 1. `first_column` is the number of the first column: the columns 8 to 15 of a
+    wider sketch are `Sketch(8, first_column=8)`.
 
     >>> Sketch(columns=4, distribution="sign").rows([7]).shape
     (1, 4)
@@ -169,8 +170,12 @@ class Sketch:
     columns: int
     seed: int = 0
     distribution: Distribution = "gaussian"
+    first_column: int = 0
 
     def __post_init__(self) -> None:
+        first: Any = self.first_column
+        if isinstance(first, bool) or not isinstance(first, int) or not 0 <= first < 2**32:
+            raise ParameterError(f"first_column is {first!r}; give a number from 0 to 2**32 - 1")
         accepted = "a positive whole number of columns"
         object.__setattr__(self, "columns", _count(self.columns, "columns", accepted))
         try:
@@ -193,7 +198,7 @@ class Sketch:
     def rows(self, nodes: ArrayLike) -> NDArray[np.float64]:
         """Features `[len(nodes), columns]` of the given node ids."""
         ids = np.atleast_1d(np.asarray(nodes, dtype=np.uint64))
-        columns = np.arange(self.columns, dtype=np.uint64)
+        columns = np.arange(self.columns, dtype=np.uint64) + np.uint64(self.first_column)
         key = _mix(np.array([self.seed], dtype=np.uint64) + _GOLDEN)
         h = _mix(_mix(key ^ (ids + _GOLDEN))[:, None] ^ (columns + _GOLDEN))  # [nodes, columns]
         if self.distribution == "sign":

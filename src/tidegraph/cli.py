@@ -15,6 +15,7 @@ from tidegraph.cli_explain import explain
 from tidegraph.cli_learn import evaluate, predict, train
 from tidegraph.cli_reproduce import reproduce
 from tidegraph.cli_run import compare, completion, resume, run
+from tidegraph.cli_scale import graph, plan, propagate
 from tidegraph.errors import TidegraphError
 from tidegraph.terminal import Command, Refusal, Stopped, refusal
 from tidegraph.terminal import console as _console
@@ -112,6 +113,9 @@ for command in (
     predict,
     evaluate,
     reproduce,
+    graph,
+    plan,
+    propagate,
     completion,
 ):
     main.add_command(command)

@@ -1505,6 +1505,12 @@ def read_table(
     times = np.concatenate([_ticks(clock, piece, found) for piece in moments])
     notes += _rounded(clock)
     moments.clear()
+    early = int((np.diff(times) < 0).sum())
+    if early:
+        notes.append(
+            f"{counted(early, 'row')} {'is' if early == 1 else 'are'} earlier than the row before;"
+            " all were sorted by time"
+        )
     columns = {name: _joined(pieces.pop(name)) for name in list(pieces)}
     if ids == "keep":
         both_ids, nodes, names = [columns["src"], columns["dst"]], None, None

@@ -139,11 +139,12 @@ inline void spread(Block<Real>& block, const Lists& graph, Node node,
   std::uint8_t* const marks = block.marks;
   Node* const queue = block.queue;
   std::size_t queued = block.queued;
-  const auto walk = [&](const Entries list, auto weight_of) __attribute__((always_inline)) {
-    for (std::uint32_t e = 0; e < list.size; ++e) {
-      if (e + kAhead < list.size)
-        fetch<true>(residual + list.neighbours[e + kAhead] * vectors, vectors * sizeof(V));
-      const Node other = list.neighbours[e];
+  const auto walk = [&](const Node* neighbours, std::uint32_t size,
+                        auto weight_of) __attribute__((always_inline)) {
+    for (std::uint32_t e = 0; e < size; ++e) {
+      if (e + kAhead < size)
+        fetch<true>(residual + neighbours[e + kAhead] * vectors, vectors * sizeof(V));
+      const Node other = neighbours[e];
       const Real weight = weight_of(e);
       V* const target = residual + other * vectors;
       Extremes<Real> extremes;
@@ -161,14 +162,15 @@ inline void spread(Block<Real>& block, const Lists& graph, Node node,
       queued += crosses & ~mark & kQueued;
       marks[other] = std::uint8_t(mark | crosses);
     }
-    block.edge_pushes += list.size;
+    block.edge_pushes += size;
   };
   for (int which = 0; which < 2; ++which) {
     const Entries list = entries_at(graph, which, node);
-    if (list.weights)
-      walk(list, [&](std::uint32_t e) { return Real(list.weights[e]); });
+    if (list.size == 0) continue;
+    if (const float* const weights = list.weights)
+      walk(list.neighbours, list.size, [weights](std::uint32_t e) { return Real(weights[e]); });
     else
-      walk(list, [](std::uint32_t) { return Real(1); });
+      walk(list.neighbours, list.size, [](std::uint32_t) { return Real(1); });
   }
   block.queued = queued;
 }

@@ -455,7 +455,7 @@ void bind_history(nb::module_& module) {
       .def_prop_ro("nodes", &History::nodes)
       .def_prop_ro("events", &History::events)
       .def_prop_ro("node_columns", &History::node_columns)
-      .def_prop_ro("pair_columns", &History::pair_columns);
+      .def_prop_ro("link_columns", &History::link_columns);
 }
 
 using Bytes = In<std::uint8_t>;

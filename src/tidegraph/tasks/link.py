@@ -124,7 +124,7 @@ class LinkPredictor(Estimator):
     # Training.
     random_negatives: int = 6  # per event: a random destination for the same source
     past_negatives: int = 1  # per event: a whole pair that happened before
-    past_weight: float = 0.15  # of each of them in the loss
+    past_weight: float = 0.2  # of each of them in the loss
     any_node: bool = False  # random negatives from all nodes, not from destinations alone
     max_examples: int = 200_000  # events to train on, the latest ones
     epochs: int = 10

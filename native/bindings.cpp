@@ -159,8 +159,9 @@ void bind_propagator(nb::module_& module, const char* name) {
   using P = Propagator<Real>;
   using VersionTuple = std::tuple<int, double, std::int64_t, int>;  // kind, half-life, span, forget
   using ChannelTuple =
-      std::tuple<std::size_t, double, double, double>;       // view, gamma0, gamma, beta
-  using FeatureTuple = std::tuple<int, std::uint64_t, int>;  // source, seed, distribution
+      std::tuple<std::size_t, double, double, double>;  // view, gamma0, gamma, beta
+  using FeatureTuple =
+      std::tuple<int, std::uint64_t, int, std::uint64_t>;  // source, seed, distribution, first
   using release = nb::call_guard<nb::gil_scoped_release>;
 
   const auto edges = [](const P& p, std::optional<std::size_t> channel) {
@@ -184,8 +185,9 @@ void bind_propagator(nb::module_& module, const char* name) {
              const std::vector<std::pair<std::size_t, int>>& views,
              const std::vector<ChannelTuple>& channels, const FeatureTuple& features) {
             Settings settings;
-            const auto& [source, seed, distribution] = features;
-            settings.features = {FeatureSource::Kind(source), seed, Distribution(distribution)};
+            const auto& [source, seed, distribution, first] = features;
+            settings.features = {FeatureSource::Kind(source), seed, Distribution(distribution),
+                                 first};
             settings.directed = directed;
             settings.self_loop = self_loop;
             settings.scale_by_degree = scale_by_degree;

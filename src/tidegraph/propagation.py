@@ -162,9 +162,9 @@ class Propagator:
             versions,
             views,
             natives,
-            (rows, 0, 0)
+            (rows, 0, 0, 0)
             if sketch is None
-            else (_SKETCHED, sketch.seed, _DISTRIBUTIONS[sketch.distribution]),
+            else (_SKETCHED, sketch.seed, _DISTRIBUTIONS[sketch.distribution], sketch.first),
         )
 
     def _load(self, batch: Batch) -> None:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tidegraph.channels import Sketch
 from tidegraph.history import History
+from tidegraph.shards import ShardedTrajectories
 from tidegraph.trajectories import Trajectories
 
 __all__ = ["PairFeatures"]
@@ -28,7 +29,9 @@ class PairFeatures:
     `History` tells.
     """
 
-    def __init__(self, trajectories: Trajectories, history: History, sketch: Sketch) -> None:
+    def __init__(
+        self, trajectories: Trajectories | ShardedTrajectories, history: History, sketch: Sketch
+    ) -> None:
         self._trajectories = trajectories
         self._history = history
         self._x = sketch.rows(np.arange(trajectories.nodes)).astype(np.float32)

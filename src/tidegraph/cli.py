@@ -12,7 +12,8 @@ import click
 
 from tidegraph.cli_data import data, reading_options, told_events
 from tidegraph.cli_explain import explain
-from tidegraph.cli_learn import evaluate, predict, train
+from tidegraph.cli_learn import evaluate, predict, sweep, train
+from tidegraph.cli_record import record
 from tidegraph.errors import TidegraphError
 from tidegraph.terminal import Command, Refusal
 from tidegraph.terminal import console as _console
@@ -30,6 +31,7 @@ _EXTRAS = {  # what brings a module that not every installation has
     "torch": "train",
     "sklearn": "train",
     "safetensors": "train",
+    "ray": "ray",
 }
 _BUSY = 0.5  # load average from which times are not to be trusted
 
@@ -94,7 +96,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
-for command in (data, explain, train, predict, evaluate):
+for command in (data, explain, record, train, predict, evaluate, sweep):
     main.add_command(command)
 
 

@@ -382,7 +382,8 @@ class ShardedTrajectories:
     def bound(self, nodes: ArrayLike, times: ArrayLike) -> NDArray[np.float64]:
         """As `Trajectories.bound`: over all columns, from the bounds of all shards."""
         parts = [store.bound(nodes, times) for store in self._stores]
-        return np.sqrt(np.sum(np.square(parts), axis=0))
+        bounds: NDArray[np.float64] = np.sqrt(np.sum(np.square(parts), axis=0))
+        return bounds
 
     # What it is -----------------------------------------------------------------------------------
 

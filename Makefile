@@ -31,8 +31,10 @@ $(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
 	@cp "$$(ls -t build/*/_native.pyi | head -1)" src/tidegraph/_native.pyi
 	@touch $@
 
-demo: $(READY)  ## stream the shipped data through the engine and say what happened
+# Fewer columns, examples and epochs than by default, so that it is over within two minutes on two cores.
+demo: $(READY)  ## stream the shipped data through the engine, then learn from it and write a report
 	@$(BIN)/tidegraph demo
+	@$(BIN)/tidegraph run nyc-flights --name demo --set columns=32 --set max_examples=30000 --set epochs=3
 
 test: native-test  ## the native and the fast Python tests
 	@echo "== python tests"

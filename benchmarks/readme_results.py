@@ -30,6 +30,8 @@ PUBLISHED = {
     ("uci-snapshots", "all-nodes", "all"): "ROLAND 22.89",
     ("bitcoin-otc-snapshots", "all-nodes", "all"): "ROLAND 22.03 (every edge also reversed)",
     ("bitcoin-alpha-snapshots", "all-nodes", "all"): "ROLAND 28.85 (every edge also reversed)",
+    ("bitcoin-otc-reversed", "all-nodes", "all"): "ROLAND 22.03",
+    ("bitcoin-alpha-reversed", "all-nodes", "all"): "ROLAND 28.85",
 }
 TITLES = {
     "wikipedia": "Wikipedia",
@@ -37,6 +39,8 @@ TITLES = {
     "uci-snapshots": "UCI in snapshots",
     "bitcoin-otc-snapshots": "Bitcoin-OTC in snapshots",
     "bitcoin-alpha-snapshots": "Bitcoin-Alpha in snapshots",
+    "bitcoin-otc-reversed": "Bitcoin-OTC in snapshots, every edge also reversed",
+    "bitcoin-alpha-reversed": "Bitcoin-Alpha in snapshots, every edge also reversed",
 }
 
 

@@ -285,6 +285,15 @@ void bind_propagator(nb::module_& module, const char* name) {
           },
           "nodes"_a.noconvert(), "out"_a.noconvert(), release())
       .def(
+          "finish",
+          [](P& p, const Out<Real, 3>& out) {
+            if (out.shape(0) != p.nodes() || out.shape(1) != p.channels() ||
+                out.shape(2) != p.columns())
+              throw EventError("out has another shape than nodes, channels and columns");
+            p.finish({out.data(), out.size()});
+          },
+          "out"_a.noconvert(), release())
+      .def(
           "residual",
           [](const P& p, const Ids& nodes, const Out<Real, 3>& out) {
             p.residual(view(nodes), {out.data(), out.size()});
@@ -402,7 +411,7 @@ void bind_history(nb::module_& module) {
       .def_prop_ro("nodes", &History::nodes)
       .def_prop_ro("events", &History::events)
       .def_prop_ro("node_columns", &History::node_columns)
-      .def_prop_ro("pair_columns", &History::pair_columns);
+      .def_prop_ro("link_columns", &History::link_columns);
 }
 
 using Bytes = In<std::uint8_t>;

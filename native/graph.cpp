@@ -134,6 +134,11 @@ void Arena::give(std::uint32_t* block, std::size_t words, std::size_t size_class
   idle_ += words;
 }
 
+Adjacency::Adjacency(const Adjacency& other) : layers_(other.layers_), lists_(other.lists_) {
+  for (List& list : lists_)
+    if (list.block) move_into(arena_, list, class_for(list.capacity));
+}
+
 Adjacency::~Adjacency() {
   for (const List& list : lists_)
     if (list.block && words(list.capacity) >= kOwnPageWords) delete[] list.block;

@@ -42,7 +42,7 @@ class Adjacency {
   static constexpr std::uint32_t kAbsent = 0xffffffff;
 
   explicit Adjacency(int layers) : layers_(layers) {}
-  Adjacency(const Adjacency&) = delete;
+  Adjacency(const Adjacency& other);  // in memory of its own
   Adjacency& operator=(const Adjacency&) = delete;
   ~Adjacency();
 

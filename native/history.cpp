@@ -10,6 +10,9 @@ namespace {
 
 constexpr std::size_t kChunk = 1024;
 constexpr double kLately = 10;  // puts a single event a few half-lives old within the log's reach
+constexpr std::size_t kLatest = 64;  // events that are searched for a partner
+constexpr std::uint32_t kNotYet = 0xffffffff;
+constexpr std::int64_t kNobody = 0xffffffff;  // has no sequels
 
 double decayed(double value, std::int64_t elapsed, double half_life) {
   return value * std::exp2(-double(elapsed) / half_life);
@@ -47,31 +50,55 @@ std::size_t History::Series::before(std::int64_t when) const {
   return std::size_t(std::lower_bound(t.begin(), t.end(), when) - t.begin());
 }
 
+template <class Kind>
+Kind& History::ByPair<Kind>::operator()(std::int64_t first, std::int64_t second) {
+  const std::uint64_t pair = key(first, second);
+  std::uint32_t slot = index_.find(pair);
+  if (slot == PairMap::kAbsent) {
+    slot = std::uint32_t(series_.size());
+    index_.insert(pair, slot);
+    series_.emplace_back();
+  }
+  return series_[slot];
+}
+
+template <class Kind>
+const Kind& History::ByPair<Kind>::find(std::int64_t first, std::int64_t second) const {
+  static const Kind kNone{};
+  const std::uint32_t slot = index_.find(key(first, second));
+  return slot == PairMap::kAbsent ? kNone : series_[slot];
+}
+
 void History::append(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
                      std::span<const std::int64_t> t) {
   for (std::size_t row = 0; row < t.size(); ++row) {
-    if (events_++ == 0) start_ = t[row];
-    NodeSeries& source = nodes_[std::size_t(src[row])];
-    NodeSeries& target = nodes_[std::size_t(dst[row])];
-    source.as[0].append(t[row], half_lives_);
-    target.as[1].append(t[row], half_lives_);
-    const std::uint64_t pair = key(src[row], dst[row]);
-    std::uint32_t slot = index_.find(pair);
-    if (slot == PairMap::kAbsent) {
-      slot = std::uint32_t(pairs_.size());
-      index_.insert(pair, slot);
-      pairs_.emplace_back();
+    all_.append(t[row], half_lives_);
+    PairSeries& pair = pairs_(src[row], dst[row]);
+    const std::int64_t ends[] = {src[row], dst[row]};
+    for (const int role : {0, 1}) {
+      RoleSeries& series = nodes_[std::size_t(ends[role])].as[role];
+      const auto partner = std::uint32_t(ends[1 - role]);
+      const std::size_t last = series.t.size();
+      const bool met = pair.t.empty(), repeated = last && series.partner.back() == partner;
+      if (last) sequels_[role](series.partner.back(), partner).append(t[row], half_lives_);
+      if (!met) series.again[pair.latest[role]] = std::uint32_t(last);
+      pair.latest[role] = std::uint32_t(last);
+      series.append(t[row], half_lives_);
+      series.partner.push_back(partner);
+      series.again.push_back(kNotYet);
+      series.met.push_back((last ? series.met.back() : 0) + met);
+      series.repeated.push_back((last ? series.repeated.back() : 0) + repeated);
+      series.run.push_back(repeated ? series.run.back() : std::uint32_t(last));
     }
-    PairSeries& series = pairs_[slot];
-    series.append(t[row], half_lives_);
-    series.of_src.push_back(std::uint32_t(source.events()));
-    series.of_dst.push_back(std::uint32_t(target.events()));
+    pair.append(t[row], half_lives_);
+    pair.of_src.push_back(std::uint32_t(nodes_[std::size_t(src[row])].events()));
+    pair.of_dst.push_back(std::uint32_t(nodes_[std::size_t(dst[row])].events()));
   }
 }
 
 // The logarithm told of what never happened: longer ago than anything could be.
 double History::unseen(std::int64_t t) const {
-  return std::log1p(double(std::max<std::int64_t>(t - start_, 0))) + 1;
+  return std::log1p(double(all_.t.empty() ? 0 : std::max<std::int64_t>(t - all_.t[0], 0))) + 1;
 }
 
 float* History::write_series(const Series& series, std::size_t count, std::int64_t t,
@@ -100,9 +127,7 @@ std::size_t History::write_node(std::int64_t node, std::int64_t t, float* out) c
 
 void History::write_pair(std::int64_t src, std::int64_t dst, std::int64_t t, std::size_t src_events,
                          std::size_t dst_events, float* out) const {
-  static const PairSeries kNever;
-  const std::uint32_t slot = index_.find(key(src, dst));
-  const PairSeries& series = slot == PairMap::kAbsent ? kNever : pairs_[slot];
+  const PairSeries& series = pairs_.find(src, dst);
   const std::size_t count = series.before(t);
   *out++ = count ? 1.0f : 0.0f;
   *out++ = float(std::log1p(double(count)));
@@ -115,6 +140,41 @@ void History::write_pair(std::int64_t src, std::int64_t dst, std::int64_t t, std
   *out = since(dst_events, series.of_dst);
 }
 
+float* History::write_sequel(std::int64_t before, std::int64_t after, int role, std::int64_t t,
+                             float* out) const {
+  const Series& series = sequels_[role].find(before, after);
+  const std::size_t count = series.before(t);
+  *out++ = float(std::log1p(double(count)));
+  *out++ = float(count ? std::log1p(double(t - series.t[count - 1])) : unseen(t));
+  return write_series(series, count, t, out);
+}
+
+void History::write_habits(std::int64_t node, std::int64_t partner, int role, std::int64_t t,
+                           float* out) const {
+  const RoleSeries& series = nodes_[std::size_t(node)].as[role];
+  const std::size_t count = series.before(t);
+  const std::size_t met = count ? series.met[count - 1] : 0;
+  *out++ = float(std::log1p(double(met)));
+  for (const std::vector<std::uint32_t>* total : {&series.met, &series.repeated})
+    for (const std::size_t last : {5, 20}) {
+      const std::size_t among = std::min(count, last);
+      const std::uint32_t earlier = count > last ? (*total)[count - 1 - last] : 0;
+      *out++ = count ? float((*total)[count - 1] - earlier) / float(among) : 0.0f;
+    }
+  // Walking back, an event stands for its partner if it is the last one with that partner.
+  std::size_t place = count, since = 0;
+  const std::size_t end = count - std::min(count, kLatest);
+  while (place > end && series.partner[place - 1] != std::uint32_t(partner))
+    since += series.again[--place] >= count;
+  const bool found = place > end;
+  *out++ = found ? 1.0f : 0.0f;
+  *out++ = float(std::log1p(double(found ? since : met)));
+  for (const std::size_t behind : {count, count ? std::size_t(series.run[count - 1]) : 0}) {
+    const std::int64_t before = behind ? std::int64_t(series.partner[behind - 1]) : kNobody;
+    out = write_sequel(before, partner, role, t, out);
+  }
+}
+
 void History::node_rows(std::span<const std::int64_t> nodes, std::span<const std::int64_t> t,
                         int threads, std::span<float> out) const {
   for_chunks(nodes.size(), threads, [&](std::size_t row) {
@@ -124,13 +184,15 @@ void History::node_rows(std::span<const std::int64_t> nodes, std::span<const std
 
 void History::link_rows(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
                         std::span<const std::int64_t> t, int threads, std::span<float> out) const {
-  const std::size_t columns = 2 * node_columns() + 2 * pair_columns();
   for_chunks(src.size(), threads, [&](std::size_t row) {
-    float* at = out.data() + row * columns;
+    float* at = out.data() + row * link_columns();
     const std::size_t src_events = write_node(src[row], t[row], at);
     const std::size_t dst_events = write_node(dst[row], t[row], at += node_columns());
     write_pair(src[row], dst[row], t[row], src_events, dst_events, at += node_columns());
     write_pair(dst[row], src[row], t[row], dst_events, src_events, at += pair_columns());
+    write_habits(src[row], dst[row], 0, t[row], at += pair_columns());
+    write_habits(dst[row], src[row], 1, t[row], at += habit_columns());
+    write_series(all_, all_.before(t[row]), t[row], at + habit_columns());
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "parallel.hpp"
 
@@ -52,7 +53,10 @@ constexpr double kSteep = 4;
 // at all marks costs less than the step did.
 constexpr std::size_t kListedShare = 16;
 // Steps, and entries in the log of one block, before the logs are united.
-constexpr std::size_t kLoggedSteps = 256, kLoggedNodes = 1 << 16;
+constexpr std::size_t kLoggedSteps = 1024, kLoggedNodes = 1 << 16;
+// Bytes that are copied in the time that a step in a lane of its own gains, roughly; and what
+// copies may take in any case.
+constexpr std::size_t kCopiedPerStep = 1 << 11, kSmallCopies = std::size_t(1) << 26;
 
 double power(double degree, double exponent) {
   if (degree <= 0) return 0;
@@ -93,17 +97,20 @@ template <class Real>
 Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
                              std::span<const double> thresholds)
     : settings_(std::move(settings)),
-      versions_(nodes, settings_.directed, settings_.self_loop, settings_.versions,
-                settings_.views),
+      ground_{Versions(nodes, settings_.directed, settings_.self_loop, settings_.versions,
+                       settings_.views),
+              {}},
       thresholds_(thresholds.begin(), thresholds.end()),
       blocks_(share_out(columns(), kLanes<Real>, settings_.block_columns)),
       features_(settings_.features, blocks_, thresholds_) {
   states_.resize(settings_.channels.size() * blocks_.size());
+  items_.resize(states_.size());
+  std::iota(items_.begin(), items_.end(), std::size_t(0));
   for (const ChannelSpec& spec : settings_.channels) {
     Channel channel;
     channel.spec = spec;
-    channel.omega = relaxation(spec, versions_.views()[spec.view]);
-    channels_.push_back(std::move(channel));
+    channel.omega = relaxation(spec, ground_.versions.views()[spec.view]);
+    ground_.channels.push_back(std::move(channel));
   }
   resize(nodes);
 }
@@ -118,7 +125,7 @@ template <class Real>
 void Propagator<Real>::resize(std::size_t nodes) {
   features_.resize(nodes);
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    for (std::size_t c = 0; c < channels_.size(); ++c) {
+    for (std::size_t c = 0; c < channels(); ++c) {
       State& s = state(c, b);
       if (started_) {  // not before: loading a graph needs memory of its own for a while
         s.estimate.resize(nodes, blocks_[b].width);
@@ -129,13 +136,13 @@ void Propagator<Real>::resize(std::size_t nodes) {
       s.marks.resize(nodes, 0);
     }
   }
-  for (Channel& channel : channels_) {
+  for (Channel& channel : ground_.channels) {
     channel.limit.resize(nodes, 0);
     channel.pivot.resize(nodes, 0);
-    set_units(channel);
   }
+  for (std::size_t c = 0; c < channels(); ++c) set_units(whole(), c);
   is_touched_.resize(nodes, 0);
-  for (std::size_t c = 0; c < channels_.size(); ++c) {
+  for (std::size_t c = 0; c < channels(); ++c) {
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       State& s = state(c, b);
       Block<Real>& block = s.block;
@@ -150,8 +157,8 @@ void Propagator<Real>::resize(std::size_t nodes) {
       block.features = {features_.kept(b), &s.features, [](void* reader, Node node) {
                           return static_cast<Reader*>(reader)->row(node);
                         }};
-      block.limit = channels_[c].limit.data();
-      block.pivot = channels_[c].pivot.data();
+      block.limit = ground_.channels[c].limit.data();
+      block.pivot = ground_.channels[c].pivot.data();
       block.queue = s.queue.data();
       std::rotate(s.queue.begin(), s.queue.begin() + std::ptrdiff_t(block.head),
                   s.queue.begin() + ring);
@@ -160,7 +167,7 @@ void Propagator<Real>::resize(std::size_t nodes) {
       block.touched = s.touched.data();
       if (block.touches > block.touched_room) block.touches = nodes + 1;  // not all are listed
       block.touched_room = s.touched.size() - 1;
-      block.gamma = channels_[c].spec.gamma;
+      block.gamma = ground_.channels[c].spec.gamma;
     }
   }
 }
@@ -181,13 +188,15 @@ struct Exponent {
 // whole powers of two are multiplied into the arrays (see rescale_state), what is left is kept
 // here.
 template <class Real>
-void Propagator<Real>::set_units(Channel& channel) {
-  const std::int64_t unit = versions_.unit(view(channel).version());
+void Propagator<Real>::set_units(const Lane& lane, std::size_t c) {
+  Channel& channel = lane.ground.channels[c];
+  const std::int64_t unit = lane.ground.versions.unit(lane.ground.view(c).version());
   channel.estimate_unit = std::exp2(-Exponent(unit, 1 - channel.spec.beta).rest);
   channel.residual_unit = std::exp2(Exponent(unit, channel.spec.beta).rest);
   const double gain = channel.spec.gamma0 * channel.estimate_unit / channel.residual_unit;
-  for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    Block<Real>& block = state(std::size_t(&channel - channels_.data()), b).block;
+  for (const std::size_t item : lane.items) {
+    if (item / blocks_.size() != c) continue;
+    Block<Real>& block = states_[item].block;
     block.gain = gain;
     block.per_gain = Real(1 / gain);
     block.relaxed_gain = Real(channel.omega * gain);
@@ -195,92 +204,102 @@ void Propagator<Real>::set_units(Channel& channel) {
 }
 
 template <class Real>
-void Propagator<Real>::rescale_state(std::size_t c, std::int64_t from) {
-  const std::int64_t to = versions_.unit(view(channels_[c]).version());
-  const double beta = channels_[c].spec.beta;
+void Propagator<Real>::rescale_state(const Lane& lane, std::size_t c, std::int64_t from) {
+  const std::int64_t to = lane.ground.versions.unit(lane.ground.view(c).version());
+  const double beta = lane.ground.channels[c].spec.beta;
   const auto whole = [&](double share) {
     return int(Exponent(to, share).whole - Exponent(from, share).whole);
   };
   const Real estimate = Real(std::ldexp(1.0, whole(1 - beta))),
              residual = Real(std::ldexp(1.0, -whole(beta)));
-  for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    State& s = state(c, b);
-    const std::size_t size = nodes() * blocks_[b].width;
-    for (std::size_t i = 0; i < size; ++i) {
-      s.estimate.data()[i] *= estimate;
-      s.residual.data()[i] *= residual;
+  for (const std::size_t item : lane.items) {
+    if (item / blocks_.size() != c) continue;
+    Block<Real>& block = states_[item].block;
+    for (std::size_t i = 0; i < block.nodes * block.width; ++i) {
+      block.estimate[i] *= estimate;
+      block.residual[i] *= residual;
     }
   }
-  set_units(channels_[c]);
+  set_units(lane, c);
 }
 
 // Where the rule to stop stands for a node: |r| <= theta d^(1-beta), or with min(1, .) around the
 // power, as |R|. Under decay d counts in units of the next boundary, so that the rule holds until
 // it is looked at again.
 template <class Real>
-void Propagator<Real>::set_limit(Channel& channel, Node node) {
-  const View& matrix = view(channel);
+void Propagator<Real>::set_limit(Ground& ground, std::size_t c, Node node) const {
+  Channel& channel = ground.channels[c];
+  const View& matrix = ground.view(c);
   const double degree = matrix.degree(node), beta = channel.spec.beta;
-  const double now = power(degree / versions_.horizon(matrix.version()), 1 - beta);
+  const double now = power(degree / ground.versions.horizon(matrix.version()), 1 - beta);
   const double factor = settings_.scale_by_degree ? now : std::min(1.0, now);
   // One ulp down: rounding must not loosen the promise.
   const double limit = tolerance_ * channel.residual_unit * power(degree, beta) * factor;
   channel.limit[node] = std::nextafter(Real(limit), Real(0));
-  channel.pivot[node] = Real(pivot(channel, node));
+  channel.pivot[node] = Real(ground.pivot(c, node));
 }
 
 template <class Real>
-double Propagator<Real>::pivot(const Channel& channel, Node node) const {
-  const View& matrix = view(channel);
-  return matrix.degree(node) - channel.spec.gamma * versions_.self_weight(matrix, node);
+void Propagator<Real>::set_limits(Ground& ground, std::size_t c) const {
+  for (std::size_t node = 0; node < ground.versions.nodes(); ++node)
+    set_limit(ground, c, Node(node));
+}
+
+template <class Real>
+double Propagator<Real>::Ground::pivot(std::size_t c, Node node) const {
+  return view(c).degree(node) - channels[c].spec.gamma * versions.self_weight(view(c), node);
+}
+
+template <class Real>
+Matrix Propagator<Real>::Ground::matrix(std::size_t c) const {
+  const View& of = view(c);
+  Matrix matrix;
+  matrix.columns = versions.columns(of);
+  matrix.rows = versions.rows(of);
+  matrix.degree = of.degrees().data();
+  matrix.residual_unit = channels[c].residual_unit;
+  return matrix;
+}
+
+template <class Real>
+std::size_t Propagator<Real>::Ground::bytes() const {
+  std::size_t total = versions.bytes();
+  for (const Channel& channel : channels)
+    total += (channel.limit.size() + channel.pivot.size()) * sizeof(Real);
+  return total;
 }
 
 template <class Real>
 template <class Wanted>
-Propagator<Real>::Diagonals::Diagonals(const Propagator& of, Wanted wanted)
-    : values_(of.channels_.size()) {
+Propagator<Real>::Diagonals::Diagonals(const Ground& of, Wanted wanted)
+    : values_(of.channels.size()) {
+  const std::size_t nodes = of.versions.nodes();
   for (std::size_t c = 0; c < values_.size(); ++c) {
-    const Channel& channel = of.channels_[c];
-    if (!wanted(channel)) continue;
-    values_[c].resize(2 * of.nodes());
-    for (std::size_t node = 0; node < of.nodes(); ++node) {
-      values_[c][node] = of.pivot(channel, Node(node));
-      values_[c][of.nodes() + node] = power(of.view(channel).degree(Node(node)), channel.spec.beta);
+    if (!wanted(c)) continue;
+    values_[c].resize(2 * nodes);
+    for (std::size_t node = 0; node < nodes; ++node) {
+      values_[c][node] = of.pivot(c, Node(node));
+      values_[c][nodes + node] = power(of.view(c).degree(Node(node)), of.channels[c].spec.beta);
     }
   }
 }
 
 template <class Real>
-Matrix Propagator<Real>::matrix(const Channel& channel) const {
-  const View& of = view(channel);
-  Matrix matrix;
-  matrix.columns = versions_.columns(of);
-  matrix.rows = versions_.rows(of);
-  matrix.degree = of.degrees().data();
-  matrix.residual_unit = channel.residual_unit;
-  return matrix;
-}
-
-template <class Real>
-void Propagator<Real>::set_limits(Channel& channel) {
-  for (std::size_t node = 0; node < nodes(); ++node) set_limit(channel, Node(node));
-}
-
-template <class Real>
 template <class Work>
-void Propagator<Real>::for_items(Work work) {
-  const std::function<void(std::size_t)> item = [&](std::size_t i) {
-    work(i / blocks_.size(), i % blocks_.size());
+void Propagator<Real>::for_items(const Lane& lane, Work work) {
+  const auto item = [&](std::size_t i) {
+    work(lane.items[i] / blocks_.size(), lane.items[i] % blocks_.size());
   };
-  parallel_for(states_.size(), settings_.threads, item);
+  parallel_for(lane.items.size(), lane.threads, std::ref(item));  // a reference: nothing allocated
 }
 
 // p = 0 and R = d^beta x: the invariant holds, and everything is still to be pushed.
 template <class Real>
-void Propagator<Real>::initialise_row(std::size_t c, std::size_t b, std::size_t node,
-                                      double degree) {
+void Propagator<Real>::initialise_row(const Ground& ground, std::size_t c, std::size_t b,
+                                      std::size_t node, double degree) {
   State& s = state(c, b);
-  const double scale = channels_[c].residual_unit * power(degree, channels_[c].spec.beta);
+  const double scale =
+      ground.channels[c].residual_unit * power(degree, ground.channels[c].spec.beta);
   const std::size_t width = blocks_[b].width;
   const Real* const x = s.features.row(Node(node));
   for (std::size_t i = 0; i < width; ++i) {
@@ -290,43 +309,42 @@ void Propagator<Real>::initialise_row(std::size_t c, std::size_t b, std::size_t 
 }
 
 template <class Real>
-void Propagator<Real>::initialise(std::size_t c, std::size_t b) {
-  for (std::size_t node = 0; node < nodes(); ++node)
-    initialise_row(c, b, node, view(channels_[c]).degree(Node(node)));
-  kernels<Real>().scan(state(c, b).block, 0, nodes(), true);
+void Propagator<Real>::initialise(const Ground& ground, std::size_t c, std::size_t b) {
+  for (std::size_t node = 0; node < ground.versions.nodes(); ++node)
+    initialise_row(ground, c, b, node, ground.view(c).degree(Node(node)));
+  kernels<Real>().scan(state(c, b).block, 0, ground.versions.nodes(), true);
 }
 
 template <class Real>
 void Propagator<Real>::load(const Rows& rows, std::optional<std::int64_t> end) {
   constexpr std::size_t kPiece = 1 << 16;  // staging takes memory per row
-  events_ += rows.size();
-  if (versions_.load(rows, end)) return;
+  ground_.events += rows.size();
+  if (ground_.versions.load(rows, end)) return;
   std::size_t first = 0;
   do {
     const Rows piece = rows.slice(first, std::min(rows.size(), first + kPiece));
     const std::optional<std::int64_t> then = piece.t.empty() ? end : std::optional(piece.t.back());
-    versions_.count_rows_from(first);
-    versions_.check(piece, 0, {}, then);
-    versions_.pass_time(then);
-    versions_.change(piece, 0, {});
+    ground_.versions.count_rows_from(first);
+    ground_.versions.check(piece, 0, {}, then);
+    ground_.versions.pass_time(then);
+    ground_.versions.change(piece, 0, {});
     first += kPiece;
   } while (first < rows.size());
-  versions_.count_rows_from(0);
+  ground_.versions.count_rows_from(0);
 }
 
 template <class Real>
 void Propagator<Real>::start() {
   started_ = true;
   resize(nodes());
-  for (Channel& channel : channels_) {
-    set_units(channel);
-    set_limits(channel);
+  for (std::size_t c = 0; c < channels(); ++c) {
+    set_units(whole(), c);
+    set_limits(ground_, c);
   }
-  for_items([&](std::size_t c, std::size_t b) {
-    initialise(c, b);
-    kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
+  for_items(whole(), [&](std::size_t c, std::size_t b) {
+    initialise(ground_, c, b);
+    settle(ground_, c, b);
   });
-  repair_where_due();
   forget_touched();
 }
 
@@ -336,13 +354,13 @@ void Propagator<Real>::apply(const Update& update) {
     if (node < 0 || std::size_t(node) >= nodes())
       throw EventError("feature_nodes names node " + std::to_string(node) +
                        ", but there are nodes 0 to " + std::to_string(std::int64_t(nodes()) - 1));
-    if (versions_.removed(Node(node)))
+    if (ground_.versions.removed(Node(node)))
       throw EventError("feature_nodes names node " + std::to_string(node) + ", which was removed");
   }
-  versions_.check(update.rows, update.new_nodes, update.removed_nodes, update.end);
-  step(update);
+  ground_.versions.check(update.rows, update.new_nodes, update.removed_nodes, update.end);
+  step(whole(), update);
   unite_touched(0, update);
-  clear_logs();
+  drop_logs(1);
   std::sort(touched_.begin(), touched_.end());
 }
 
@@ -350,38 +368,56 @@ template <class Real>
 std::size_t Propagator<Real>::apply_steps(const Rows& rows, std::span<const std::int64_t> offsets,
                                           std::span<std::int64_t> counts, std::string& refusal,
                                           const std::function<bool(std::size_t)>& after) {
+  const std::size_t steps = std::max<std::size_t>(offsets.size(), 1) - 1;
   const auto update_of = [&](std::size_t s) {
     Update update;
     update.rows = rows.slice(std::size_t(offsets[s]), std::size_t(offsets[s + 1]));
     if (!update.rows.t.empty()) update.end = update.rows.t.back();
     return update;
   };
-  std::size_t done = 0, counted = 0;
-  const auto count = [&] {
-    for (std::size_t s = counted; s < done; ++s) {
-      unite_touched(s - counted, update_of(s));
+  struct Progress {
+    std::size_t done = 0;
+    std::string refusal;
+  };
+  // Until there is much to unite.
+  const auto go_on = [&](const Lane& lane, Progress& progress, std::size_t last) {
+    while (progress.done < last && progress.refusal.empty() && !logged_much(lane)) {
+      const Update update = update_of(progress.done);
+      try {
+        lane.ground.versions.check(update.rows, 0, {}, update.end);
+      } catch (const EventError& error) {
+        progress.refusal = error.what();
+        return;
+      }
+      step(lane, update);
+      ++progress.done;
+    }
+  };
+  const Lanes lanes(*this, after ? 1 : lanes_for(steps));
+  std::vector<Progress> progress(lanes.size());
+  for (std::size_t done = 0;;) {
+    const std::size_t last = std::min(steps, done + (after ? 1 : kLoggedSteps));
+    parallel_for(lanes.size(), settings_.threads,
+                 [&](std::size_t l) { go_on(lanes[l], progress[l], last); });
+    // One lane may be ahead of another. All come to the same refusal, if to any.
+    const auto behind =
+        std::min_element(progress.begin(), progress.end(),
+                         [](const Progress& a, const Progress& b) { return a.done < b.done; });
+    for (std::size_t s = done; s < behind->done; ++s) {
+      unite_touched(s - done, update_of(s));
       counts[s] = std::int64_t(touched_.size());
     }
-    counted = done;
-    clear_logs();
-  };
-  while (done + 1 < offsets.size()) {
-    if (done - counted == kLoggedSteps || logged_much()) count();
-    const Update update = update_of(done);
-    try {
-      versions_.check(update.rows, 0, {}, update.end);
-    } catch (const EventError& error) {
-      refusal = error.what();
-      break;
-    }
-    step(update);
-    ++done;
-    if (!after) continue;
-    count();
-    if (!after(done - 1)) return done;
+    drop_logs(behind->done - done);
+    const bool applied = behind->done > done;
+    done = behind->done;
+    if (after && applied && !after(done - 1)) return done;
+    if (done == steps) return done;
+    const bool refused = std::all_of(progress.begin(), progress.end(),
+                                     [](const Progress& each) { return !each.refusal.empty(); });
+    if (!refused) continue;
+    refusal = behind->refusal;
+    return done;
   }
-  count();
-  return done;
 }
 
 // R += d^beta (x' - x).
@@ -402,13 +438,13 @@ void Propagator<Real>::change_features(const Update& update) {
     features_.write(node, update.feature_values.data() + f * columns());
     add(+1);
   }
-  for_items([&](std::size_t c, std::size_t b) {
-    const Channel& channel = channels_[c];
+  for_items(whole(), [&](std::size_t c, std::size_t b) {
+    const Channel& channel = ground_.channels[c];
     Block<Real>& block = state(c, b).block;
     for (std::size_t f = 0; f < update.feature_nodes.size(); ++f) {
       const Node node = Node(update.feature_nodes[f]);
       const double scale =
-          channel.residual_unit * power(view(channel).degree(node), channel.spec.beta);
+          channel.residual_unit * power(ground_.view(c).degree(node), channel.spec.beta);
       const double* const change = feature_change_.data() + f * columns() + blocks_[b].first;
       Real* const r = block.residual + std::size_t(node) * block.width;
       for (std::size_t i = 0; i < blocks_[b].count; ++i)
@@ -420,82 +456,86 @@ void Propagator<Real>::change_features(const Update& update) {
 
 // Decayed versions: units move, self-loops are renewed, old edges are forgotten, limits shrink.
 template <class Real>
-void Propagator<Real>::pass_time(std::optional<std::int64_t> end) {
+void Propagator<Real>::pass_time(const Lane& lane, std::optional<std::int64_t> end) {
+  Ground& ground = lane.ground;
+  const auto version_of = [&](std::size_t c) { return ground.view(c).version(); };
   std::vector<std::int64_t> units;
-  if (end && versions_.decays())
-    for (const Channel& channel : channels_)
-      units.push_back(versions_.unit(view(channel).version()));
-  versions_.pass_time(end);
+  if (end && ground.versions.decays())
+    for (std::size_t c = 0; c < ground.channels.size(); ++c)
+      units.push_back(ground.versions.unit(version_of(c)));
+  ground.versions.pass_time(end);
   if (units.empty()) return;
-  for (std::size_t c = 0; c < channels_.size(); ++c) {
-    const std::size_t version = view(channels_[c]).version();
-    if (versions_.restarted(version))
-      set_units(channels_[c]);  // all rows are about to be written anew
-    else if (versions_.unit(version) != units[c])
-      rescale_state(c, units[c]);
-    prepare(c, versions_.swept(version) ? 0 : nodes(), true);
+  const std::size_t nodes = ground.versions.nodes();
+  for (std::size_t c = 0; c < ground.channels.size(); ++c) {
+    if (ground.versions.restarted(version_of(c)))
+      set_units(lane, c);  // all rows are about to be written anew
+    else if (ground.versions.unit(version_of(c)) != units[c])
+      rescale_state(lane, c, units[c]);
+    prepare(ground, c, ground.versions.swept(version_of(c)) ? 0 : nodes, true);
   }
-  const Diagonals diagonals(
-      *this, [&](const Channel& channel) { return versions_.leapt(view(channel).version()); });
-  for_items([&](std::size_t c, std::size_t b) {
-    const std::size_t version = view(channels_[c]).version();
-    if (versions_.restarted(version)) return initialise(c, b);
-    correct(c, b);
-    if (versions_.leapt(version))
-      kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]), diagonals.of(c));
-    else if (versions_.swept(version))
-      kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
+  const Diagonals diagonals(ground,
+                            [&](std::size_t c) { return ground.versions.leapt(version_of(c)); });
+  for_items(lane, [&](std::size_t c, std::size_t b) {
+    if (ground.versions.restarted(version_of(c))) return initialise(ground, c, b);
+    correct(ground, c, b);
+    if (ground.versions.leapt(version_of(c)))
+      kernels<Real>().rewrite(state(c, b).block, ground.matrix(c), diagonals.of(c));
+    else if (ground.versions.swept(version_of(c)))
+      kernels<Real>().scan(state(c, b).block, 0, nodes, false);
   });
 }
 
-// One step, already checked: nothing below may fail.
+// One step, already checked: nothing below may fail. New nodes and features are for all lanes at
+// once.
 template <class Real>
-void Propagator<Real>::step(const Update& update) {
+void Propagator<Real>::step(const Lane& lane, const Update& update) {
+  Ground& ground = lane.ground;
   if (!update.feature_nodes.empty()) change_features(update);
-  pass_time(update.end);
-  const std::size_t before = nodes();
-  versions_.change(update.rows, update.new_nodes, update.removed_nodes);
-  events_ += update.rows.size();
+  pass_time(lane, update.end);
+  const std::size_t before = ground.versions.nodes();
+  ground.versions.change(update.rows, update.new_nodes, update.removed_nodes);
+  ground.events += update.rows.size();
   if (update.new_nodes) {
     resize(nodes());
     set_features(before, update.new_features);
   }
   for (const std::int64_t node : update.removed_nodes) features_.clear(Node(node));
-  for (std::size_t c = 0; c < channels_.size(); ++c) prepare(c, before, false);
-  for_items([&](std::size_t c, std::size_t b) {
-    Block<Real>& block = state(c, b).block;
-    for (std::size_t node = before; node < nodes(); ++node)
-      initialise_row(c, b, node, versions_.stored_loop(view(channels_[c]), Node(node)));
-    correct(c, b);
-    kernels<Real>().scan(block, before, nodes(), false);
-    kernels<Real>().settle(block, matrix(channels_[c]));
-    state(c, b).log_begins.push_back(state(c, b).log.size());
-    log_touched(state(c, b));
+  for (std::size_t c = 0; c < ground.channels.size(); ++c) prepare(ground, c, before, false);
+  const std::size_t now = ground.versions.nodes();
+  for_items(lane, [&](std::size_t c, std::size_t b) {
+    State& s = state(c, b);
+    for (std::size_t node = before; node < now; ++node)
+      initialise_row(ground, c, b, node, ground.versions.stored_loop(ground.view(c), Node(node)));
+    correct(ground, c, b);
+    kernels<Real>().scan(s.block, before, now, false);
+    settle(ground, c, b);
+    s.log_begins.push_back(s.log.size());
+    log_touched(s);
   });
-  if (repair_where_due())
-    for (State& s : states_) log_touched(s);
 }
 
 template <class Real>
-void Propagator<Real>::correct(std::size_t c, std::size_t b) {
-  const Channel& channel = channels_[c];
+void Propagator<Real>::correct(const Ground& ground, std::size_t c, std::size_t b) {
+  const Channel& channel = ground.channels[c];
   const double per_term =
       channel.spec.gamma / channel.spec.gamma0 * channel.residual_unit / channel.estimate_unit;
-  kernels<Real>().correct(state(c, b).block, matrix(channel), channel.moved.data(),
-                          channel.moved.size(), view(channel).terms().data(), per_term);
+  kernels<Real>().correct(state(c, b).block, ground.matrix(c), channel.moved.data(),
+                          channel.moved.size(), ground.view(c).terms().data(), per_term);
 }
 
 // Limits and pivots of the nodes from `first` on and of all that moved, and the coefficients of the
 // corrections.
 template <class Real>
-void Propagator<Real>::prepare(std::size_t c, std::size_t first, bool renewed) {
-  Channel& channel = channels_[c];
-  const View& matrix = view(channel);
+void Propagator<Real>::prepare(Ground& ground, std::size_t c, std::size_t first,
+                               bool renewed) const {
+  Channel& channel = ground.channels[c];
+  const View& matrix = ground.view(c);
   const auto& [_, gamma0, gamma, beta] = channel.spec;
   channel.moved.clear();
-  for (std::size_t node = first; node < nodes(); ++node) set_limit(channel, Node(node));
+  for (std::size_t node = first; node < ground.versions.nodes(); ++node)
+    set_limit(ground, c, Node(node));
   for (const View::Degree& degree : matrix.moved()) {
-    set_limit(channel, degree.node);
+    set_limit(ground, c, degree.node);
     Moved moved;
     moved.node = degree.node;
     moved.first = degree.first;
@@ -507,11 +547,11 @@ void Propagator<Real>::prepare(std::size_t c, std::size_t first, bool renewed) {
     moved.shrink = renewed && degree.before > 0 && degree.after > kSteep * degree.before
                        ? power(degree.before / degree.after, 1 - beta)
                        : 1;
-    moved.pivot = pivot(channel, degree.node);
-    moved.vanished = degree.after <= 0 || versions_.removed(degree.node);
+    moved.pivot = ground.pivot(c, degree.node);
+    moved.vanished = degree.after <= 0 || ground.versions.removed(degree.node);
     channel.moved.push_back(moved);
   }
-  correction_rows_ += channel.moved.size() + matrix.terms().size();
+  ground.correction_rows += channel.moved.size() + matrix.terms().size();
 }
 
 // Empties the list of a block into its log. On the thread that filled it, to which its memory is
@@ -526,7 +566,7 @@ void Propagator<Real>::log_touched(State& s) {
   if (block.touches <= block.touched_room) {
     for (std::size_t i = 0; i < block.touches; ++i) take(block.touched[i]);
   } else {
-    for (std::size_t node = 0; node < nodes(); ++node)
+    for (std::size_t node = 0; node < s.marks.size(); ++node)
       if (s.marks[node] & kTouched) take(Node(node));
   }
   block.touches = 0;
@@ -561,17 +601,58 @@ void Propagator<Real>::unite_touched(std::size_t step, const Update& update) {
 }
 
 template <class Real>
-bool Propagator<Real>::logged_much() const {
-  return std::any_of(states_.begin(), states_.end(),
-                     [](const State& s) { return s.log.size() > kLoggedNodes; });
+bool Propagator<Real>::logged_much(const Lane& lane) const {
+  return std::any_of(lane.items.begin(), lane.items.end(),
+                     [&](std::size_t item) { return states_[item].log.size() > kLoggedNodes; });
+}
+
+// Forgets the first steps in the logs.
+template <class Real>
+void Propagator<Real>::drop_logs(std::size_t steps) {
+  for (State& s : states_) {
+    const std::size_t end = steps < s.log_begins.size() ? s.log_begins[steps] : s.log.size();
+    s.log.erase(s.log.begin(), s.log.begin() + std::ptrdiff_t(end));
+    s.log_begins.erase(s.log_begins.begin(), s.log_begins.begin() + std::ptrdiff_t(steps));
+    for (std::size_t& begin : s.log_begins) begin -= end;
+  }
+}
+
+// ---- lanes
+// --------------------------------------------------------------------------------------------------------
+
+// How many lanes a call of so many steps is worth: each further one copies the ground, which must
+// neither take much memory nor longer than not waiting for each other saves.
+template <class Real>
+std::size_t Propagator<Real>::lanes_for(std::size_t steps) const {
+  const std::size_t most = std::min(states_.size(), std::size_t(std::max(settings_.threads, 1)));
+  const std::size_t bytes = ground_.bytes();
+  if (most < 2 || bytes > steps * kCopiedPerStep) return 1;
+  const std::size_t room = std::max(kSmallCopies, statistics().state_bytes / 8);
+  return std::min(most, 1 + room / bytes);
 }
 
 template <class Real>
-void Propagator<Real>::clear_logs() {
-  for (State& s : states_) {
-    s.log.clear();
-    s.log_begins.clear();
+Propagator<Real>::Lanes::Lanes(Propagator& of, std::size_t count)
+    : of_(of), copies_(count - 1), items_(count) {
+  parallel_for(copies_.size(), of.settings_.threads,
+               [&](std::size_t i) { copies_[i] = std::make_unique<Ground>(of.ground_); });
+  for (const std::size_t item : of.items_) {
+    items_[item % count].push_back(item);
+    of.stand(item, ground(item % count));
   }
+}
+
+template <class Real>
+Propagator<Real>::Lanes::~Lanes() {
+  for (const std::size_t item : of_.items_) of_.stand(item, of_.ground_);
+}
+
+// Has a state read its limits and pivots there.
+template <class Real>
+void Propagator<Real>::stand(std::size_t item, const Ground& ground) {
+  const Channel& channel = ground.channels[item / blocks_.size()];
+  states_[item].block.limit = channel.limit.data();
+  states_[item].block.pivot = channel.pivot.data();
 }
 
 // ---- reading
@@ -583,7 +664,7 @@ void Propagator<Real>::for_nodes(std::span<const std::int64_t> nodes, Visit visi
   constexpr std::size_t kChunk = 1024;
   const std::function<void(std::size_t)> chunk = [&](std::size_t i) {
     for (std::size_t k = i * kChunk; k < std::min(nodes.size(), (i + 1) * kChunk); ++k)
-      for (std::size_t c = 0; c < channels_.size(); ++c) visit(k, Node(nodes[k]), c);
+      for (std::size_t c = 0; c < channels(); ++c) visit(k, Node(nodes[k]), c);
   };
   parallel_for((nodes.size() + kChunk - 1) / kChunk, settings_.threads, chunk);
 }
@@ -591,10 +672,10 @@ void Propagator<Real>::for_nodes(std::span<const std::int64_t> nodes, Visit visi
 template <class Real>
 void Propagator<Real>::embedding(std::span<const std::int64_t> nodes, std::span<Real> out) const {
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
-    const Channel& channel = channels_[c];
-    const double degree = view(channel).degree(node);
+    const Channel& channel = ground_.channels[c];
+    const double degree = ground_.view(c).degree(node);
     const double scale = power(degree, 1 - channel.spec.beta) / channel.estimate_unit;
-    Real* const row = out.data() + (k * channels_.size() + c) * columns();
+    Real* const row = out.data() + (k * channels() + c) * columns();
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       const auto [first, count, width] = blocks_[b];
       const Real* const p = state(c, b).estimate.data() + std::size_t(node) * width;
@@ -612,13 +693,24 @@ void Propagator<Real>::embedding(std::span<const std::int64_t> nodes, std::span<
 }
 
 template <class Real>
+void Propagator<Real>::finish(std::span<Real> out) {
+  for (State& s : states_) {
+    s.residual = {};
+    s.block.residual = nullptr;
+  }
+  std::vector<std::int64_t> all(nodes());
+  std::iota(all.begin(), all.end(), std::int64_t(0));
+  embedding(all, out);
+}
+
+template <class Real>
 void Propagator<Real>::residual(std::span<const std::int64_t> nodes, std::span<Real> out) const {
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
-    const Channel& channel = channels_[c];
-    const double degree = view(channel).degree(node);
+    const Channel& channel = ground_.channels[c];
+    const double degree = ground_.view(c).degree(node);
     const double scale =
         degree > 0 ? 1 / power(degree, channel.spec.beta) / channel.residual_unit : 0;
-    Real* const row = out.data() + (k * channels_.size() + c) * columns();
+    Real* const row = out.data() + (k * channels() + c) * columns();
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       const Real* const r = state(c, b).residual.data() + std::size_t(node) * blocks_[b].width;
       for (std::size_t i = 0; i < blocks_[b].count; ++i)
@@ -644,20 +736,20 @@ void Propagator<Real>::features(std::span<const std::int64_t> nodes, std::span<d
 template <class Real>
 void Propagator<Real>::degree(std::span<const std::int64_t> nodes, std::span<double> out) const {
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
-    const View& matrix = view(channels_[c]);
-    out[k * channels_.size() + c] = matrix.degree(node) / versions_.present(matrix.version());
+    const View& matrix = ground_.view(c);
+    out[k * channels() + c] = matrix.degree(node) / ground_.versions.present(matrix.version());
   });
 }
 
 template <class Real>
 void Propagator<Real>::threshold(std::span<const std::int64_t> nodes, std::span<double> out) const {
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
-    const auto& spec = channels_[c].spec;
-    const View& matrix = view(channels_[c]);
-    const double degree = matrix.degree(node) / versions_.present(matrix.version());
+    const auto& spec = ground_.channels[c].spec;
+    const View& matrix = ground_.view(c);
+    const double degree = matrix.degree(node) / ground_.versions.present(matrix.version());
     const double scale = tolerance_ * power(degree, 1 - spec.beta) * std::abs(spec.gamma0) /
                          (1 - std::abs(spec.gamma));
-    double* const row = out.data() + (k * channels_.size() + c) * columns();
+    double* const row = out.data() + (k * channels() + c) * columns();
     for (std::size_t i = 0; i < columns(); ++i) row[i] = scale * thresholds_[i];
   });
 }
@@ -666,13 +758,13 @@ template <class Real>
 typename Propagator<Real>::Certificate Propagator<Real>::certify() {
   const std::size_t padded = blocks_.back().first + blocks_.back().width;
   Certificate certificate;
-  certificate.ratio.resize(channels_.size() * padded);
+  certificate.ratio.resize(channels() * padded);
   certificate.drift.resize(states_.size());
   certificate.excess.resize(states_.size());
-  const Diagonals diagonals(*this, [](const Channel&) { return true; });
-  for_items([&](std::size_t c, std::size_t b) {
+  const Diagonals diagonals(ground_, [](std::size_t) { return true; });
+  for_items(whole(), [&](std::size_t c, std::size_t b) {
     Measured measured{certificate.ratio.data() + c * padded + blocks_[b].first, 0, 0};
-    kernels<Real>().measure(state(c, b).block, matrix(channels_[c]), diagonals.of(c), measured);
+    kernels<Real>().measure(state(c, b).block, ground_.matrix(c), diagonals.of(c), measured);
     certificate.drift[c * blocks_.size() + b] = measured.drift;
     certificate.excess[c * blocks_.size() + b] = measured.excess;
   });
@@ -682,18 +774,18 @@ typename Propagator<Real>::Certificate Propagator<Real>::certify() {
 template <class Real>
 void Propagator<Real>::error_bound(std::span<const std::int64_t> nodes, std::span<double> out) {
   const Certificate certificate = certify();
-  const std::size_t padded = certificate.ratio.size() / channels_.size();
-  std::vector<Real> estimates(nodes.size() * channels_.size() * columns());
+  const std::size_t padded = certificate.ratio.size() / channels();
+  std::vector<Real> estimates(nodes.size() * channels() * columns());
   embedding(nodes, estimates);
   const double rounding = sizeof(Real) == 4 ? 0x1p-23 : 0x1p-51;
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
-    const auto& spec = channels_[c].spec;
+    const auto& spec = ground_.channels[c].spec;
     // max |r| / d^(1-beta) = max |R| / d, in stored units; times d^(1-beta) the units of the graph
     // cancel.
-    const double degree = view(channels_[c]).degree(node);
+    const double degree = ground_.view(c).degree(node);
     const double scale =
         power(degree, 1 - spec.beta) * std::abs(spec.gamma0) / (1 - std::abs(spec.gamma));
-    const std::size_t at = (k * channels_.size() + c) * columns();
+    const std::size_t at = (k * channels() + c) * columns();
     for (std::size_t i = 0; i < columns(); ++i)
       out[at + i] = scale * certificate.ratio[c * padded + i] * thresholds_[i] +
                     rounding * std::abs(double(estimates[at + i]));
@@ -704,7 +796,7 @@ template <class Real>
 typename Propagator<Real>::Audit Propagator<Real>::audit() {
   const Certificate certificate = certify();
   Audit audit;
-  for (std::size_t c = 0; c < channels_.size(); ++c) {
+  for (std::size_t c = 0; c < channels(); ++c) {
     const auto worst = [&](const std::vector<double>& values) {
       const auto first = values.begin() + std::ptrdiff_t(c * blocks_.size());
       return *std::max_element(first, first + std::ptrdiff_t(blocks_.size()));
@@ -716,40 +808,40 @@ typename Propagator<Real>::Audit Propagator<Real>::audit() {
 }
 
 template <class Real>
-void Propagator<Real>::rewrite_residuals() {
-  const Diagonals diagonals(*this, [](const Channel&) { return true; });
-  for_items([&](std::size_t c, std::size_t b) {
-    kernels<Real>().rewrite(state(c, b).block, matrix(channels_[c]), diagonals.of(c));
-    kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
-  });
-  for (State& s : states_) s.edges_at_repair = s.block.edge_pushes;
-  ++repairs_;
-}
-
-template <class Real>
 void Propagator<Real>::repair() {
-  rewrite_residuals();
+  const Diagonals diagonals(ground_, [](std::size_t) { return true; });
+  for_items(whole(), [&](std::size_t c, std::size_t b) { repair_block(ground_, c, b, diagonals); });
   forget_touched();
 }
 
-// Counted over all blocks, so that they are repaired in one pass. Says whether they were.
 template <class Real>
-bool Propagator<Real>::repair_where_due() {
-  std::uint64_t pushed = 0;
-  for (const State& s : states_) pushed += s.block.edge_pushes - s.edges_at_repair;
-  const bool due =
-      pushed > kEdgePushesPerRepair * states_.size() * (2 * versions_.edges() + nodes());
-  if (due) rewrite_residuals();
-  return due;
+void Propagator<Real>::repair_block(const Ground& ground, std::size_t c, std::size_t b,
+                                    const Diagonals& diagonals) {
+  State& s = state(c, b);
+  kernels<Real>().rewrite(s.block, ground.matrix(c), diagonals.of(c));
+  kernels<Real>().settle(s.block, ground.matrix(c));
+  s.edges_at_repair = s.block.edge_pushes;
+  repairs_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Pushes, and repairs where it is due. Every block is judged on its own: lanes do not see each
+// other's.
+template <class Real>
+void Propagator<Real>::settle(const Ground& ground, std::size_t c, std::size_t b) {
+  State& s = state(c, b);
+  kernels<Real>().settle(s.block, ground.matrix(c));
+  const std::uint64_t pass = 2 * ground.versions.edges() + ground.versions.nodes();
+  if (s.block.edge_pushes - s.edges_at_repair <= kEdgePushesPerRepair * pass) return;
+  repair_block(ground, c, b, Diagonals(ground, [&](std::size_t wanted) { return wanted == c; }));
 }
 
 template <class Real>
 void Propagator<Real>::refine(double factor) {
   tolerance_ = factor;
-  for (Channel& channel : channels_) set_limits(channel);
-  for_items([&](std::size_t c, std::size_t b) {
+  for (std::size_t c = 0; c < channels(); ++c) set_limits(ground_, c);
+  for_items(whole(), [&](std::size_t c, std::size_t b) {
     kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
-    kernels<Real>().settle(state(c, b).block, matrix(channels_[c]));
+    kernels<Real>().settle(state(c, b).block, ground_.matrix(c));
   });
   forget_touched();
 }
@@ -765,7 +857,7 @@ double Propagator<Real>::finest_tolerance() const {
   };
   constexpr std::size_t kChunk = 1024;
   const std::size_t chunks = (nodes() + kChunk - 1) / kChunk;
-  std::vector<Extremes> found(chunks * channels_.size());
+  std::vector<Extremes> found(chunks * channels());
   parallel_for(chunks, settings_.threads, [&](std::size_t chunk) {
     Real x[kMaxWidth];
     for (std::size_t node = chunk * kChunk; node < std::min(nodes(), (chunk + 1) * kChunk);
@@ -775,24 +867,24 @@ double Propagator<Real>::finest_tolerance() const {
         features_.read(b, Node(node), x);
         for (std::size_t i = 0; i < blocks_[b].width; ++i) peak = std::max(peak, std::abs(x[i]));
       }
-      for (std::size_t c = 0; c < channels_.size(); ++c) {
-        const View& matrix = view(channels_[c]);
-        const double degree = matrix.degree(Node(node)) / versions_.present(matrix.version());
+      for (std::size_t c = 0; c < channels(); ++c) {
+        const View& matrix = ground_.view(c);
+        const double degree =
+            matrix.degree(Node(node)) / ground_.versions.present(matrix.version());
         if (degree <= 0) continue;
-        const double per_degree = power(degree, channels_[c].spec.beta - 1);
-        found[chunk * channels_.size() + c].see(
+        const double per_degree = power(degree, ground_.channels[c].spec.beta - 1);
+        found[chunk * channels() + c].see(
             {double(peak) * per_degree, settings_.scale_by_degree ? 1 : per_degree});
       }
     }
   });
   double finest = 0;
-  for (std::size_t c = 0; c < channels_.size(); ++c) {
+  for (std::size_t c = 0; c < channels(); ++c) {
     Extremes of;
-    for (std::size_t chunk = 0; chunk < chunks; ++chunk)
-      of.see(found[chunk * channels_.size() + c]);
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk) of.see(found[chunk * channels() + c]);
     // An idle node's threshold shrinks with its degree until it is forgotten.
-    const ChannelSpec& spec = channels_[c].spec;
-    const int forget = settings_.versions[view(channels_[c]).version()].forget;
+    const ChannelSpec& spec = ground_.channels[c].spec;
+    const int forget = settings_.versions[ground_.view(c).version()].forget;
     of.ratio *= std::exp2(-double(forget + (forget > 0)) * (1 - spec.beta));
     const double feel = sizeof(Real) == 4 ? 0x1p-22 : 0x1p-51;
     finest = std::max(finest, feel * of.largest / (1 - std::abs(spec.gamma)) / of.ratio);
@@ -803,22 +895,23 @@ double Propagator<Real>::finest_tolerance() const {
 template <class Real>
 void Propagator<Real>::rescale() {
   std::vector<std::int64_t> units;
-  for (const Channel& channel : channels_) units.push_back(versions_.unit(view(channel).version()));
-  if (!versions_.rescale()) return;
-  for (std::size_t c = 0; c < channels_.size(); ++c) {
-    rescale_state(c, units[c]);
-    set_limits(channels_[c]);
+  for (std::size_t c = 0; c < channels(); ++c)
+    units.push_back(ground_.versions.unit(ground_.view(c).version()));
+  if (!ground_.versions.rescale()) return;
+  for (std::size_t c = 0; c < channels(); ++c) {
+    rescale_state(whole(), c, units[c]);
+    set_limits(ground_, c);
   }
 }
 
 template <class Real>
 typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
   Statistics statistics;
-  statistics.events = events_;
-  statistics.correction_rows = correction_rows_;
-  statistics.repairs = repairs_;
-  statistics.graph_bytes = versions_.bytes();
-  statistics.edges = versions_.edges();
+  statistics.events = ground_.events;
+  statistics.correction_rows = ground_.correction_rows;
+  statistics.repairs = repairs_.load(std::memory_order_relaxed);
+  statistics.graph_bytes = ground_.versions.bytes();
+  statistics.edges = ground_.versions.edges();
   for (const State& s : states_) {
     statistics.pushes += s.block.pushes;
     statistics.edge_pushes += s.block.edge_pushes;
@@ -827,9 +920,7 @@ typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
                               s.marks.size() +
                               (s.queue.size() + s.touched.size() + s.log.capacity()) * sizeof(Node);
   }
-  statistics.state_bytes += features_.bytes();
-  for (const Channel& channel : channels_)
-    statistics.state_bytes += (channel.limit.size() + channel.pivot.size()) * sizeof(Real);
+  statistics.state_bytes += features_.bytes() + ground_.bytes() - ground_.versions.bytes();
   return statistics;
 }
 
@@ -842,15 +933,17 @@ void Propagator<Real>::archive(Archive& archive) {
   } else {
     features_.archive(archive);
   }
-  versions_.archive(archive);
+  ground_.versions.archive(archive);
   archive.scalar("tolerance", tolerance_);
-  archive.scalar("events", events_);
-  archive.scalar("correction_rows", correction_rows_);
-  archive.scalar("repairs", repairs_);
+  archive.scalar("events", ground_.events);
+  archive.scalar("correction_rows", ground_.correction_rows);
+  std::uint64_t repairs = repairs_.load(std::memory_order_relaxed);
+  archive.scalar("repairs", repairs);
+  repairs_.store(repairs, std::memory_order_relaxed);
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     const std::string name = "block" + std::to_string(b);
     const std::size_t size = nodes() * blocks_[b].width;
-    for (std::size_t c = 0; c < channels_.size(); ++c) {
+    for (std::size_t c = 0; c < channels(); ++c) {
       State& s = state(c, b);
       const std::string part = name + ".channel" + std::to_string(c);
       archive.lasting(part + ".estimate", s.estimate.data(), size);
@@ -865,9 +958,9 @@ void Propagator<Real>::archive(Archive& archive) {
     }
   }
   if (!archive.reading()) return;
-  for (Channel& channel : channels_) {
-    set_units(channel);
-    set_limits(channel);
+  for (std::size_t c = 0; c < channels(); ++c) {
+    set_units(whole(), c);
+    set_limits(ground_, c);
   }
 }
 

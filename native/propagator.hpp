@@ -2,8 +2,10 @@
 // ARCHITECTURE.md has the equations in the scaled variables used here.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -70,15 +72,18 @@ class Propagator {
                           std::span<std::int64_t> counts, std::string& refusal,
                           const std::function<bool(std::size_t)>& after = {});
 
-  std::size_t nodes() const { return versions_.nodes(); }
+  std::size_t nodes() const { return ground_.versions.nodes(); }
   std::size_t columns() const { return thresholds_.size(); }
-  std::size_t channels() const { return channels_.size(); }
-  const Versions& versions() const { return versions_; }
+  std::size_t channels() const { return ground_.channels.size(); }
+  const Versions& versions() const { return ground_.versions; }
   const Settings& settings() const { return settings_; }
   void set_threads(int threads) { settings_.threads = threads; }
 
   // Rows for the given nodes, [count, channels, columns] (features: [count, columns]).
   void embedding(std::span<const std::int64_t> nodes, std::span<Real> out) const;
+  // The embedding of all nodes, as the last thing asked of this object: it lets go of its residuals
+  // first, so that they and `out` need not be in memory together.
+  void finish(std::span<Real> out);
   void residual(std::span<const std::int64_t> nodes, std::span<Real> out) const;
   void features(std::span<const std::int64_t> nodes, std::span<double> out) const;
   void degree(std::span<const std::int64_t> nodes,
@@ -100,8 +105,8 @@ class Propagator {
   void rescale();
 
   struct Statistics {
-    std::uint64_t events = 0, pushes = 0, edge_pushes = 0, correction_rows = 0, stalled = 0,
-                  repairs = 0;
+    std::uint64_t events = 0, pushes = 0, edge_pushes = 0, correction_rows = 0, stalled = 0;
+    std::uint64_t repairs = 0;  // of one channel on one block of columns
     std::size_t graph_bytes = 0, state_bytes = 0, edges = 0;
   };
   Statistics statistics() const;
@@ -119,7 +124,28 @@ class Propagator {
     std::vector<Real> limit, pivot;
     std::vector<Moved> moved;  // of this step
   };
-  struct State {
+  // What a step changes beside the states: the graph, and what the channels read off it.
+  struct Ground {
+    Versions versions;
+    std::vector<Channel> channels;
+    std::uint64_t events = 0, correction_rows = 0;
+
+    const View& view(std::size_t channel) const {
+      return versions.views()[channels[channel].spec.view];
+    }
+    double pivot(std::size_t channel, Node node) const;
+    Matrix matrix(std::size_t channel) const;
+    std::size_t bytes() const;
+  };
+  // States that go through steps together. The ground of a lane tells everything but the states, so
+  // that lanes on equal grounds need not wait for each other.
+  struct Lane {
+    Ground& ground;
+    std::span<const std::size_t> items;  // of states_
+    int threads;
+  };
+  // On a line of memory of its own: threads count pushes in neighbouring states.
+  struct alignas(64) State {
     RowStore<Real> estimate, residual;
     typename Features<Real>::Reader features;
     std::vector<Node> queue, touched;
@@ -137,35 +163,57 @@ class Propagator {
   const State& state(std::size_t channel, std::size_t block) const {
     return states_[channel * blocks_.size() + block];
   }
-  const View& view(const Channel& channel) const { return versions_.views()[channel.spec.view]; }
-  void set_units(Channel& channel);
-  void set_limit(Channel& channel, Node node);
-  void set_limits(Channel& channel);
+  // All states shared out, for as long as this lives. The first lane stands on the ground of the
+  // propagator, so that when all have gone through the same steps the copies are no longer needed.
+  class Lanes {
+   public:
+    Lanes(Propagator& of, std::size_t count);
+    Lanes(const Lanes&) = delete;
+    Lanes& operator=(const Lanes&) = delete;
+    ~Lanes();
+    std::size_t size() const { return items_.size(); }
+    Lane operator[](std::size_t lane) const {
+      return {ground(lane), items_[lane], size() > 1 ? 1 : of_.settings_.threads};
+    }
+
+   private:
+    Ground& ground(std::size_t lane) const { return lane ? *copies_[lane - 1] : of_.ground_; }
+
+    Propagator& of_;
+    std::vector<std::unique_ptr<Ground>> copies_;
+    std::vector<std::vector<std::size_t>> items_;  // per lane
+  };
+
+  Lane whole() { return {ground_, items_, settings_.threads}; }
+  void set_units(const Lane& lane, std::size_t channel);
+  void set_limit(Ground& ground, std::size_t channel, Node node) const;
+  void set_limits(Ground& ground, std::size_t channel) const;
   void resize(std::size_t nodes);
-  void initialise(std::size_t channel, std::size_t block);
-  void initialise_row(std::size_t channel, std::size_t block, std::size_t node, double degree);
+  void initialise(const Ground& ground, std::size_t channel, std::size_t block);
+  void initialise_row(const Ground& ground, std::size_t channel, std::size_t block,
+                      std::size_t node, double degree);
   void change_features(const Update& update);
-  void rescale_state(std::size_t channel, std::int64_t from);
-  void pass_time(std::optional<std::int64_t> end);
-  void correct(std::size_t channel, std::size_t block);
-  void step(const Update& update);
-  void prepare(std::size_t channel, std::size_t first, bool renewed);
+  void rescale_state(const Lane& lane, std::size_t channel, std::int64_t from);
+  void pass_time(const Lane& lane, std::optional<std::int64_t> end);
+  void correct(const Ground& ground, std::size_t channel, std::size_t block);
+  void step(const Lane& lane, const Update& update);
+  void prepare(Ground& ground, std::size_t channel, std::size_t first, bool renewed) const;
   void log_touched(State& s);
   void forget_touched();
   void unite_touched(std::size_t step, const Update& update);
-  bool logged_much() const;
-  void clear_logs();
+  bool logged_much(const Lane& lane) const;
+  void drop_logs(std::size_t steps);
+  std::size_t lanes_for(std::size_t steps) const;
+  void stand(std::size_t item, const Ground& ground);
   template <class Work>
-  void for_items(Work work);
+  void for_items(const Lane& lane, Work work);
   template <class Visit>
   void for_nodes(std::span<const std::int64_t> nodes, Visit visit) const;
-  Matrix matrix(const Channel& channel) const;
-  double pivot(const Channel& channel, Node node) const;
   // One per channel, empty where it is not wanted.
   class Diagonals {
    public:
     template <class Wanted>
-    Diagonals(const Propagator& of, Wanted wanted);
+    Diagonals(const Ground& of, Wanted wanted);
     Diagonal of(std::size_t channel) const {
       return {values_[channel].data(), values_[channel].data() + values_[channel].size() / 2};
     }
@@ -178,21 +226,22 @@ class Propagator {
     std::vector<double> drift, excess;  // [channels, blocks]
   };
   Certificate certify();
-  void rewrite_residuals();
-  bool repair_where_due();
+  void repair_block(const Ground& ground, std::size_t channel, std::size_t block,
+                    const Diagonals& diagonals);
+  void settle(const Ground& ground, std::size_t channel, std::size_t block);
 
   Settings settings_;
-  Versions versions_;
+  Ground ground_;
   std::vector<double> thresholds_;
   double tolerance_ = 1;
   std::vector<ColumnBlock> blocks_;
   Features<Real> features_;
-  std::vector<Channel> channels_;
   std::vector<State> states_;
+  std::vector<std::size_t> items_;      // all of states_
   std::vector<double> feature_change_;  // scratch: [count, columns] in units of the threshold
   std::vector<Node> touched_;
   std::vector<std::uint8_t> is_touched_;  // all zero between two calls of unite_touched
-  std::uint64_t events_ = 0, correction_rows_ = 0, repairs_ = 0;
+  std::atomic<std::uint64_t> repairs_ = 0;
   bool started_ = false;
 };
 

@@ -184,7 +184,7 @@ Versions::Versions(std::size_t nodes, bool directed, double self_loop,
     version.spec = spec;
     if (spec.kind == VersionSpec::Kind::decay) version.decay.layer = ++layer;
     if (spec.kind == VersionSpec::Kind::window || spec.kind == VersionSpec::Kind::last)
-      version.window = std::make_unique<Window>(directed);
+      version.window.emplace(directed);
     version_.push_back(std::move(version));
   }
   for (const auto& [version, direction] : views) views_.emplace_back(version, direction, directed);
@@ -695,7 +695,7 @@ void Versions::remove_node(Node node) {
     user_.read(src, dst, {weights, std::size_t(user_.layers())});
     user_.erase(src, dst);
     for (std::size_t v = 0; v < version_.size(); ++v) {
-      if (Window* const window = version_[v].window.get()) {
+      if (std::optional<Window>& window = version_[v].window) {
         if (window->index.find(key(src, dst)) != PairMap::kAbsent)
           window->lower(window->pairs[window->pair(key(src, dst))], 0);
         continue;

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -223,7 +222,7 @@ class Versions {
   struct Version {
     VersionSpec spec;
     Decay decay;
-    std::unique_ptr<Window> window;
+    std::optional<Window> window;
     bool swept = false, leapt = false, restarted = false;
     std::int64_t planned_unit = 0;
   };

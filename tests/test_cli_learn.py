@@ -21,7 +21,7 @@ from tidegraph import EventStream, cli, cli_learn, datasets, evaluation, experim
 from tidegraph.errors import ParameterError, PrecisionError, StateFileError
 from tidegraph.models import Pair
 from tidegraph.stream import NodeNames
-from tidegraph.tasks import LinkPredictor
+from tidegraph.tasks import LinkPredictor, preset
 from tidegraph.terminal import Progress
 
 QUICK = {"columns": 8, "epochs": 3, "hidden": 16, "batch_size": 256, "threads": 1}
@@ -95,8 +95,9 @@ def model(purchases: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_is_written_out_for_speed_is_what_there_is() -> None:
-    assert cli_learn._PROTOCOLS == experiment.PROTOCOLS
-    assert sorted(cli_learn._SAMPLERS) == sorted(
+    assert cli_learn.PROTOCOLS == experiment.PROTOCOLS
+    assert LinkPredictor.presets == cli_learn._PRESETS
+    assert sorted(cli_learn.SAMPLERS) == sorted(
         name for name in evaluation.SAMPLERS if name != "given"
     )
 
@@ -411,7 +412,7 @@ def test_a_heuristic_that_wins_is_named() -> None:
     assert any("a heuristic wins" in note and f"{best:.4f}" in note for note in report["warnings"])
     test = report["split"]["sizes"]["test"]
     assert (
-        f"only {test} events are judged: differences of some 5 points are chance"
+        f"judged by only {test} events: differences of some 5 points are chance"
         in (report["warnings"])
     )
 
@@ -428,6 +429,20 @@ def test_a_setting_that_is_refused_late_leaves_nothing_behind(tmp_path: Path) ->
     with pytest.raises(PrecisionError):
         experiment.train(stream, tmp_path / "model", settings={**QUICK, "r_max": 1e-30})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_run_killed_at_its_very_end_leaves_is_cleared(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    stream = datasets.generate_communities(20, 300)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_: exec("raise KeyboardInterrupt"))
+        with pytest.raises(KeyboardInterrupt):
+            experiment.train(stream, path, settings={**QUICK, "epochs": 1})
+    assert experiment.unfinished(path).exists()
+    with pytest.raises(StateFileError, match="exists already"):
+        experiment.train(stream, path, settings={**QUICK, "epochs": 1})
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+    assert len(LinkPredictor.load(path).stream) == 300
 
 
 def test_a_module_of_ones_own_is_refused_where_a_run_must_be_written_down(tmp_path: Path) -> None:
@@ -467,6 +482,44 @@ def test_snapshots_are_ranked_over_all_nodes_from_the_snapshots_before(tmp_path:
 
     expected = evaluation.evaluate_snapshots(score_all, stream, split, heuristics=list)
     assert own["mrr_full"]["mean"] == pytest.approx(expected.row().metrics["mrr-full"])
+
+
+def test_a_preset_is_where_settings_begin(purchases: Path, tmp_path: Path) -> None:
+    changes = {"columns": 8, "epochs": 1, "threads": 1, "r_max": 0.01}
+    words = [*AWKWARD, "--json"]
+    for name, value in changes.items():
+        words += ["--set", f"{name}={value}"]
+    report = last_line(
+        run("evaluate", purchases, "--preset", "paper-gru+time", "--seeds", "0", *words)
+    )
+    expected = {**preset("paper-gru+time"), **changes}
+    assert {name: report["settings"][name] for name in expected} == json.loads(json.dumps(expected))
+    trained = last_line(
+        run("train", purchases, "--preset", "historical", *words, "-o", tmp_path / "model")
+    )
+    assert trained["settings"]["past_weight"] == preset("historical")["past_weight"]
+    for wrong, advice in (("paper-rnn", "paper-transformer"), ("paper-node", "no preset of Link")):
+        assert advice in refused(run("evaluate", purchases, *AWKWARD, "--preset", wrong))
+    assert "'paper-lstm' for 'nyc-flights'" in refused(
+        run("evaluate", "nyc-flights", "--preset", "paper-lstm")
+    )
+
+
+def test_edges_of_snapshots_may_also_count_in_the_other_direction(tmp_path: Path) -> None:
+    # Everyone writes to the next one. Only of reversed edges can the one before be the answer.
+    src = np.tile(np.arange(10), 40)
+    stream = EventStream.from_arrays(src, (src + 1) % 10, np.arange(400) // 20 * 3600, nodes=10)
+    stream.save(tmp_path / "ring.tide")
+    words = ["evaluate", tmp_path / "ring.tide", "--seeds", "0", "--json", *QUICKLY]
+    snapshots = ["--protocol", "roland", "--snapshot-seconds", "3600", "--first-test", "15"]
+    plain = last_line(run(*words, *snapshots))
+    both = last_line(run(*words, *snapshots, "--reversed"))
+    assert (plain["data"]["events"], both["data"]["events"]) == (400, 800)
+    assert "also reversed" in both["data"]["title"]
+    for report, mrr in ((plain, 1.0), (both, 0.75)):  # two answers share ranks 1 and 2, ties half
+        memory = report["heuristics"]["memory"]["all-nodes"]["all"]["mrr_full"]
+        assert memory == pytest.approx(mrr, abs=0.1)
+    assert "belongs to --protocol roland" in refused(run(*words, "--reversed"))
 
 
 def test_an_evaluation_refuses_what_it_cannot_do(purchases: Path) -> None:

@@ -203,3 +203,16 @@ def test_a_sketch_too_large_for_the_thresholds_is_refused_when_its_first_node_co
     with pytest.raises(ValueError, match=r"2\*\*60 thresholds"):
         propagator.apply(Batch(new_nodes=1))
     assert propagator.nodes == 0
+
+
+@pytest.mark.parametrize("owner", [bytearray, lambda data: memoryview(bytearray(data))])
+def test_memory_that_its_owner_can_write_to_is_copied(owner: Any) -> None:
+    """A read-only array may show a buffer that is none of NumPy's, and can change."""
+    buffer = owner(np.eye(4).tobytes())
+    view = memoryview(buffer).toreadonly() if isinstance(buffer, memoryview) else buffer
+    array = np.frombuffer(view).reshape(4, 4)
+    array.setflags(write=False)
+    propagator = Propagator(array, nodes=4)
+    buffer[:8] = np.array([7.0]).tobytes()
+    assert array[0, 0] == 7
+    assert np.array_equal(propagator.features(), np.eye(4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -56,6 +57,31 @@ def told_of_pair(rows: list[tuple[int, int, int]], src: int, dst: int, t: int) -
     return [float(bool(at)), np.log1p(len(at)), gap, *recent, *since]
 
 
+def told_of_habits(
+    rows: list[tuple[int, int, int]], node: int, partner: int, role: int, t: int
+) -> list[float]:
+    unseen = np.log1p(max(t - rows[0][2], 0)) + 1
+    partners = [row[1 - role] for row in rows if row[2] < t and row[role] == node]
+    new = [met not in partners[:i] for i, met in enumerate(partners)]
+    repeated = [i > 0 and met == partners[i - 1] for i, met in enumerate(partners)]
+    shares = [np.mean(kind[-k:]) if kind else 0 for kind in (new, repeated) for k in (5, 20)]
+    recent = partner in partners[-64:]
+    behind = partners[len(partners) - partners[::-1].index(partner) :] if recent else partners
+    others = [met for met in partners if met != partners[-1]]
+    told = [np.log1p(sum(new)), *shares, float(recent), np.log1p(len(set(behind)))]
+    for before in (partners[-1:], others[-1:]):
+        times: list[int] = []  # of `partner` coming next after it, whoever met both
+        for each in range(NODES):
+            own = [row for row in rows if row[2] < t and row[role] == each]
+            times += [
+                b[2] for a, b in pairwise(own) if [a[1 - role], b[1 - role]] == [*before, partner]
+            ]
+        gap = np.log1p(t - max(times)) if times else unseen
+        recent_times = [sum(2 ** (-(t - w) / h) for w in times) for h in HALF_LIVES]
+        told += [np.log1p(len(times)), gap, *(np.log1p(10 * value) for value in recent_times)]
+    return told
+
+
 @settings(max_examples=60, deadline=None)
 @given(rows=events.filter(bool), t=st.integers(-5, 70))
 def test_numbers_agree_with_counting_by_hand(rows: list[tuple[int, int, int]], t: int) -> None:
@@ -68,6 +94,9 @@ def test_numbers_agree_with_counting_by_hand(rows: list[tuple[int, int, int]], t
         + told_of_node(rows, v, t)
         + told_of_pair(rows, u, v, t)
         + told_of_pair(rows, v, u, t)
+        + told_of_habits(rows, u, v, 0, t)
+        + told_of_habits(rows, v, u, 1, t)
+        + [np.log1p(10 * sum(2 ** (-(t - w) / h) for *_, w in rows if w < t)) for h in HALF_LIVES]
         for u, v in pairs
     ]
     np.testing.assert_allclose(told, expected, rtol=2e-5, atol=1e-5)
@@ -92,6 +121,18 @@ def test_what_happens_at_or_after_a_time_is_not_told(
     ask = (src.ravel(), dst.ravel(), np.full(src.size, t))
     other = history_of(past + sorted(future, key=lambda row: row[2]))
     np.testing.assert_array_equal(history_of(past).of_links(*ask), other.of_links(*ask))
+
+
+def test_partners_are_recent_for_a_number_of_events() -> None:
+    src = [0] * 70
+    dst = [1, 2, 1] + [3, 4] * 33 + [3]
+    history = history_of([(u, v, t) for t, (u, v) in enumerate(zip(src, dst, strict=True))])
+    names = list(history.link_names)
+    told = history.of_links([0, 0, 0], [1, 1, 3], [66, 70, 70])
+    recent = told[:, names.index("src_habits.dst_is_recent")]
+    since = np.expm1(told[:, names.index("src_habits.different_dst_since")])
+    np.testing.assert_array_equal(recent, [1, 0, 1])
+    np.testing.assert_allclose(since, [2, 4, 0], rtol=1e-6)
 
 
 @settings(max_examples=30, deadline=None)

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from tidegraph import EventStream, LinkPredictor, evaluation, generate_communities
 from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import Split
+from tidegraph.history import History
 from tidegraph.models import Pair, Window
+from tidegraph.stream import Edges
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,
@@ -47,6 +49,18 @@ def predictor(**changes: Any) -> LinkPredictor:
 def fitted() -> LinkPredictor:
     """Fitted once, and only asked by the tests that share it."""
     return predictor().fit(STREAM, SPLIT)
+
+
+def test_a_graph_to_start_from_is_known_from_the_first_event_on() -> None:
+    half = EVENTS // 2
+    later = replace(STREAM[half:], initial=Edges(STREAM.src[:half], STREAM.dst[:half], None))
+    split = evaluation.tgb_split(later)
+    with_past = predictor(epochs=1).fit(later, split)
+    without = predictor(epochs=1).fit(replace(later, initial=None), split)
+    nodes = np.unique(STREAM.src[:half])
+    first = np.full(len(nodes), int(later.t[0]))
+    known, unknown = (p._trajectories.state(nodes, first) for p in (with_past, without))
+    assert np.abs(known - unknown).max() > 0.1
 
 
 Questions = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -169,6 +183,13 @@ def test_unknown_nodes_are_named(fitted: LinkPredictor) -> None:
         fitted.score(-1, 0, NOW)
     with pytest.raises(DataError, match=r"stream\.number"):
         fitted.score(["ann"], [0], [NOW])
+
+
+def test_candidates_that_are_unknown_are_named(fitted: LinkPredictor) -> None:
+    with pytest.raises(TidegraphError, match=f"node {NODES + 3}"):
+        fitted.rank(0, NOW, candidates=[1, 2, NODES + 3])
+    with pytest.raises(TidegraphError, match=f"node {NODES}"):
+        fitted.rank(NODES, NOW)
 
 
 def test_a_node_without_history_gets_a_probability(fitted: LinkPredictor) -> None:
@@ -298,6 +319,28 @@ def test_any_encoder_can_be_plugged_in(encoder: Any) -> None:
     assert np.isfinite(model.score(*questions())).all()
 
 
+@pytest.mark.parametrize(
+    ("encoder", "decoder"),
+    [("lstm", "concatenation"), ("gru", "pair"), ("transformer", "hadamard")],
+)
+def test_windows_may_be_longer_than_any_history(encoder: str, decoder: str) -> None:
+    short = STREAM[:200]
+    model = predictor(
+        encoder=encoder, decoder=decoder, width=8, window=70, epochs=1, random_negatives=1
+    ).fit(short)
+    now = int(short.t[-1]) + 1
+    src, dst = questions(30)[:2]
+    together = model.score(src, dst, now)
+    assert np.isfinite(together).all()
+    # Nodes that are asked about several times are encoded once, and alone they are the same.
+    alone = [model.score(int(u), int(v), now)[0] for u, v in zip(src, dst, strict=True)]
+    np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-4)
+    assert np.isfinite(model.score(LONER, np.arange(NODES), now)).all()
+    assert np.isfinite(model.score(np.arange(NODES), 0, int(short.t[0]))).all()
+    with pytest.raises(TidegraphError, match=f"node {NODES}"):
+        model.score(0, NODES, now)
+
+
 def test_modules_of_ones_own_are_given_again_when_loading(tmp_path: Path) -> None:
     model = predictor(encoder=LastChange, decoder=plain_pair, width=8, epochs=1, max_examples=300)
     model.fit(STREAM, SPLIT).save(tmp_path / "model")
@@ -381,3 +424,89 @@ def test_a_ranking_is_of_one_source_and_of_some_length(fitted: LinkPredictor) ->
             fitted.rank(0, NOW, k=k)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="one source at one time"):
         fitted.rank([0, 1], NOW)  # type: ignore[arg-type]
+
+
+def test_a_failed_training_leaves_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = predictor(epochs=1).fit(STREAM[:CUT])
+    asked = questions()
+    before = model.score(*asked)
+
+    def stopped(done: int, total: int, what: str) -> None:
+        if what.startswith("epoch"):
+            raise KeyboardInterrupt
+
+    other = replace(STREAM, src=STREAM.dst, dst=STREAM.src)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(other, SPLIT, progress=stopped)
+    assert len(model.stream) == CUT
+    assert np.array_equal(model.score(*asked), before)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(STREAM[CUT:], progress=stopped)
+    # The events are taken in; what was known before them is answered with the old weights.
+    assert len(model.stream) == len(STREAM)
+    assert np.array_equal(model.score(*asked), before)
+    fresh = predictor()
+    with pytest.raises(KeyboardInterrupt):
+        fresh.fit(STREAM, SPLIT, progress=stopped)
+    with pytest.raises(ParameterError, match="learned nothing yet"):
+        fresh.score(*asked)
+
+
+def test_a_save_that_was_killed_is_in_nobodys_way(
+    fitted: LinkPredictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model"
+    with monkeypatch.context() as patch:
+        patch.setattr(EventStream, "save", lambda *_: exec("raise KeyboardInterrupt"))
+        with pytest.raises(KeyboardInterrupt):
+            fitted.save(path)
+    assert not path.exists()
+    fitted.save(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+    assert np.array_equal(LinkPredictor.load(path).score(0, 1, NOW), fitted.score(0, 1, NOW))
+
+
+def test_a_predictor_says_what_is_special_about_it(fitted: LinkPredictor) -> None:
+    assert repr(LinkPredictor()) == "LinkPredictor()"
+    assert repr(predictor(threads=None)).startswith("LinkPredictor(columns=16, hidden=32, epochs=4")
+    assert eval(repr(predictor())).get_params() == predictor().get_params()
+    assert f"fitted to EventStream({STREAM.title!r}, events=3000" in repr(fitted)
+
+
+def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[str] = []
+    predictor(epochs=1).fit(STREAM, SPLIT, progress=lambda done, total, what: told.append(what))
+    assert told[-1] == "epoch 1"
+    quick = predictor(epochs=1, columns=4, max_examples=100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tidegraph.terminal._QUIET_S", 0.0)
+        quick.fit(STREAM, SPLIT, progress=True)
+    assert "fit: " in capsys.readouterr().err
+    quick.fit(STREAM, SPLIT, progress=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_later_events_may_bring_new_nodes(tmp_path: Path) -> None:
+    model = predictor(epochs=1).fit(STREAM[:CUT])
+    late = STREAM[CUT:]
+    nodes = NODES + 5
+    random = np.random.default_rng(1)
+    late = replace(late, src=random.integers(0, nodes, len(late)), nodes=nodes)
+    asked = questions()
+    before = model.score(*asked)
+    model.advance(late)
+    assert np.array_equal(model.score(*asked), before)  # the past is as it was
+    end = int(late.t[-1]) + 1
+    fresh = np.arange(NODES, nodes)
+    scores = model.score(fresh, late.dst[:5], end)
+    assert np.isfinite(scores).all()
+    # The history and the representations of new nodes are those of having known them all along.
+    history = History(nodes, model._history.half_lives)
+    history.append(model.stream)
+    rows = history.of_nodes(fresh, np.full(5, end))
+    assert np.array_equal(model._history.of_nodes(fresh, np.full(5, end)), rows)
+    assert model.rank(NODES, end, 3)[0].shape == (3,)
+    model.save(tmp_path / "model")
+    assert np.array_equal(
+        LinkPredictor.load(tmp_path / "model").score(fresh, late.dst[:5], end), scores
+    )

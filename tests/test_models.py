@@ -142,8 +142,22 @@ def test_a_time_encoding_is_made_of_cosines_of_several_frequencies() -> None:
 def test_a_transformer_refuses_what_it_cannot_hold() -> None:
     with pytest.raises(ParameterError, match="multiple of 4 heads"):
         make_encoder("transformer", COLUMNS, 6)
-    with pytest.raises(ParameterError, match="a window of 5 is longer than 4"):
-        make_encoder("transformer", COLUMNS, WIDTH, {"window": 4})(window_of())
+    with pytest.raises(ParameterError, match="window is 0"):
+        make_encoder("transformer", COLUMNS, WIDTH, {"window": 0})
+
+
+def test_a_transformer_tells_the_order_of_changes_that_have_places_of_their_own() -> None:
+    encoder = encoder_of("transformer", window=3)
+    window = window_of(known=torch.ones(BATCH, LENGTH, dtype=torch.bool))
+
+    def swapped(first: int, second: int) -> Tensor:
+        order = list(range(LENGTH))
+        order[first], order[second] = second, first
+        out: Tensor = encoder(replace(window, change=window.change[:, order]))
+        return out
+
+    torch.testing.assert_close(swapped(0, 1), encoder(window))
+    assert not torch.allclose(swapped(2, 3), encoder(window), atol=1e-4)
 
 
 PAIR = 3

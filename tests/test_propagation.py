@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tidegraph as tg
-from tidegraph import Batch, Channel, EventError, Op, Propagator, Sketch
+from tidegraph import Batch, Channel, EventError, EventStream, Op, Propagator, Sketch
 from tidegraph.reference import exact_of
 
 EVERY_VERSION = (
@@ -549,3 +549,20 @@ def test_propagate_is_one_static_propagation() -> None:
     result = tg.propagate(src, dst, features, r_max=1e-4)
     np.testing.assert_array_equal(result, propagator.embedding()[:, 0])
     assert (np.abs(result - exact_of(propagator)[:, 0]) <= propagator.error_bound()[:, 0]).all()
+
+
+def test_the_steps_of_a_stream_are_applied_as_they_are() -> None:
+    random = np.random.default_rng(3)
+    stream = EventStream.from_arrays(
+        random.integers(0, 20, 90), random.integers(0, 20, 90), np.arange(90) // 3
+    )
+    one, other = (Propagator(Sketch(8), nodes=20, threads=1) for _ in range(2))
+    steps = stream.steps()
+    counts = one.apply_steps(steps)
+    expected = other.apply_steps(steps.batch(0, len(steps)), steps.offsets)
+    assert np.array_equal(counts, expected)
+    assert np.array_equal(one.embedding(), other.embedding())
+    with pytest.raises(EventError, match="leave offsets out"):
+        one.apply_steps(steps, [0, 1])
+    with pytest.raises(EventError, match="no offsets; give Steps"):
+        one.apply_steps(Batch(src=[0], dst=[1]))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 import tidegraph as tg
 from tidegraph import (
+    Batch,
     Channel,
     ClusterError,
     EventStream,
@@ -36,6 +37,7 @@ from tidegraph.channels import Settings
 from tidegraph.cli import main
 from tidegraph.features import PairFeatures
 from tidegraph.history import History
+from tidegraph.stream import Edges
 from tidegraph.trajectories import ChangeKind
 
 NODES, COLUMNS = 30, 7
@@ -169,6 +171,23 @@ def test_given_features_are_divided_like_a_sketch(tmp_path: Path) -> None:
     alone = whole(tmp_path / "b", np.ascontiguousarray(rows[:, 4:]))
     asked = questions()
     np.testing.assert_array_equal(store.state(*asked)[:, :, 4:], alone.state(*asked))
+
+
+def test_a_graph_to_start_from_is_in_every_shard(tmp_path: Path) -> None:
+    plain, begin = random_stream(), int(random_stream().t[0])
+    src, dst = np.array([0, 1]), np.array([1, 2])
+    linked = replace(plain, initial=Edges(src, dst, None))
+    store = tg.record_shards(linked, SKETCH, tmp_path, shards=2, settings=SETTINGS)
+    for part, (first, columns) in zip(store.shards, ((0, 4), (4, 3)), strict=True):
+        expected = Propagator(
+            SKETCH.part(first, columns),
+            nodes=NODES,
+            channels=SETTINGS.channels,
+            initial=Batch(src=src, dst=dst, t=begin),
+        ).embedding()
+        np.testing.assert_array_equal(part.state(range(NODES), begin), expected)
+        empty = Propagator(SKETCH.part(first, columns), nodes=NODES, channels=SETTINGS.channels)
+        assert (expected != empty.embedding())[:3].all()
 
 
 def test_half_precision_takes_half_the_space(tmp_path: Path) -> None:

@@ -446,3 +446,44 @@ def test_streams_with_other_ids_cannot_be_joined() -> None:
     assert first.joined(replace(later, names=names)).t.tolist() == [1, 2]
     with pytest.raises(EventError, match="by other ids"):
         first.joined(replace(later, names=None))
+
+
+def test_later_events_may_bring_new_nodes() -> None:
+    early = EventStream.from_arrays([0, 1], [1, 2], [1, 2], names=["ann", "bob", "cem"])
+    late = EventStream.from_arrays([0, 1], [1, 2], [3, 4], names=["eve", "cem", "dan"])
+    with pytest.raises(EventError, match="continuing"):
+        early.joined(late)
+    both = early.joined(late.continuing(early))
+    assert both.name(both.src).tolist() == ["ann", "bob", "eve", "cem"]
+    assert both.name(both.dst).tolist() == ["bob", "cem", "cem", "dan"]
+    assert (both.nodes, both.number(["ann", "eve"]).tolist()) == (5, [0, 3])
+    numbers = EventStream.from_arrays([0], [4], [3])
+    assert EventStream.from_arrays([0], [1], [1]).joined(numbers).nodes == 5
+    fewer = EventStream.from_arrays([0], [1], [9]).continuing(numbers)
+    assert numbers.joined(fewer).nodes == 5
+    with pytest.raises(EventError, match="only one of the two streams has names"):
+        numbers.continuing(early)
+    with pytest.raises(EventError, match="use one kind"):
+        EventStream.from_arrays([0], [1], [1], names=[7, 8]).continuing(early)
+    with pytest.raises(EventError, match="those of the new nodes are unknown"):
+        EventStream.from_arrays([0], [1], [1], node_features=np.eye(2)).joined(numbers)
+
+
+def test_every_event_is_followed_by_its_reverse_where_wanted() -> None:
+    stream = EventStream.from_arrays(
+        [0, 2, 1],
+        [1, 2, 0],
+        [5, 5, 9],
+        edge_features=[[1.0], [2.0], [3.0]],
+        labels=[0, 1, 0],
+        title="Letters",
+    )
+    both = stream.with_reversed()
+    assert both.src.tolist() == [0, 1, 2, 1, 0]  # a loop is its own reverse
+    assert both.dst.tolist() == [1, 0, 2, 0, 1]
+    assert both.t.tolist() == [5, 5, 5, 9, 9]
+    assert both.edge_features is not None
+    assert both.edge_features[:, 0].tolist() == [1, 1, 2, 3, 3]
+    assert both.labels is None
+    assert both.title == "Letters, every edge also reversed"
+    assert len(stream[:0].with_reversed()) == 0

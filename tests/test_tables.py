@@ -282,10 +282,44 @@ def test_comments_are_counted_and_hashtags_are_names(tmp_path: Path) -> None:
         read_table(path)
     stream = read_table(path, on_bad="drop")
     assert names(stream) == ["#sun", "%moon", "a"]
-    assert "1 lines that begin with # or % were passed over" in notes(stream)
+    assert "1 line beginning with # or % passed over as comments" in notes(stream)
     words = read_table(write(tmp_path / "a.txt", "# x\n0 1 5\n# y\n1 0 6\n#"))
     assert words.t.tolist() == [5, 6]
-    assert "3 lines that begin with # or %" in notes(words)
+    assert "3 lines beginning with # or %" in notes(words)
+
+
+@pytest.mark.parametrize("delimiter", [",", " "])
+def test_a_byte_order_mark_before_comments_is_no_cell(tmp_path: Path, delimiter: str) -> None:
+    text = "\ufeff# made by hand\n# twice\nsrc,dst,t\na,b,1\na,c,x\n".replace(",", delimiter)
+    path = write(tmp_path / "a.csv", text)
+    stream = read_table(path, on_bad="drop", header=True)
+    assert names(stream) == ["a", "b"]
+    assert "2 lines beginning with # or %" in notes(stream)
+    with pytest.raises(DataError, match="line 5: t is not a number: 'x'"):
+        read_table(path, header=True)
+
+
+def test_spaces_around_a_name_do_not_hide_a_column(tmp_path: Path) -> None:
+    for source in (
+        write(tmp_path / "a.csv", " who ,whom, at\na,b,1\n"),
+        pa.table({" who ": ["a"], "whom": ["b"], " at": [1]}),
+    ):
+        stream = read_table(source, src="who", dst=" whom ", t="at")
+        assert names(stream) == ["a", "b"]
+
+
+def test_one_column_cannot_be_both_ends() -> None:
+    with pytest.raises(DataError, match="column 'a' is said to be both src and dst"):
+        read_table({"a": [1], "b": [2], "t": [3]}, src="a", dst="a")
+    with pytest.raises(DataError, match="column 'b' is said to be both dst and t"):
+        read_table({"a": [1], "b": [2], "t": [3]}, src="a", dst="b", t="b")
+
+
+def test_one_of_a_kind_is_told_in_the_singular() -> None:
+    told = str(read_table({"src": [0, 1, 1], "dst": [0, 1, 1], "t": [1, 2, 2]}).report)
+    assert "3 events lead from a node to itself" in told
+    assert "1 event repeats another of the same time; it is kept" in told
+    assert "1 of 1 row kept" in str(read_table({"src": [0], "dst": [1], "t": [1]}).report)
 
 
 def test_quoted_cells_may_hold_the_delimiter(tmp_path: Path) -> None:
@@ -403,7 +437,7 @@ def test_every_guess_is_noted_and_can_be_overridden(tmp_path: Path) -> None:
         "label is column 'label', by its name",
         "ignored: column 'age'",
         "t counts s",
-        "1 rows have no label, which is kept as -1",
+        "1 row without a label, which is kept as -1",
     ):
         assert sentence in notes(stream)
     assert stream.labels is not None

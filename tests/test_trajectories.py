@@ -27,6 +27,7 @@ import tidegraph as tg
 from tidegraph import Batch, Channel, EventStream, Propagator, Sketch, Steps, Trajectories, datasets
 from tidegraph.reference import exact, exact_of
 from tidegraph.stream import NodeNames
+from tidegraph.trajectories import copy_store
 
 BEGINNING = np.iinfo(np.int64).min
 FOREVER = 2**62
@@ -236,7 +237,7 @@ def test_answers_can_be_written_into_given_arrays(tmp_path: Path) -> None:
         (lambda s: s.append("events"), "give an EventStream or Steps"),
         (lambda s: s.append(random_stream()), "begin at 1; .* up to 196"),
         (lambda s: s.append(replace(random_stream(), unit="h")), "time in 'h', the store in 's'"),
-        (lambda s: s.append(random_stream(nodes=40)), "there are nodes 0 to 24"),
+        (lambda s: s.append(random_stream(nodes=40).steps()), "there are nodes 0 to 24"),
     ],
 )
 def test_a_bad_question_says_what_is_accepted(tmp_path: Path, question: Any, words: str) -> None:
@@ -708,6 +709,112 @@ def test_an_interrupted_append_goes_on(tmp_path: Path) -> None:
     assert stores[0] == stores[1]
 
 
+# New nodes ----------------------------------------------------------------------------------------
+
+
+def growing_stream() -> tuple[EventStream, EventStream]:
+    """A stream among 25 nodes, and what comes after it among 40, by the same names."""
+    early = random_stream(nodes=25)
+    late = random_stream(seed=1, nodes=40)
+    late = replace(late, t=late.t + int(early.t[-1]) + 1)
+    names = [f"n{number}" for number in range(40)]
+    return replace(early, names=NodeNames(names[:25])), replace(late, names=NodeNames(names))
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_new_nodes_have_been_there_from_the_beginning(tmp_path: Path, given: bool) -> None:
+    early, late = growing_stream()
+    propagator = propagator_for(early)
+    store = tg.record(early, propagator, tmp_path / "grown", segment_bytes=SMALL)
+    before = Trajectories.open(tmp_path / "grown")
+    store.append(late, propagator if given else None)
+    whole = early.joined(late)
+    expected = tg.record(whole, propagator_for(whole), tmp_path / "whole")
+    assert store.nodes == 40
+    rng = np.random.default_rng(5)
+    nodes, times = rng.integers(0, 40, 500), rng.integers(-2, int(late.t[-1]) + 2, 500)
+    apart = np.linalg.norm(store.state(nodes, times) - expected.state(nodes, times), axis=2)
+    assert (apart <= store.bound(nodes, times) + expected.bound(nodes, times)).all()
+    assert store.names == late.names
+    assert Trajectories.open(tmp_path / "grown", verify=True).names == late.names
+    # Who opened it before still sees what was there.
+    assert before.nodes == 25
+    assert np.array_equal(before.state(7, 3), store.state(7, 3))
+    store.append(replace(late, t=late.t + int(late.t[-1])))
+    assert store.complete
+
+
+def test_an_append_with_new_nodes_stopped_at_any_write_goes_on_to_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early, late = growing_stream()
+    begun = tmp_path / "begun"
+    tg.record(early, propagator_for(early), begun)
+    straight = Path(shutil.copytree(begun, tmp_path / "straight"))
+    Trajectories.open(straight).append(late)
+    real = os.replace
+    for stop in range(20):
+        path = Path(shutil.copytree(begun, tmp_path / str(stop)))
+        left = stop
+
+        def counted(*names: Any) -> None:
+            nonlocal left
+            if left == 0:
+                raise Stopped
+            left -= 1
+            real(*names)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", counted)
+            try:
+                Trajectories.open(path).append(late)
+            except Stopped:
+                pass
+            else:
+                assert stop > 5
+                return
+        Trajectories.open(path, verify=True).append(late)
+        assert files(path) == files(straight)
+    raise AssertionError("there are more writes than expected")
+
+
+def test_new_nodes_are_refused_where_nothing_is_known_about_them(tmp_path: Path) -> None:
+    early, late = growing_stream()
+    features = np.random.default_rng(0).normal(size=(25, 6))
+    store = tg.record(early, Propagator(features), tmp_path / "features")
+    with pytest.raises(tg.EventError, match="those of new nodes are unknown"):
+        store.append(late)
+    store = tg.record(early, propagator_for(early), tmp_path / "names")
+    with pytest.raises(tg.EventError, match="only one of them has ids"):
+        store.append(replace(late, names=None))
+    with pytest.raises(tg.EventError, match="number them otherwise"):
+        store.append(replace(late, names=NodeNames([f"n{39 - k}" for k in range(40)])))
+    with pytest.raises(tg.EventError, match="there are nodes 0 to 24"):
+        store.append(late.steps())
+    assert store.nodes == 25
+    assert store.complete
+
+
+def test_a_store_is_not_resumed_from_another_initial_graph(tmp_path: Path) -> None:
+    stream = random_stream()
+    initial = Batch(src=[0, 1], dst=[1, 2], t=-5)
+    first = propagator_for(stream, initial=initial)
+    tg.record(stream, first, tmp_path)
+    bytes_before = files(tmp_path)
+    for other in (
+        None,
+        Batch(src=[0, 1], dst=[1, 3], t=-5),
+        Batch(src=[0, 1], dst=[1, 2], t=-4),
+        Batch(src=[0, 1], dst=[1, 2], weight=[1, 2], t=-5),
+    ):
+        with pytest.raises(tg.ParameterError, match="another initial graph"):
+            tg.record(stream, propagator_for(stream, initial=other), tmp_path)
+    again = Batch(src=[1, 0], dst=[2, 1], t=-5)
+    tg.record(stream, propagator_for(stream, initial=again), tmp_path)
+    tg.record(stream, first, tmp_path)  # it has been through the stream already
+    assert files(tmp_path) == bytes_before
+
+
 def test_a_store_is_not_resumed_with_anything_else(tmp_path: Path) -> None:
     stream = random_stream()
     tg.record(stream, propagator_for(stream), tmp_path)
@@ -829,3 +936,23 @@ def test_a_manifest_that_is_not_ours_is_refused(
     manifest.write_text("{")
     with pytest.raises(tg.StateFileError, match="is damaged"):
         Trajectories.open(finished)
+
+
+def test_a_copied_store_shares_files_and_stays_as_it_was_when_the_other_goes_on(
+    tmp_path: Path,
+) -> None:
+    stream = random_stream(ties=0.0)
+    early, late = stream[:300], stream[300:]
+    store = tg.record(early, propagator_for(stream), tmp_path / "one", segment_bytes=1 << 12)
+    copy_store(tmp_path / "one", tmp_path / "two")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "two").iterdir()}
+    shared = [path for path in (tmp_path / "two").iterdir() if path.stat().st_nlink == 2]
+    assert len(shared) == len(before)
+    store.append(late)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "two").iterdir()} == before
+    other = Trajectories.open(tmp_path / "two")
+    assert other.records < store.records
+    other.append(late)
+    everyone = np.arange(stream.nodes)
+    states = [each.state(everyone, np.full(stream.nodes, FOREVER)) for each in (store, other)]
+    assert np.array_equal(states[0], states[1])

@@ -384,6 +384,25 @@ TEST(a_graph_read_back_has_its_lists_in_order_and_goes_on_the_same) {
   }
 }
 
+TEST(a_copy_of_a_graph_goes_its_own_way_and_the_same_way_by_the_same_changes) {
+  for (const bool directed : {false, true}) {
+    Graph graph(3000, directed, 2);
+    GraphModel model(directed, 2);
+    Random random(10);
+    for (std::size_t i = 0; i < 60'000; ++i) operate(graph, model, random, 0.9);
+    CHECK_AT_MOST(1200, graph.sources().size(0));  // a block of memory of its own
+    Graph copy(graph);
+    GraphModel same = model;
+    CHECK(listing(copy) == listing(graph));
+    Random one(11), two(11);
+    for (std::size_t i = 0; i < 20'000; ++i) operate(graph, model, one, 0.3);
+    CHECK(same.agrees(copy));
+    for (std::size_t i = 0; i < 20'000; ++i) operate(copy, same, two, 0.3);
+    CHECK(model.agrees(graph));
+    CHECK(listing(copy) == listing(graph));
+  }
+}
+
 TEST(an_archive_that_does_not_fit_is_refused) {
   Graph graph(4, false, 1);
   const Weights weights{1.0f};

@@ -623,6 +623,33 @@ TEST(results_do_not_depend_on_the_number_of_threads) {
   }
 }
 
+// Steps of edges alone, for one call, and what each touches when they are applied one by one.
+struct Stream {
+  Step all;
+  std::vector<std::int64_t> offsets{0}, touched;
+  tidegraph::Rows rows() const { return all.rows(); }
+  std::size_t steps() const { return offsets.size() - 1; }
+};
+
+template <class Real>
+Stream stream_through(Propagator<Real>& p, History& history, std::size_t steps) {
+  Stream stream;
+  while (stream.steps() < steps) {
+    Step step = history.next();
+    step.feature_nodes.clear();
+    step.feature_values.clear();
+    if (step.src.empty()) continue;
+    step.end = step.t.back();
+    for (std::size_t row = 0; row < step.src.size(); ++row)
+      stream.all.row(step.src[row], step.dst[row], step.weight[row], Op(step.op[row]))
+          .at(step.t[row]);
+    stream.offsets.push_back(std::int64_t(stream.all.src.size()));
+    p.apply(step.update());
+    stream.touched.push_back(std::int64_t(p.touched().size()));
+  }
+  return stream;
+}
+
 TEST(steps_in_one_call_are_steps_one_by_one) {
   history::Options options = busy_options(false);
   options.node_events = false;
@@ -631,29 +658,48 @@ TEST(steps_in_one_call_are_steps_one_by_one) {
   const std::vector<double> theta = thresholds(options.columns, 0.02);
   Started<float> single(settings, history, theta), joint(settings, history, theta);
   for (int round = 0; round < 4; ++round) {
-    Step all;
-    std::vector<std::int64_t> offsets{0}, expected;
-    for (int i = 0; i < 30; ++i) {
-      Step step = history.next();
-      step.feature_nodes.clear();
-      step.feature_values.clear();
-      if (step.src.empty()) continue;
-      step.end = step.t.back();
-      for (std::size_t row = 0; row < step.src.size(); ++row)
-        all.row(step.src[row], step.dst[row], step.weight[row], Op(step.op[row])).at(step.t[row]);
-      offsets.push_back(std::int64_t(all.src.size()));
-      single.apply(step.update());
-      expected.push_back(std::int64_t(single.touched().size()));
-    }
-    std::vector<std::int64_t> counts(expected.size());
+    const Stream stream = stream_through(single, history, 30);
+    std::vector<std::int64_t> counts(stream.steps());
     std::string refusal;
-    CHECK_EQUAL(joint.apply_steps(all.rows(), offsets, counts, refusal), counts.size());
-    CHECK(counts == expected);
+    CHECK_EQUAL(joint.apply_steps(stream.rows(), stream.offsets, counts, refusal), counts.size());
+    CHECK(counts == stream.touched);
     Reading<float> a(single), b(joint);
     std::sort(b.touched.begin(), b.touched.end());
     CHECK(a == b);
   }
   CHECK(contents(single) == contents(joint));
+}
+
+TEST(a_long_stream_leads_to_the_same_bytes_on_any_number_of_threads) {
+  for (const bool directed : {false, true}) {
+    history::Options options = busy_options(directed);
+    options.node_events = false;
+    options.columns = 11;
+    options.nodes = 12;
+    History history(options, 32);
+    const std::vector<double> theta = thresholds(options.columns, 1e-4),
+                              x = history.flat_features();
+    Started<float> single(many_channels(directed, 1), x, theta);
+    const Stream stream = stream_through(single, history, repeats(1100, 300));
+    CHECK(support::kSanitized || single.statistics().repairs > 0);
+    const auto bytes = contents(single);
+    const std::size_t graph_bytes = single.statistics().graph_bytes;
+    const Step next = Step().set(0, 1, 2).at(history.now() + 3);
+    single.apply(next.update());
+    const Reading<float> afterwards(single);
+    for (const int threads : {1, 2, 5}) {
+      Started<float> joint(many_channels(directed, threads), x, theta);
+      std::vector<std::int64_t> counts(stream.steps());
+      std::string refusal;
+      const std::size_t done = joint.apply_steps(stream.rows(), stream.offsets, counts, refusal);
+      CHECK_EQUAL(done, stream.steps());
+      CHECK(counts == stream.touched);
+      CHECK(contents(joint) == bytes);
+      CHECK_EQUAL(joint.statistics().graph_bytes, graph_bytes);
+      joint.apply(next.update());
+      CHECK(Reading<float>(joint) == afterwards);
+    }
+  }
 }
 
 TEST(a_refused_step_among_many_leaves_the_earlier_ones_applied) {
@@ -671,6 +717,42 @@ TEST(a_refused_step_among_many_leaves_the_earlier_ones_applied) {
   same.apply(Step().row(0, 1).update());
   same.apply(Step().row(1, 2).update());
   CHECK(contents(p) == contents(same));
+}
+
+// Columns of different reach: blocks touch so many nodes, and not equally many, that those on
+// different threads do not come to the refused step together.
+TEST(a_refusal_late_in_a_long_stream_ends_all_threads_at_the_same_step) {
+  history::Options options;
+  options.timed = true;
+  options.node_events = false;
+  options.columns = 32;
+  options.nodes = 300;
+  History history(options, 33);
+  std::vector<double> theta = thresholds(options.columns, 1e-5);
+  for (std::size_t c = 0; c < theta.size(); ++c) theta[c] *= c < 8 ? 1 : 100;
+  Settings settings = one_channel(kAll, false, Direction::out, 1, kLowPass, 0.5);
+  settings.block_columns = 8;
+  const std::vector<double> x = history.flat_features();
+  Started<float> single(settings, x, theta);
+  Stream stream = stream_through(single, history, repeats(1300, 400));
+  std::int64_t touched = 0;
+  for (const std::int64_t count : stream.touched) touched += count;
+  CHECK_AT_MOST(1 << 16, touched);
+  stream.all.row(0, 300).row(0, 1).at(history.now());
+  const std::int64_t rows = std::int64_t(stream.all.src.size());
+  stream.offsets.insert(stream.offsets.end(), {rows - 1, rows});
+  for (const int threads : {1, 2, 4}) {
+    settings.threads = threads;
+    Started<float> joint(settings, x, theta);
+    std::vector<std::int64_t> counts(stream.steps(), -1);
+    std::string refusal;
+    CHECK_EQUAL(joint.apply_steps(stream.rows(), stream.offsets, counts, refusal),
+                stream.touched.size());
+    CHECK(refusal.find("node 300") != std::string::npos);
+    CHECK(std::equal(stream.touched.begin(), stream.touched.end(), counts.begin()));
+    CHECK_EQUAL(counts[stream.touched.size()], -1);
+    CHECK(contents(joint) == contents(single));
+  }
 }
 
 TEST(a_refused_update_changes_nothing) {

@@ -14,8 +14,10 @@ from tidegraph.cli_data import data, reading_options, told_events
 from tidegraph.cli_explain import explain
 from tidegraph.cli_learn import evaluate, predict, sweep, train
 from tidegraph.cli_record import record
+from tidegraph.cli_reproduce import reproduce
+from tidegraph.cli_run import compare, completion, resume, run
 from tidegraph.errors import TidegraphError
-from tidegraph.terminal import Command, Refusal
+from tidegraph.terminal import Command, Refusal, Stopped, refusal
 from tidegraph.terminal import console as _console
 from tidegraph.terminal import progress as _progress
 from tidegraph.terminal import table as _table
@@ -28,16 +30,18 @@ __all__ = ["main"]
 _EXTRAS = {  # what brings a module that not every installation has
     "scipy": "bench",
     "matplotlib": "report",
+    "jinja2": "report",
     "torch": "train",
     "sklearn": "train",
     "safetensors": "train",
     "ray": "ray",
+    "torch_geometric": "bench",
 }
 _BUSY = 0.5  # load average from which times are not to be trusted
 
 
 class _Commands(click.Group):
-    """Commands whose expected errors end them with one line and exit code 2."""
+    """Commands whose expected errors end them with one line and an exit code."""
 
     command_class = Command
 
@@ -45,7 +49,9 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except TidegraphError as error:
-            raise Refusal(str(error)) from error
+            raise refusal(error) from error
+        except KeyboardInterrupt:
+            raise Stopped("Give the command again to begin anew.") from None
         except ModuleNotFoundError as error:
             module = (error.name or "").split(".")[0]
             if module not in _EXTRAS:
@@ -74,7 +80,9 @@ def main() -> None:
       tidegraph explain --help                           which events moved a node
 
     \b
-    From a CSV of events to predictions:
+    From a CSV of events to answers:
+      tidegraph run calls.csv                            everything, with a report to look at
+      tidegraph resume runs/calls                        go on after a kill; compare: several runs
       tidegraph train calls.csv -o calls.model           learn who meets whom, and when
       tidegraph predict calls.model --src ann --rank 5   the likeliest next ones of ann
       tidegraph evaluate calls.csv                       how good, and against which heuristics
@@ -96,7 +104,20 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
-for command in (data, explain, record, train, predict, evaluate, sweep):
+for command in (
+    run,
+    resume,
+    compare,
+    data,
+    explain,
+    record,
+    train,
+    predict,
+    evaluate,
+    sweep,
+    reproduce,
+    completion,
+):
     main.add_command(command)
 
 

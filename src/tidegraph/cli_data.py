@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from tidegraph.describe import Description
     from tidegraph.stream import EventStream, ReadReport
 
-__all__ = ["data", "read_events", "reading_options", "refuse_to_overwrite", "told_events"]
+__all__ = [
+    "READING_NAMES",
+    "data",
+    "echo_report",
+    "read_events",
+    "reading_options",
+    "refuse_to_overwrite",
+    "told_events",
+]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -77,7 +85,7 @@ _READING = (
         help="Whether a row that cannot be used is an error, or dropped and counted.",
     ),
 )
-_READING_NAMES = (
+READING_NAMES = (
     *("format_", "src", "dst", "t", "weight", "label", "edge_features"),
     *("bipartite", "unit", "sort", "on_bad"),
 )
@@ -102,7 +110,7 @@ def read_events(name: str | Path, options: dict[str, Any]) -> EventStream:
     from tidegraph.datasets import storage
     from tidegraph.stream import NodeNames
 
-    given = {key: value for key in _READING_NAMES if (value := options.pop(key))}
+    given = {key: value for key in READING_NAMES if (value := options.pop(key))}
     format_, on_bad = given.pop("format_"), given.pop("on_bad")
     path = Path(name)
     as_it_is = name in datasets.DATA_SETS or (path / storage.DESCRIPTION).is_file()
@@ -168,7 +176,9 @@ def echo_report(report: ReadReport) -> None:
     """Says how a file was understood and what became of its rows."""
     for note in report.notes:
         click.echo(f"  {note}")
-    click.echo(f"{report.read:,} rows read, {report.kept:,} kept")
+    from tidegraph.stream import counted
+
+    click.echo(f"{counted(report.read, 'row')} read, {report.kept:,} kept")
     for reason, rows in report.dropped.items():
         click.echo(f"  {rows:,} dropped: {reason}")
 
@@ -384,9 +394,16 @@ def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
             "dropped": read.dropped,
             "notes": list(read.notes),
         }
-    click.echo(f"Wrote {output}: {len(stream):,} events between {stream.nodes:,} nodes")
+    _echo_written(output, len(stream), stream.nodes)
     if as_json:
         click.echo(json.dumps(result))
+
+
+def _echo_written(output: Path, events: int, nodes: int, more: str = "") -> None:
+    from tidegraph.stream import counted
+
+    between = f"{counted(events, 'event')} between {counted(nodes, 'node')}"
+    click.echo(f"Wrote {output}: {between}{more}")
 
 
 def refuse_to_overwrite(output: Path) -> None:
@@ -448,7 +465,7 @@ def communities(output: Path, as_json: bool, **options: Any) -> None:
         report(0, 1, f"{options['events']:,} events")
         stream = datasets.generate_communities(**options)
         stream.save(output)
-    click.echo(f"Wrote {output}: {len(stream):,} events between {stream.nodes:,} nodes")
+    _echo_written(output, len(stream), stream.nodes)
     if as_json:
         click.echo(json.dumps({"output": str(output), **options}))
 
@@ -520,10 +537,8 @@ def _generate(
     elapsed_s = time.perf_counter() - start
     rate = options[counted] / elapsed_s
     size = sum(file.stat().st_size for file in path.iterdir())
-    click.echo(
-        f"Wrote {path}: {options[counted]:,} events between {options['nodes']:,} nodes,"
-        f" {size / 1e6:,.1f} MB, {rate:,.0f} events/s"
-    )
+    more = f", {size / 1e6:,.1f} MB, {rate:,.0f} events/s"
+    _echo_written(path, options[counted], options["nodes"], more)
     if as_json:
         click.echo(
             json.dumps({"output": str(path), **options, "bytes": size, "events_per_s": rate})

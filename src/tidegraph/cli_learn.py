@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 
 from tidegraph.cli_data import reading_options, refuse_to_overwrite, told_events
+from tidegraph.config import value_of
 from tidegraph.errors import DataError, ParameterError, StateFileError
 from tidegraph.terminal import Command, Stopped, console, progress, table
 
@@ -32,19 +33,36 @@ if TYPE_CHECKING:
     from tidegraph.stream import EventStream
     from tidegraph.tasks import LinkPredictor
 
-__all__ = ["evaluate", "predict", "sweep", "train"]
+__all__ = [
+    "PROTOCOLS",
+    "SAMPLERS",
+    "as_seeds",
+    "evaluate",
+    "predict",
+    "print_results",
+    "sweep",
+    "train",
+]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Written out here, and compared by a test with what they stand for: those modules are slow.
-_PROTOCOLS = ("tgn", "tgb", "time", "roland")
-_SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
+PROTOCOLS = ("tgn", "tgb", "time", "roland")
+SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
+_PRESETS = (
+    "default",
+    "snapshots",
+    "historical",
+    "paper-lstm",
+    "paper-gru",
+    "paper-transformer",
+)
 
 # What the settings of a LinkPredictor mean, for the shell; a test keeps the list whole.
 _MEANINGS = {
     "columns": "random feature columns per channel: more is finer and slower",
-    "alpha": "how near a node's surroundings are: 1 is the node alone, 0.05 reaches far",
+    "alpha": "how far a node looks: at 0.9 hardly beyond itself, at 0.05 far",
     "half_lives": "of the channels that forget, as [60,3600] in the data's unit; none: one, a"
     " thirtieth of the training period",
     "high_pass": "whether there are filters that tell neighbours apart beside those that average",
@@ -53,6 +71,7 @@ _MEANINGS = {
     "r_max_unit": "rms, l1 (of a feature column) or absolute",
     "scale_by_degree": "whether nodes with many edges are allowed a larger error",
     "epsilon": "how far a node moves, as a part of its norm, before it is recorded again",
+    "edge_features": "whether to read those of the latest events, where the data has any",
     "encoder": "reads a node's latest changes: none, state, lstm, gru or transformer",
     "encoder_options": 'of the encoder, as {"heads": 4}',
     "decoder": "joins two nodes: pair, or with an encoder concatenation or hadamard",
@@ -106,6 +125,15 @@ _SETTINGS = click.option(
 )
 
 
+_PRESET = click.option(
+    "--preset",
+    metavar="NAME",
+    help=f"Settings by name, to which --set makes changes: {', '.join(_PRESETS)}. Those of the"
+    " paper are per data set (a file has Wikipedia's) and may be followed by +high-pass or"
+    " -high-pass, +time or -time.",
+)
+
+
 def _data_options(command: _Command) -> _Command:
     """DATA, as an argument or as --data, and how to read it."""
     command = reading_options(command)
@@ -136,6 +164,18 @@ def _events(
 # Settings -----------------------------------------------------------------------------------------
 
 
+def _preset(name: str | None, data: str | None) -> dict[str, Any]:
+    """The settings of a preset for what the user gave as DATA."""
+    if name is None:
+        return {}
+    from tidegraph import datasets
+    from tidegraph.tasks import LinkPredictor, preset
+
+    known = data if data in datasets.DATA_SETS else None
+    LinkPredictor.preset(name, known)  # refuses those of other tasks
+    return preset(name, known)
+
+
 def _settings(words: Sequence[str]) -> dict[str, Any]:
     """`NAME=VALUE` words as settings of a LinkPredictor; values are of the type they should be."""
     from typing import get_type_hints
@@ -155,36 +195,8 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
             raise ParameterError(
                 f"there is no setting {name!r}; {advice}`--set help` lists what there is"
             )
-        settings[name] = _value(name, text, hints[name])
+        settings[name] = value_of(name, text, hints[name])
     return settings
-
-
-def _value(name: str, text: str, hint: Any) -> Any:
-    """The value that a user means by `text` where one of type `hint` is expected."""
-    from typing import get_args, get_origin
-
-    kinds = [get_origin(kind) or kind for kind in get_args(hint) or (hint,)]
-    try:
-        value = json.loads("null" if text in ("none", "None") else text)
-    except json.JSONDecodeError:
-        value = text
-    for kind in kinds:
-        if _fits(value, kind):
-            return float(value) if kind is float else value
-    if str in kinds and isinstance(value, (bool, int, float)):
-        return text  # a word that happens to look like a number
-    words = {int: "a whole number", float: "a number", str: "a word", type(None): "none"}
-    words |= {bool: "true or false", dict: 'an object like {"heads": 4}'}
-    wanted = " or ".join(words.get(kind, "a list like [60,3600]") for kind in kinds)
-    raise ParameterError(f"the setting {name} is {text!r}; give {wanted}")
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    if isinstance(value, bool):
-        return kind is bool
-    if isinstance(value, list):  # every list is one of numbers
-        return issubclass(list, kind) and all(_fits(each, float) for each in value)
-    return isinstance(value, (int, float) if kind is float else kind)
 
 
 # train --------------------------------------------------------------------------------------------
@@ -199,10 +211,11 @@ def _fits(value: Any, kind: Any) -> bool:
     required=True,
     help="A new directory for the model.",
 )
+@_PRESET
 @_SETTINGS
 @click.option(
     "--protocol",
-    type=click.Choice([name for name in _PROTOCOLS if name != "roland"]),
+    type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
     help="Keeps the test events of this protocol out of training. Default: none are kept out.",
 )
 @_time_options
@@ -211,6 +224,7 @@ def train(
     given: str | None,
     data: str | None,
     output: Path,
+    preset: str | None,
     settings: tuple[str, ...],
     protocol: str | None,
     validation_after: str | None,
@@ -238,7 +252,7 @@ def train(
       torchrun --nproc_per_node 2 -m tidegraph train calls.csv -o calls.model
     """
     begun = time.perf_counter()
-    chosen = _settings(settings)
+    chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 
     leads = os.environ.get("RANK", "0") == "0"  # as torchrun counts the processes it starts
@@ -298,6 +312,8 @@ def train(
 
 
 def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
+    from tidegraph.stream import counted
+
     result, stream = trained.validation, trained.predictor.stream
     own = result.row("validation")
     rules = [row for row in result.rows if row.scorer != result.model]
@@ -305,10 +321,11 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
     epochs = trained.predictor.epochs_
     chosen = max(epochs, key=lambda epoch: epoch.validation).number + 1
     lines = [
-        f"Trained in {elapsed_s:.0f} s; of {len(epochs)} epochs the best was number {chosen}.",
+        f"Trained in {elapsed_s:.0f} s; of {counted(len(epochs), 'epoch')} the best was number"
+        f" {chosen}.",
         f"Validation AP {own.metrics['ap']:.4f}, AUC {own.metrics['auc']:.4f}, on"
-        f" {own.examples:,} events, each against a random destination (0.5 is chance; the best"
-        f" heuristic, {best.scorer}, has AP {best.metrics['ap']:.4f}).",
+        f" {counted(own.examples, 'event')}, each against a random destination (0.5 is chance; the"
+        f" best heuristic, {best.scorer}, has AP {best.metrics['ap']:.4f}).",
         *(f"Note: {warning}" for warning in result.warnings),
         f"Saved in {trained.path}; times count {stream.unit}, the last event is at"
         f" {_moment(int(stream.t[-1]), stream.unit)}.",
@@ -391,6 +408,8 @@ def predict(
         raise click.UsageError("--new belongs to --rank")
     if output is not None:
         refuse_to_overwrite(output)
+    from tidegraph.stream import counted
+
     asked = None if pairs is None else _Asked.read(pairs)
     predictor = _load(model)
     stream = predictor.stream
@@ -420,7 +439,7 @@ def predict(
         writer.writerow(header)
         writer.writerows(rows)
     if output is not None:
-        click.echo(f"Wrote {output}: {len(rows):,} {'row' if len(rows) == 1 else 'rows'}", err=True)
+        click.echo(f"Wrote {output}: {counted(len(rows), 'row')}", err=True)
     if as_json:
         answers = [
             {**dict(zip(header, row, strict=True)), "probability": float(row[-1])} for row in rows
@@ -533,10 +552,7 @@ def _apart(stream: EventStream) -> bool:
     names = stream.names
     if names is None or names.values.dtype.kind == "i":
         return False
-    return all(
-        str(names[number]).startswith(end)
-        for number, end in ((0, "src "), (len(names) - 1, "dst "))
-    )
+    return all(name.startswith(("src ", "dst ")) for name in names.values.tolist())
 
 
 def _numbers(
@@ -591,7 +607,8 @@ def _moment(t: int, unit: str) -> str:
 # evaluate -----------------------------------------------------------------------------------------
 
 
-def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, ...]:
+def as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, ...]:
+    """Whole numbers parted by commas."""
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise click.BadParameter(
@@ -604,7 +621,7 @@ def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[in
 @_data_options
 @click.option(
     "--protocol",
-    type=click.Choice(_PROTOCOLS),
+    type=click.Choice(PROTOCOLS),
     default="tgn",
     show_default=True,
     help="How events are divided, and what is asked.",
@@ -612,17 +629,18 @@ def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[in
 @click.option(
     "--sampler",
     "samplers",
-    type=click.Choice(_SAMPLERS),
+    type=click.Choice(SAMPLERS),
     multiple=True,
     help="Of the negatives; may be given several times. Default: random-dst.",
 )
 @click.option(
     "--seeds",
-    callback=_as_seeds,
+    callback=as_seeds,
     default="0,1,2",
     show_default=True,
     help="One training each. Negatives of the evaluation keep the protocol's seeds.",
 )
+@_PRESET
 @_SETTINGS
 @click.option("--rank", is_flag=True, help="Also ranks all destinations, as TGB does.")
 @click.option(
@@ -645,6 +663,13 @@ def _as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[in
     help="With --protocol roland: the first test task.",
 )
 @click.option(
+    "--reversed",
+    "also_reversed",
+    is_flag=True,
+    help="With --protocol roland: every edge also counts in the other direction, as in the numbers"
+    " that ROLAND published for Bitcoin.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -655,11 +680,13 @@ def evaluate(
     given: str | None,
     data: str | None,
     samplers: tuple[str, ...],
+    preset: str | None,
     settings: tuple[str, ...],
     rank: bool,
     rank_sample: int | None,
     validation_after: str | None,
     test_after: str | None,
+    also_reversed: bool,
     output: Path | None,
     as_json: bool,
     **options: Any,
@@ -671,12 +698,14 @@ def evaluate(
              is hidden from training, and events that touch unseen nodes are also judged alone (new)
     tgb      the same without hidden nodes; with --rank its MRR
     time     divided by --validation-after and --test-after
-    roland   from snapshots up to now rank all nodes for every source of the next one
+    roland   from snapshots up to now rank all nodes for every source of the next one; begins from
+             the preset snapshots
 
     \b
       tidegraph evaluate wikipedia --sampler random-dst --sampler historical
       tidegraph evaluate calls.csv --seeds 0 --set epochs=4
-      tidegraph evaluate uci --protocol roland --json
+      tidegraph evaluate uci --preset paper-lstm --sampler random-dst --sampler random-all
+      tidegraph evaluate bitcoin-otc --protocol roland --reversed --json
 
     A true pair is told from a negative one: random-dst exchanges the destination, random-all takes
     any node at all (easy where users meet items), historical draws pairs that met before,
@@ -687,7 +716,9 @@ def evaluate(
     protocol = {
         name: options.pop(name) for name in ("protocol", "seeds", "snapshot_seconds", "first_test")
     }
-    chosen = _settings(settings)
+    if also_reversed and protocol["protocol"] != "roland":
+        raise click.UsageError("--reversed belongs to --protocol roland")
+    chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 
     ranked = rank or rank_sample is not None
@@ -702,6 +733,8 @@ def evaluate(
     )
     begun = time.perf_counter()
     name, stream = _events(given, data, options)
+    if also_reversed:
+        stream = stream.with_reversed()
     read_s = round(time.perf_counter() - begun, 3)
     with progress("evaluate") as report:
         results = experiment.evaluate(
@@ -718,7 +751,7 @@ def evaluate(
         )
     elapsed = results["elapsed_s"]
     results["elapsed_s"] = {"read": read_s, **elapsed, "total": round(elapsed["total"] + read_s, 3)}
-    _print_results(console(), results)
+    print_results(console(), results)
     if output is not None:
         output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
         click.echo(f"Wrote {output}")
@@ -726,7 +759,8 @@ def evaluate(
         click.echo(json.dumps(results))
 
 
-def _print_results(out: Console, results: Mapping[str, Any]) -> None:
+def print_results(out: Console, results: Mapping[str, Any]) -> None:
+    """Prints what `experiment.evaluate` gives: a table per sampler, notes, and seconds."""
     from rich.markup import escape
 
     sizes = ", ".join(f"{part} {count:,}" for part, count in results["split"]["sizes"].items())
@@ -735,15 +769,17 @@ def _print_results(out: Console, results: Mapping[str, Any]) -> None:
         f"[bold]{escape(about['title'] or about['name'])}[/]: {about['events']:,} events between"
         f" {about['nodes']:,} nodes; protocol {results['protocol']} ({sizes})"
     )
-    out.print(f"Trained against {results['training_negatives']}.", markup=False)
+    if results["training_negatives"] is not None:
+        out.print(f"Trained against {results['training_negatives']}.", markup=False)
     for sampler, parts in results["metrics"].items():
         names = [
             (part, metric) for part in parts for metric in parts[part] if "global" not in metric
         ]
         titles = [metric if part == "all" else f"{metric}, {part}" for part, metric in names]
         seeds = len(results["seeds"])
+        title = "labels" if sampler == "none" else sampler
         shown = table(
-            f"{sampler} (percent; model: {seeds} seed{'s' if seeds > 1 else ''})",
+            f"{title} (percent; model: {seeds} seed{'s' if seeds > 1 else ''})",
             ["scorer", *titles],
         )
         shown.columns[0].justify = "left"
@@ -795,14 +831,14 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
 @_SETTINGS
 @click.option(
     "--seeds",
-    callback=_as_seeds,
+    callback=as_seeds,
     default="0,1",
     show_default=True,
     help="One training each, for every combination.",
 )
 @click.option(
     "--protocol",
-    type=click.Choice([name for name in _PROTOCOLS if name != "roland"]),
+    type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
     default="tgn",
     show_default=True,
     help="How events are divided.",
@@ -905,4 +941,4 @@ def _print_sweep(out: Console, results: Mapping[str, Any], names: Sequence[str])
         shown.add_row(*chosen, *cells, f"{row['elapsed_s']:.1f}")
     out.print(shown)
     if "test" in results:
-        _print_results(out, results["test"])
+        print_results(out, results["test"])

@@ -1,4 +1,4 @@
-"""Whole experiments with links: train and keep a model, or judge one by a protocol over seeds."""
+"""Whole experiments: train and keep a model, or judge one by a protocol over seeds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +21,19 @@ from tidegraph import evaluation, training
 from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
 from tidegraph.events import Op
-from tidegraph.stream import EventStream
-from tidegraph.tasks import LinkPredictor, preset
+from tidegraph.stream import EventStream, counted
+from tidegraph.tasks import LinkPredictor, NodeClassifier, preset
 
 __all__ = [
     "PROTOCOLS",
+    "Judgement",
     "Trained",
+    "Trial",
     "check_evaluation",
     "check_training",
     "evaluate",
+    "make_trial",
+    "summary",
     "train",
     "unfinished",
     "validate",
@@ -37,6 +41,8 @@ __all__ = [
 
 IntArray = NDArray[np.int64]
 Progress = Callable[[int, int, str], None]
+Model = LinkPredictor | NodeClassifier
+_AnyModel = TypeVar("_AnyModel", LinkPredictor, NodeClassifier)
 
 PROTOCOLS = ("tgn", "tgb", "time", "roland")
 _MODEL = "tidegraph"  # among scorers
@@ -44,7 +50,6 @@ _STOP_BY = 0.15  # share of the events that decide when to stop, where none is k
 # What the results call the parts of the protocols.
 _PARTS = {"test": "all", "new_test": "new"}
 _FEW = 1000  # events to judge by; the chance error of a share is then 1.6 points
-_HEADLINES = ("ap", "mrr", "mrr_full")  # the first of them that there is compares scorers
 
 
 # Train and keep -----------------------------------------------------------------------------------
@@ -99,7 +104,7 @@ def train(
             " events that add, as stream.where(stream.op == Op.ADD) does"
         )
     split = _split(stream, protocol, validation_after, test_after)
-    predictor = _predictor(settings, {"path": str(work / "trajectories")})
+    predictor = _with(LinkPredictor(), settings, {"path": str(work / "trajectories")})
     with training.joined(predictor.device) as ranks:
         report = progress if progress is not None and ranks.leads else _silent
         if ranks.leads:
@@ -165,11 +170,13 @@ def check_training(
     """Refuses of `train`'s arguments what can be refused before there are events."""
     directory, work = Path(path), unfinished(path)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        if (directory / "model.safetensors").is_file() and (work / "run.json").is_file():
+            shutil.rmtree(work)  # of a run that was killed after its model had become whole
         raise StateFileError(f"{directory} exists already; give another directory, or delete it")
     if not work.parent.is_dir():
         raise StateFileError(f"{work.parent} is not a directory; make it first")
     _check_protocol(protocol, validation_after, test_after)
-    _predictor(settings, {"path": None})
+    _with(LinkPredictor(), settings, {"path": None})
     _check_writable(settings)
 
 
@@ -257,70 +264,78 @@ def evaluate(
     """
     clock = _Clock()
     report = progress or _silent
-    check_evaluation(
+    _check_seeds(seeds)
+    trial = make_trial(
+        stream,
         protocol=protocol,
         samplers=samplers,
-        seeds=seeds,
         settings=settings,
-        rank=rank or rank_sample is not None,
+        rank=rank,
+        rank_sample=rank_sample,
         validation_after=validation_after,
         test_after=test_after,
         snapshot_seconds=snapshot_seconds,
         first_test=first_test,
         name=name,
     )
-    if protocol == "roland":
-        width_s, first = _snapshot_settings(name, snapshot_seconds, first_test)
-        snapshots = evaluation.roland_split(stream, width_s=width_s, first_test=first)
-        trial: _Trial = _SnapshotTrial(stream, snapshots)
-    else:
-        split = _split(stream, protocol, validation_after, test_after)
-        trial = _EventTrial(stream, split, samplers or ("random-dst",), rank, rank_sample)
-    if protocol == "roland":
-        settings = {**preset("snapshots"), **(settings or {})}
-    predictors = [_predictor(settings, {"seed": seed, "path": None}) for seed in seeds]
+    models = [trial.model(seed=seed, path=None) for seed in seeds]
     report(0, len(seeds), "heuristics")
     with clock.stage("heuristics"):
         rules = trial.judge(None)
-    runs = []
+    judged = []
     for number, seed in enumerate(seeds):
-        predictor = predictors.pop(0)  # so that its record on disk goes when it goes
+        model = models.pop(0)  # so that its record on disk goes when it goes
         told = _prefixed(report, f"seed {seed} ({number + 1} of {len(seeds)}), ")
         with clock.stage("record"):
-            predictor.observe(trial.events, trial.training, progress=told)
+            model.observe(trial.events, trial.training, progress=told)
         told(0, 1, "reading features of pairs")
         with clock.stage("train"):
-            predictor.train(trial.training, progress=told)
+            model.train(trial.training, progress=told)
         report(number, len(seeds), f"seed {seed}, scoring")
         with clock.stage("score"):
-            runs.append(trial.judge(predictor))
-        negatives, used = predictor.training_negatives, predictor.get_params()
-        del predictor
-    metrics = _over_seeds([run.table[_MODEL] for run in runs])
+            judged.append(trial.judge(model))
+        del model
+    return summary(trial, seeds, rules, judged, elapsed_s=clock.stages())
+
+
+def summary(
+    trial: Trial,
+    seeds: Sequence[int],
+    rules: Judgement,
+    judged: Sequence[Judgement],
+    *,
+    elapsed_s: Mapping[str, float],
+) -> dict[str, Any]:
+    """What `evaluate` gives, from judgements of the heuristics and of the model of each seed."""
+    metrics = _over_seeds([one.table[_MODEL] for one in judged])
+    model, stream = trial.model(seed=seeds[0], path=None), trial.stream
     return {
-        "task": "link",
+        "task": trial.task,
         "data": {
-            "name": name,
+            "name": trial.name,
             "title": stream.title,
             "digest": stream.digest(),
             "events": len(stream),
             "nodes": stream.nodes,
             "unit": stream.unit,
         },
-        "protocol": protocol,
+        "protocol": trial.protocol,
         "split": rules.split,
         "seeds": list(seeds),
         "evaluation": rules.settings,
-        "training_negatives": negatives,
-        "settings": {key: value for key, value in used.items() if key not in ("seed", "path")},
+        "headlines": rules.headlines,
+        "training_negatives": getattr(model, "training_negatives", None),
+        "settings": {
+            key: value for key, value in model.get_params().items() if key not in ("seed", "path")
+        },
         "metrics": metrics,
         "heuristics": rules.table,
         "warnings": [
             *rules.notes,
-            *_beaten(metrics, rules.table),
-            *_too_few(rules.split["sizes"]["test"] if protocol != "roland" else None),
+            *_beaten(metrics, rules),
+            *_too_few(rules.split["sizes"]["test"] if trial.protocol != "roland" else None),
         ],
-        "elapsed_s": clock.stages(),
+        "elapsed_s": dict(elapsed_s),
         "version": version("tidegraph"),
     }
 
@@ -344,7 +359,7 @@ def validate(
     clock = _Clock()
     split = _split(stream, protocol, validation_after, test_after)
     own = {"seed": seed, "path": None, **({} if threads is None else {"threads": threads})}
-    predictor = _predictor(settings, own)
+    predictor = _with(LinkPredictor(), settings, own)
     with clock.stage("record"):
         predictor.observe(stream, split, progress=progress)
     with clock.stage("train"):
@@ -369,6 +384,7 @@ def validate(
 
 def check_evaluation(
     *,
+    task: str = "link",
     protocol: str = "tgn",
     samplers: Sequence[str] | None = None,
     seeds: Sequence[int] = (0, 1, 2),
@@ -381,75 +397,118 @@ def check_evaluation(
     name: str | None = None,
 ) -> None:
     """Refuses of `evaluate`'s arguments what can be refused before there are events."""
-    if len(seeds) == 0 or len(set(seeds)) != len(seeds):
-        raise ParameterError(f"seeds are {list(seeds)}; give at least one, each once")
-    if protocol == "roland" and (samplers is not None or rank):
-        raise ParameterError(
-            "the protocol roland ranks all nodes; samplers and rank belong to the others"
-        )
+    _check_seeds(seeds)
+    if task not in ("link", "node"):
+        raise ParameterError(f"task is {task!r}; give 'link' or 'node'")
+    if protocol == "roland" and task == "node":
+        raise ParameterError("the protocol roland is about links; give tgn, tgb or time")
+    if (protocol == "roland" or task == "node") and (samplers is not None or rank):
+        reason = "the task node has no negatives"
+        if protocol == "roland":
+            reason = "the protocol roland ranks all nodes"
+        raise ParameterError(f"{reason}; samplers and rank belong to the others")
     _check_protocol(protocol, validation_after, test_after)
     if protocol == "roland":
         _snapshot_settings(name, snapshot_seconds, first_test)
-    _predictor(settings, {"seed": 0, "path": None})
+    if task == "node":
+        _with(NodeClassifier(), settings, {"seed": 0, "path": None})
+    else:
+        _with(LinkPredictor(), settings, {"seed": 0, "path": None})
+
+
+def _check_seeds(seeds: Sequence[int]) -> None:
+    if len(seeds) == 0 or len(set(seeds)) != len(seeds):
+        raise ParameterError(f"seeds are {list(seeds)}; give at least one, each once")
 
 
 _Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
 
 
 @dataclass(frozen=True)
-class _Judgement:
-    """What scorers achieved, and all that is needed to compare it."""
+class Judgement:
+    """What scorers achieved, and all that is needed to compare it, in plain types."""
 
     table: dict[str, _Table]  # [scorer]
     split: dict[str, Any]
     settings: dict[str, Any]
-    notes: tuple[str, ...]
+    headlines: dict[str, str]  # [sampler]: the metric by which scorers are compared
+    notes: list[str]
 
     @classmethod
-    def of(cls, results: Sequence[Result]) -> _Judgement:
+    def of(cls, results: Sequence[Result]) -> Judgement:
         table: dict[str, _Table] = {}
+        headlines: dict[str, str] = {}
         for result in results:
             for row in result.to_dict()["rows"]:
+                headlines[row["sampler"]] = _plainly(result.headline)
                 parts = table.setdefault(row["scorer"], {}).setdefault(row["sampler"], {})
                 values = parts.setdefault(_PARTS[row["part"]], {})
-                values |= {_plainly(metric): value for metric, value in row["metrics"].items()}
+                values |= {
+                    _plainly(metric): value
+                    for metric, value in row["metrics"].items()
+                    if value is not None  # undefined, of which the notes tell
+                }
         return cls(
             table,
             results[0].to_dict()["split"],
             {result.task: result.settings for result in results},
-            tuple(note for result in results for note in result.warnings),
+            headlines,
+            [note for result in results for note in result.warnings],
         )
 
 
-class _Trial(ABC):
-    """Events to learn from, and a way to judge what was learned."""
+class Trial(ABC):
+    """Events to learn from, models to learn with, and a way to judge what was learned."""
 
-    events: EventStream
+    task: str
+    stream: EventStream  # as it was given
+    protocol: str
+    name: str | None
+    events: EventStream  # as a model sees it
     training: Split
 
+    def __init__(
+        self, stream: EventStream, protocol: str, name: str | None, settings: Mapping[str, Any]
+    ) -> None:
+        self.stream, self.protocol, self.name = stream, protocol, name
+        self._settings = settings
+
     @abstractmethod
-    def judge(self, predictor: LinkPredictor | None) -> _Judgement:
-        """The predictor alone, or the heuristics where there is none."""
+    def model(self, *, seed: int, path: str | None) -> Model:
+        """One that has not learned yet; `path` is where it records."""
+
+    @abstractmethod
+    def judge(self, model: Model | None) -> Judgement:
+        """The model, or the heuristics where there is none."""
 
 
-class _EventTrial(_Trial):
+class _LinkTrial(Trial):
+    task = "link"
+
+    def model(self, *, seed: int, path: str | None) -> LinkPredictor:
+        return _with(LinkPredictor(), self._settings, {"seed": seed, "path": path})
+
+
+class _EventTrial(_LinkTrial):
     """Test events against sampled negatives, and among all destinations."""
 
     def __init__(
         self,
-        stream: EventStream,
+        *about: Any,
         split: Split,
         samplers: Sequence[str],
         rank: bool,
         rank_sample: int | None,
     ) -> None:
-        self.events, self.training = stream, split
+        super().__init__(*about)
+        self.events, self.training = self.stream, split
         self._samplers, self._rank, self._rank_sample = samplers, rank, rank_sample
 
-    def judge(self, predictor: LinkPredictor | None) -> _Judgement:
-        score = None if predictor is None else predictor.score
+    def judge(self, model: Model | None) -> Judgement:
+        assert not isinstance(model, NodeClassifier)
+        score = None if model is None else model.score
         options: dict[str, Any] = {"model": _MODEL}
-        if predictor is not None:
+        if model is not None:
             options["heuristics"] = list
         results = [
             evaluation.evaluate_link(
@@ -462,43 +521,132 @@ class _EventTrial(_Trial):
                     score, self.events, self.training, sample=self._rank_sample, **options
                 )
             )
-        return _Judgement.of(results)
+        return Judgement.of(results)
 
 
-class _SnapshotTrial(_Trial):
+class _SnapshotTrial(_LinkTrial):
     """The edges of the next snapshot among all pairs of its sources.
 
     Time counts snapshots: what is known strictly before `task + 1` are the snapshots up to `task`.
     """
 
-    def __init__(self, stream: EventStream, split: SnapshotSplit) -> None:
+    def __init__(self, *about: Any, split: SnapshotSplit) -> None:
+        super().__init__(*about)
         kept = split.index >= 0
         self.events = replace(
-            stream.where(kept), t=split.index[kept], unit="step", node_labels=None
+            self.stream.where(kept), t=split.index[kept], unit="step", node_labels=None
         )
         # Task k is about snapshot k + 1, so the last snapshot to train on is that of the last task.
         self.training = evaluation.time_split(
             self.events, validation_time=split.validation.start, test_time=split.test.start
         )
-        self._stream, self._split = stream, split
+        self._split = split
 
-    def judge(self, predictor: LinkPredictor | None) -> _Judgement:
+    def judge(self, model: Model | None) -> Judgement:
         def score_all(sources: IntArray, task: int) -> NDArray[np.float32]:
-            assert predictor is not None
+            assert isinstance(model, LinkPredictor)
             nodes = self.events.nodes
             pairs = np.repeat(sources, nodes), np.tile(np.arange(nodes), len(sources))
-            return predictor.score(*pairs, task + 1).reshape(len(sources), nodes)
+            return model.score(*pairs, task + 1).reshape(len(sources), nodes)
 
         options: dict[str, Any] = {"model": _MODEL}
-        if predictor is not None:
+        if model is not None:
             options["heuristics"] = list
-        return _Judgement.of(
+        return Judgement.of(
             [
                 evaluation.evaluate_snapshots(
-                    None if predictor is None else score_all, self._stream, self._split, **options
+                    None if model is None else score_all, self.stream, self._split, **options
                 )
             ]
         )
+
+
+class _NodeTrial(Trial):
+    """Labels of nodes in the test period."""
+
+    task = "node"
+
+    def __init__(self, *about: Any, split: Split) -> None:
+        super().__init__(*about)
+        self.events, self.training = self.stream, split
+        if self.stream.labels is None and self.stream.node_labels is None:
+            raise DataError(
+                "the task node needs labels, and the data has none; name the column that holds them"
+                " (--label COLUMN, label under [data]), or give the task link"
+            )
+
+    def model(self, *, seed: int, path: str | None) -> NodeClassifier:
+        return _with(NodeClassifier(), self._settings, {"seed": seed, "path": path})
+
+    def judge(self, model: Model | None) -> Judgement:
+        if model is not None:
+            assert isinstance(model, NodeClassifier)
+            return Judgement.of([model.evaluate(self.training, parts=("test",))])
+        unlearned = self.model(seed=0, path=None)
+        return Judgement.of(
+            [
+                evaluation.evaluate_nodes(
+                    None,
+                    self.events,
+                    unlearned.examples(self.events, self.training),
+                    known_at=unlearned.known(self.events),
+                    parts=("test",),
+                    split_name=self.training.name,
+                )
+            ]
+        )
+
+
+def make_trial(
+    stream: EventStream,
+    *,
+    task: str = "link",
+    protocol: str = "tgn",
+    samplers: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    rank: bool = False,
+    rank_sample: int | None = None,
+    validation_after: float | None = None,
+    test_after: float | None = None,
+    snapshot_seconds: int | None = None,
+    first_test: int | None = None,
+    name: str | None = None,
+) -> Trial:
+    """The trial of a protocol on a stream; the arguments are those of `evaluate`.
+
+    The task is `link` or `node`; nodes are judged after the same times as links, and have neither
+    samplers nor snapshots.
+    """
+    check_evaluation(
+        task=task,
+        protocol=protocol,
+        samplers=samplers,
+        seeds=(0,),
+        settings=settings,
+        rank=rank or rank_sample is not None,
+        validation_after=validation_after,
+        test_after=test_after,
+        snapshot_seconds=snapshot_seconds,
+        first_test=first_test,
+        name=name,
+    )
+    if protocol == "roland":
+        width_s, first = _snapshot_settings(name, snapshot_seconds, first_test)
+        return _SnapshotTrial(
+            *(stream, protocol, name, {**preset("snapshots"), **(settings or {})}),
+            split=evaluation.roland_split(stream, width_s=width_s, first_test=first),
+        )
+    about = stream, protocol, name, settings or {}
+    split = _split(stream, protocol, validation_after, test_after)
+    if task == "node":
+        return _NodeTrial(*about, split=split)
+    return _EventTrial(
+        *about,
+        split=split,
+        samplers=samplers or ("random-dst",),
+        rank=rank,
+        rank_sample=rank_sample,
+    )
 
 
 def _over_seeds(tables: Sequence[_Table]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -521,19 +669,20 @@ def _over_seeds(tables: Sequence[_Table]) -> dict[str, dict[str, dict[str, Any]]
 
 
 def _beaten(
-    metrics: Mapping[str, Mapping[str, Mapping[str, Any]]], heuristics: Mapping[str, _Table]
+    metrics: Mapping[str, Mapping[str, Mapping[str, Any]]], rules: Judgement
 ) -> Iterator[str]:
     """A note for every sampler and part under which some heuristic is at least as good."""
     for sampler, parts in metrics.items():
         for part, values in parts.items():
-            metric = next(name for name in _HEADLINES if name in values)
+            headline = rules.headlines[sampler]
+            metric = headline if headline in values else next(iter(values))
             own = values[metric]["mean"]
-            best = max(heuristics, key=lambda rule: heuristics[rule][sampler][part][metric])
-            value = heuristics[best][sampler][part][metric]
-            if outcome := evaluation.outcome_of_heuristic(value, own):
+            others = {rule: table[sampler][part][metric] for rule, table in rules.table.items()}
+            best = max(others, key=lambda rule: others[rule])
+            if outcome := evaluation.outcome_of_heuristic(others[best], own):
                 yield (
-                    f"a heuristic {outcome}: {best} has {metric} {value:.4f} under {sampler} on"
-                    f" {part}, the model {own:.4f}"
+                    f"a heuristic {outcome}: {best} has {metric} {others[best]:.4f} under {sampler}"
+                    f" on {part}, the model {own:.4f}"
                 )
 
 
@@ -542,21 +691,23 @@ def _too_few(events: int | None) -> Iterator[str]:
     if events is not None and events < _FEW:
         points = 100 * 0.5 / np.sqrt(max(events, 1))
         yield (
-            f"only {events:,} {'event is' if events == 1 else 'events are'} judged: differences of"
-            f" some {points:.0f} points are chance"
+            f"judged by only {counted(events, 'event')}: differences of some {points:.0f} points"
+            " are chance"
         )
 
 
 # What both share ----------------------------------------------------------------------------------
 
 
-def _predictor(settings: Mapping[str, Any] | None, own: Mapping[str, Any]) -> LinkPredictor:
-    """A predictor with these settings, and those that are decided here."""
+def _with(
+    model: _AnyModel, settings: Mapping[str, Any] | None, own: Mapping[str, Any]
+) -> _AnyModel:
+    """The model with these settings, and those that are decided here."""
     given = dict(settings or {})
     for name in own:
         if name in given:
             raise ParameterError(f"the setting {name!r} is decided by the run; leave it out")
-    return LinkPredictor().set_params(**given, **own)
+    return model.set_params(**given, **own)
 
 
 def _check_protocol(protocol: str | None, validation_after: Any, test_after: Any) -> None:
@@ -581,7 +732,7 @@ def _split(
         return evaluation.time_split(stream, validation_time=validation_after, test_time=test_after)
     if len(stream) == 0 or stream.t[0] == stream.t[-1]:
         raise DataError(
-            f"the stream holds {len(stream):,} events at {min(len(stream), 1)} time; what comes"
+            f"the stream holds {counted(len(stream), 'event')}, none later than another; what comes"
             " next is learned from events at different times"
         )
     if protocol is None:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.channels import Sketch
+from tidegraph.edge_features import EdgeFeatures
 from tidegraph.history import History
 from tidegraph.shards import ShardedTrajectories
 from tidegraph.trajectories import Trajectories
@@ -25,15 +26,20 @@ class PairFeatures:
     With random features `x` of unit variance the inner product of `z(u)` and `x(v)` estimates how
     much of `v` there is in `u`'s personalised PageRank, and that of `z(u)` and `z(v)` how much the
     two overlap. Both are taken between all channels of both nodes, raw and as a cosine, each on a
-    scale that is linear around zero and logarithmic beyond; beside them stand the norms and what
-    `History` tells.
+    scale that is linear around zero and logarithmic beyond; beside them stand the norms, what
+    `History` tells, and what edges carried where that is given.
     """
 
     def __init__(
-        self, trajectories: Trajectories | ShardedTrajectories, history: History, sketch: Sketch
+        self,
+        trajectories: Trajectories | ShardedTrajectories,
+        history: History,
+        sketch: Sketch,
+        edges: EdgeFeatures | None = None,
     ) -> None:
         self._trajectories = trajectories
         self._history = history
+        self._edges = edges
         self._x = sketch.rows(np.arange(trajectories.nodes)).astype(np.float32)
         channels = len(trajectories.channels)
         kinds = ("x", *(f"z{channel}" for channel in range(channels)))
@@ -43,6 +49,7 @@ class PairFeatures:
             *(f"cosine {pair}" for pair in pairs),
             *(f"norm {end}.{kind}" for end in ("src", "dst") for kind in kinds[1:]),
             *history.link_names,
+            *(() if edges is None else edges.link_names),
         )
 
     def __len__(self) -> int:
@@ -53,9 +60,11 @@ class PairFeatures:
         out = np.empty((len(src), len(self)), dtype=np.float32)
         for first in range(0, len(src), _AT_ONCE):
             rows = slice(first, first + _AT_ONCE)
-            products = self._products(src[rows], dst[rows], t[rows])
-            out[rows, : products.shape[1]] = products
-            out[rows, products.shape[1] :] = self._history.of_links(src[rows], dst[rows], t[rows])
+            asked = src[rows], dst[rows], t[rows]
+            parts = [self._products(*asked), self._history.of_links(*asked)]
+            if self._edges is not None:
+                parts.append(self._edges.of_links(*asked))
+            np.concatenate(parts, axis=1, out=out[rows])
         return out
 
     def _products(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:

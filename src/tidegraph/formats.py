@@ -55,8 +55,19 @@ _PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 def read(source: Any, format: Format = "auto", **options: Any) -> EventStream:
     """The stream behind a path or an object, in any format known here.
 
-    Files and objects that are none of the published formats are tables: see `read_table`, whose
-    options, and those of the formats' own readers, are passed on.
+    format: "auto" recognises it; or "table", "jodie", "tgn", "tgl", "snap", "pyg" (TemporalData),
+        "tgb" (a dict of arrays), "saved" (by `EventStream.save`).
+    options: of a table, which is all that is none of the published formats, those of `read_table`:
+        src, dst, t, weight, op, label   the column of each, by name or place; guessed where absent
+        edge_features                    columns of numbers, or "rest"
+        unit                             of numbers in t: ns, us, ms, s, min, h, day, year, step
+        sort                             sorts by time instead of refusing
+        ids                              "auto", "keep" or "number"
+        bipartite                        an id is one node as src and another as dst
+        on_bad                           "error", or "drop" and count
+        header, delimiter                of text, where the guess is wrong
+        title                            of the stream
+        The published formats know their columns; all take unit and sort, files on_bad and title.
 
     >>> read({"sources": [0], "destinations": [1], "timestamps": [3]}).t.tolist()
     [3]

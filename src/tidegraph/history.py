@@ -15,13 +15,14 @@ from tidegraph.stream import EventStream
 __all__ = ["History"]
 
 _GAPS = ("last", "second_last", "fifth_last")
+_LAST = (5, 20)  # events over which a share is taken
 
 
 class History:
-    """Counts, gaps and recent activity of nodes and pairs, as of any time.
+    """Counts, gaps, recent activity and habits of nodes and pairs, as of any time.
 
     Answers see what happened strictly before the time asked about. Every number is a logarithm
-    (of 1 + count, of 1 + time) except truth values.
+    (of 1 + count, of 1 + time) except truth values and shares.
 
     nodes: how many there are.
     half_lives: recent activity is told once for each, in the stream's unit of time.
@@ -73,8 +74,25 @@ class History:
             "dst": self.node_names,
             "pair": (*pair, "dst_events_since"),
             "reverse": (*pair, "dst_events_since"),
+            "src_habits": self._habits("dst"),
+            "dst_habits": self._habits("src"),
+            "all": recent,
         }
         return tuple(f"{part}.{name}" for part, names in parts.items() for name in names)
+
+    def _habits(self, partner: str) -> tuple[str, ...]:
+        recent = tuple(f"events_within_{half_life:g}" for half_life in self.half_lives)
+        return (
+            f"different_{partner}",
+            *(f"share_of_{kind}_in_{k}" for kind in ("new", "repeated") for k in _LAST),
+            f"{partner}_is_recent",
+            f"different_{partner}_since",
+            *(
+                f"{name}_after_{before}_{partner}"
+                for before in ("last", "last_other")
+                for name in ("events", "time_since", *recent)
+            ),
+        )
 
     def of_nodes(self, nodes: ArrayLike, t: ArrayLike) -> NDArray[np.float32]:
         """`[len(nodes), len(node_names)]`."""
@@ -89,8 +107,7 @@ class History:
         """`[len(src), len(link_names)]`."""
         sources, targets, times = self._numbers(src), self._numbers(dst), _times(t)
         _same_length(sources, targets, times)
-        columns = 2 * (self._native.node_columns + self._native.pair_columns)
-        out = np.empty((len(sources), columns), dtype=np.float32)
+        out = np.empty((len(sources), self._native.link_columns), dtype=np.float32)
         with self._lock:
             self._native.link_rows(sources, targets, times, out)
         return out

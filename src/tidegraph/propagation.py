@@ -16,6 +16,7 @@ from tidegraph import _native, statefile
 from tidegraph.channels import Audit, Channel, RMaxUnit, Settings, Sketch, column_norms
 from tidegraph.errors import EventError, ParameterError, PrecisionError, StateFileError
 from tidegraph.events import Batch
+from tidegraph.stream import Steps
 
 __all__ = ["Propagator", "propagate"]
 
@@ -64,7 +65,7 @@ class Propagator:
 
     def __init__(
         self,
-        features: ArrayLike | Sketch,
+        features: ArrayLike | Sketch | _Features,
         *,
         nodes: int | None = None,
         channels: Sequence[Channel] = (Channel.low_pass(),),
@@ -88,7 +89,7 @@ class Propagator:
             scale_by_degree=scale_by_degree,
             self_loop=self_loop,
         )
-        source = _Features(features, nodes)
+        source = features if isinstance(features, _Features) else _Features(features, nodes)
         thresholds = settings.r_max * source.norms(settings.r_max_unit)
         if not (np.isfinite(thresholds) & (thresholds > 1e-290)).all():
             raise ParameterError(
@@ -228,12 +229,30 @@ class Propagator:
                 " scale them to the size of the features given at the start"
             )
 
-    def apply_steps(self, batch: Batch, offsets: ArrayLike) -> NDArray[np.int64]:
+    def apply_steps(
+        self, batch: Batch | Steps, offsets: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
         """How many nodes each step touched; step `s` are the rows `offsets[s]:offsets[s+1]`.
 
-        One native call for a whole stream. Every step is all or nothing: an `EventError` names the
-        first step that does not fit, and the steps before it stay applied.
+        `Steps`, as `EventStream.steps` and `snapshots` give them, bring their offsets. One native
+        call for a whole stream. Every step is all or nothing: an `EventError` names the first step
+        that does not fit, and the steps before it stay applied.
+
+        >>> from tidegraph import EventStream
+        >>> stream = EventStream.from_arrays([0, 1], [1, 2], [5, 9])
+        >>> Propagator(np.eye(3)).apply_steps(stream.steps()).tolist()
+        [2, 3]
         """
+        if isinstance(batch, Steps):
+            if offsets is not None:
+                raise EventError("Steps have offsets of their own; leave offsets out")
+            offsets = batch.offsets - batch.offsets[0]
+            batch = batch.batch(0, len(batch))
+        if offsets is None:
+            raise EventError(
+                f"apply_steps got {type(batch).__name__} and no offsets; give Steps, such as"
+                " stream.steps(), or a Batch and the offsets of its steps"
+            )
         if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
             raise EventError(
                 "apply_steps takes edge rows only; use apply for node and feature events"
@@ -398,6 +417,13 @@ class Propagator:
         raise ParameterError(
             f"channel is {channel!r}; there are channels 0 to {len(self.channels) - 1}"
         )
+
+    def _finish(self) -> NDArray[Any]:
+        """`embedding()` of all nodes in less memory, after which this object is of no more use."""
+        with self._lock:
+            out = np.empty((self._native.nodes, len(self.channels), self.columns), self._dtype)
+            self._native.finish(out)
+        return out
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start (events, pushes, edge_pushes, …) and sizes in bytes."""
@@ -572,22 +598,28 @@ def propagate(
     """Features propagated over a static graph, `[nodes, columns]`: GeneralPropagation.
 
     A low-pass filter with `alpha`, or the given `channel`; `options` are those of `Propagator`.
+    C-contiguous floating-point features are read where they lie, so nobody may write to them
+    meanwhile.
 
     >>> propagate([0, 1], [1, 2], np.eye(3)).shape
     (3, 3)
     """
     filters = (channel if channel is not None else Channel.low_pass(alpha),)
+    source = _Features(features, options.pop("nodes", None), still=True)
     propagator = Propagator(
-        features, channels=filters, initial=Batch(src=src, dst=dst, weight=weight), **options
+        source, channels=filters, initial=Batch(src=src, dst=dst, weight=weight), **options
     )
-    embedding: NDArray[Any] = propagator.embedding()[:, 0]
-    return embedding
+    return propagator._finish()[:, 0]
 
 
 class _Features:
-    """Features to start with: a sketch, or rows that are never copied as a whole."""
+    """Features to start with: a sketch, or rows that are never copied as a whole.
 
-    def __init__(self, features: Any, nodes: int | None) -> None:
+    still: nobody writes to the array while features are needed, though it may be writeable.
+    """
+
+    def __init__(self, features: Any, nodes: int | None, *, still: bool = False) -> None:
+        self._still = still
         if isinstance(features, Sketch):
             if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 0:
                 raise ParameterError(f"nodes is {nodes!r}; with a Sketch give the number of nodes")
@@ -622,11 +654,11 @@ class _Features:
         if not (array.flags.c_contiguous and array.flags.aligned):
             return None
         owner: Any = array
-        while isinstance(owner, np.ndarray):
+        while isinstance(owner, np.ndarray) and not self._still:
             if owner.flags.writeable:  # a view may be read-only and what it shows may not
                 return None
             owner = owner.base
-        return array
+        return array if _never_changes(owner) else None
 
     def pieces(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """`(first node, float64 rows)` from first to last; of a sketch there are none."""
@@ -649,6 +681,20 @@ class _Features:
             total += np.square(sizes).sum(axis=0) if unit == "rms" else sizes.sum(axis=0)
         norms = peak * np.sqrt(total / self.nodes) if unit == "rms" else peak * total
         return np.where(norms > 0, norms, 1.0)
+
+
+def _never_changes(owner: Any) -> bool:
+    """Whether nobody can write to the memory that an array shows and does not own."""
+    while owner is not None:
+        try:
+            view = memoryview(owner)
+        except TypeError:  # it does not say
+            return False
+        if not view.readonly:
+            return False
+        # A read-only view may show what can be written to by its owner.
+        owner = view.obj if isinstance(owner, memoryview) else None
+    return True
 
 
 def _version(channel: Channel, settings: Settings) -> tuple[int, float, int, int]:

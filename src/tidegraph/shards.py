@@ -267,14 +267,15 @@ def _record_shard(common: _Common, shard: _Shard, progress: Progress) -> str:
         if isinstance(common.features, Sketch)
         else np.ascontiguousarray(common.features[:, shard.first : shard.first + shard.columns])
     )
-    initial = stream.initial
+    edges, initial = stream.initial, None
+    if edges is not None:  # it has no times of its own: it counts as of the first event
+        begin = int(stream.t[0]) if len(stream) else None
+        initial = Batch(src=edges.src, dst=edges.dst, weight=edges.weight, t=begin)
     propagator = Propagator(
         features,
         nodes=stream.nodes,
         threads=common.threads,
-        initial=None
-        if initial is None
-        else Batch(src=initial.src, dst=initial.dst, weight=initial.weight),
+        initial=initial,
         **{
             field.name: getattr(common.settings, field.name)
             for field in dataclasses.fields(Settings)

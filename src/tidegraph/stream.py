@@ -28,6 +28,7 @@ __all__ = [
     "NodeNames",
     "ReadReport",
     "Steps",
+    "counted",
     "moment",
 ]
 
@@ -148,7 +149,7 @@ class ReadReport:
 
     def __str__(self) -> str:
         """One line of counts, then one per reason and per note."""
-        lines = [f"{self.source}: {self.kept:,} of {self.read:,} rows kept"]
+        lines = [f"{self.source}: {self.kept:,} of {counted(self.read, 'row')} kept"]
         lines += [f"  dropped {rows:,}: {reason}" for reason, rows in self.dropped.items()]
         lines += [f"  {note}" for note in self.notes]
         return "\n".join(lines)
@@ -157,10 +158,20 @@ class ReadReport:
 # Columns, checked ---------------------------------------------------------------------------------
 
 
-def _same_names(a: NodeNames | None, b: NodeNames | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return np.array_equal(a.values, b.values)
+def _extends(names: NodeNames | None, known: NodeNames | None) -> bool:
+    """Whether the names begin with those that are known."""
+    if names is None or known is None:
+        return names is known
+    return np.array_equal(names.values[: len(known)], known.values)
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of them, in words.
+
+    >>> counted(1, "event"), counted(2000, "event")
+    ('1 event', '2,000 events')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def moment(when: Any, unit: str) -> int:
@@ -471,14 +482,35 @@ class EventStream:
             return self._take(slice(first, first + count))
         return self._take(np.flatnonzero(chosen))
 
+    def with_reversed(self) -> EventStream:
+        """Every event and, right after it, the same one from destination to source.
+
+        A loop is its own reverse. Labels of events are left out: they are about the source.
+        """
+        times = np.where(self.src == self.dst, 1, 2)
+        both = replace(self, labels=None)._take(np.repeat(np.arange(len(self)), times))
+        second = np.zeros(len(both), dtype=np.bool_)
+        second[np.cumsum(times) - 1] = True
+        return replace(
+            both,
+            src=_frozen(np.where(second, both.dst, both.src)),
+            dst=_frozen(np.where(second, both.src, both.dst)),
+            title=f"{self.title or 'Events'}, every edge also reversed",
+        )
+
     def joined(self, later: EventStream) -> EventStream:
-        """These events and the later ones, between the same nodes."""
-        if not _same_names(self.names, later.names):
+        """These events and the later ones, between the same nodes, and new ones after them."""
+        if not _extends(later.names, self.names):
             raise EventError(
-                "the later events number their nodes by other ids than these; number them by"
-                " stream.number(ids) and give from_arrays(..., names=stream.names)"
+                "the later events number their nodes by other ids than these;"
+                " later.continuing(stream) numbers them alike"
             )
-        if later.nodes != self.nodes or later.unit != self.unit:
+        if later.nodes > self.nodes and self.node_features is not None:
+            raise EventError(
+                f"the later events are between {later.nodes} nodes, these between {self.nodes} with"
+                " features, and those of the new nodes are unknown"
+            )
+        if later.nodes < self.nodes or later.unit != self.unit:
             raise EventError(
                 f"the later events are between {later.nodes} nodes with times in {later.unit};"
                 f" these are between {self.nodes} with times in {self.unit}"
@@ -493,7 +525,39 @@ class EventStream:
             if (parts[0] is None) != (parts[1] is None):
                 raise EventError(f"only one of the two streams has {name}; give it to both")
             columns[name] = None if parts[0] is None else _frozen(np.concatenate(parts))
-        return replace(self, **columns)
+        return replace(self, nodes=later.nodes, names=later.names, **columns)
+
+    def continuing(self, earlier: EventStream) -> EventStream:
+        """These events with their nodes numbered as in `earlier`, and new nodes after those.
+
+        Ids are compared where both streams have names; where none has, numbers are ids already.
+
+        >>> earlier = EventStream.from_arrays([0], [1], [5], names=["ann", "bob"])
+        >>> later = EventStream.from_arrays([0], [1], [6], names=["eve", "ann"])
+        >>> later.continuing(earlier).names.values.tolist()
+        ['ann', 'bob', 'eve']
+        """
+        if (self.names is None) != (earlier.names is None):
+            raise EventError("only one of the two streams has names; give them to both")
+        if self.names is None or earlier.names is None:
+            return replace(self, nodes=max(self.nodes, earlier.nodes))
+        kinds = {names.values.dtype.kind for names in (self.names, earlier.names)}
+        if len(kinds) > 1:
+            raise EventError("one stream has integers as names, the other text; use one kind")
+        known = {name: number for number, name in enumerate(earlier.names.values.tolist())}
+        place = [known.setdefault(name, len(known)) for name in self.names.values.tolist()]
+        number = np.array(place, dtype=np.int64)
+        changes: dict[str, Any] = {"src": number[self.src], "dst": number[self.dst]}
+        if self.node_labels is not None:
+            changes["node_labels"] = replace(self.node_labels, node=number[self.node_labels.node])
+        return replace(
+            self,
+            nodes=len(known),
+            names=NodeNames(np.array(list(known), dtype=self.names.values.dtype)),
+            initial=None,
+            node_features=None,
+            **changes,
+        )
 
     def time(self, when: Any) -> int:
         """A moment in the stream's unit: from a number of it, an ISO date or a datetime.

@@ -6,6 +6,7 @@ rows: the chunks of `scan_table`, in bounded memory, or the one stream of `read_
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import os
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from tidegraph.errors import DataError, ParameterError
 from tidegraph.events import TIME_LIMIT, Op
-from tidegraph.stream import PER_SECOND, UNITS, EventStream, NodeNames, ReadReport
+from tidegraph.stream import PER_SECOND, UNITS, EventStream, NodeNames, ReadReport, counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,7 +131,7 @@ class _Cleaned(io.RawIOBase):
         self.comments = 0
         self._stream = stream
         self._whitespace = whitespace
-        self._heading = True
+        self._beginning = self._heading = True
         self._rest = b""  # an unfinished line
         self._ready = b""
 
@@ -140,6 +141,8 @@ class _Cleaned(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while not self._ready:
             block = self._stream.read(_BLOCK_BYTES)
+            if self._beginning:
+                block, self._beginning = block.removeprefix(codecs.BOM_UTF8), False
             text = self._rest + block
             cut = len(text) if not block else text.rfind(b"\n") + 1
             self._ready, self._rest = self._clean(text[:cut]), text[cut:]
@@ -182,7 +185,8 @@ class _Text(_Source):
         ahead = row + int(self.headed)
         heading = True
         with _opened(self.path) as stream:
-            for number, line in enumerate(io.TextIOWrapper(stream, errors="replace"), start=1):
+            lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace")
+            for number, line in enumerate(lines, start=1):
                 if not line.strip() or (
                     (heading or self.delimiter == " ") and line.lstrip()[0] in "#%"
                 ):
@@ -432,6 +436,9 @@ def _choose(source: _Source, given: Mapping[str, Any], features: Any) -> _Chosen
             return source.columns[column]
         if column in source.columns:
             return str(column)
+        trimmed = [name for name in source.columns if name.strip() == str(column).strip()]
+        if len(trimmed) == 1:
+            return trimmed[0]
         raise DataError(
             f"{role} is said to be column {column!r}; {source.name} has {_listed(source.columns)}"
         )
@@ -471,6 +478,12 @@ def _choose(source: _Source, given: Mapping[str, Any], features: Any) -> _Chosen
             f"{source.name} has {_listed(source.columns)}; src, dst and t are needed: say which"
             f" column is {' and '.join(missing)}, for instance {missing[0]}={example!r}"
         )
+    for role, other in (("src", "dst"), ("src", "t"), ("dst", "t")):
+        if chosen.roles[role] == chosen.roles[other]:
+            raise DataError(
+                f"column {chosen.roles[role]!r} is said to be both {role} and {other};"
+                f" {source.name} has {_listed(source.columns)}: give each its own"
+            )
     if features == "rest":
         chosen.features = tuple(column for column in free if source.is_number(column))
         free = [column for column in free if column not in chosen.features]
@@ -1116,10 +1129,10 @@ class _Reading:
     def report(self, notes: Sequence[str]) -> ReadReport:
         notes = [*self.chosen.notes, *notes]
         if self.source.comments:
-            comments = f"{self.source.comments:,} lines that begin with # or %"
-            notes.append(f"{comments} were passed over as comments")
+            lines = counted(self.source.comments, "line")
+            notes.append(f"{lines} beginning with # or % passed over as comments")
         if self.unlabelled:
-            notes.append(f"{self.unlabelled:,} rows have no label, which is kept as -1")
+            notes.append(f"{counted(self.unlabelled, 'row')} without a label, which is kept as -1")
         return ReadReport(self.source.name, self.read, self.kept, dict(self.dropped), tuple(notes))
 
 
@@ -1244,9 +1257,13 @@ class _Repeats:
 
 def _counted(loops: int, repeats: int) -> list[str]:
     notes = []
-    if loops:
+    if loops == 1:
+        notes.append("1 event leads from a node to itself; it is kept")
+    elif loops:
         notes.append(f"{loops:,} events lead from a node to itself; they are kept")
-    if repeats:
+    if repeats == 1:
+        notes.append("1 event repeats another of the same time; it is kept")
+    elif repeats:
         notes.append(f"{repeats:,} events repeat another of the same time; they are kept")
     return notes
 

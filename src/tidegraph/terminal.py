@@ -12,13 +12,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from tidegraph.errors import TidegraphError
+from tidegraph.errors import StorageError, TidegraphError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["Command", "Progress", "Refusal", "Stopped", "console", "progress", "table"]
+__all__ = [
+    "Command",
+    "Failure",
+    "Progress",
+    "Refusal",
+    "Stopped",
+    "console",
+    "progress",
+    "refusal",
+    "table",
+]
 
 Progress: TypeAlias = Callable[[int, int, str], None]  # done, of how many, what is going on
 
@@ -34,6 +44,20 @@ class Refusal(click.ClickException):
 
     def format_message(self) -> str:
         return " ".join(self.message.split())
+
+
+class Failure(Refusal):
+    """One for which not the input has to change: a full disk, a run that others work on."""
+
+    exit_code = 1
+
+
+def refusal(error: TidegraphError, message: str | None = None) -> Refusal:
+    """The error as the end of a command, with another message if one is given."""
+    if isinstance(error, StorageError):
+        where = f"{error.filename}: " if error.filename else ""
+        return Failure(f"{where}{error.strerror or error}")
+    return Refusal(str(error) if message is None else message)
 
 
 class Stopped(click.ClickException):
@@ -52,7 +76,7 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except TidegraphError as error:
-            raise Refusal(self._in_options(str(error))) from error
+            raise refusal(error, self._in_options(str(error))) from error
 
     def _in_options(self, message: str) -> str:
         for option in self.params:

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph import _native
 from tidegraph.channels import Channel
 from tidegraph.errors import EventError, ParameterError, StateFileError, StorageError
+from tidegraph.events import Batch
 from tidegraph.propagation import Propagator
 from tidegraph.segments import (
     PIECE_BYTES,
@@ -46,7 +48,7 @@ from tidegraph.segments import (
 )
 from tidegraph.stream import EventStream, NodeNames, Steps
 
-__all__ = ["Trajectories", "record"]
+__all__ = ["Trajectories", "copy_store", "only_writer", "record"]
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float32]
@@ -94,6 +96,9 @@ class _Manifest:
     events: int  # that the propagator had seen when a part was last begun or completed
     drift: tuple[float, ...]  # the largest measured, per channel
     segments: tuple[Entry, ...]
+    names_file: str = _NAMES
+    begun: int | None = None  # the time of the propagator before the first step
+    graph: str | None = None  # digest of its edges at that moment; None: not known
 
     @property
     def layout(self) -> Layout:
@@ -159,6 +164,12 @@ def _features_digest(propagator: Propagator) -> str:
     return state.hexdigest()
 
 
+def _graph_digest(propagator: Propagator) -> str:
+    src, dst, weight = propagator.edges()
+    order = np.lexsort((dst, src))
+    return digest(*(as_bytes(column[order]) for column in (src, dst, weight)))
+
+
 def _settings_of(propagator: Propagator) -> dict[str, Any]:
     """A propagator's settings as they come back from JSON."""
     settings: dict[str, Any] = json.loads(json.dumps(propagator._description()))
@@ -194,21 +205,40 @@ class _Writer:
 
     def begin(self) -> None:
         """Makes the store: every node as it is before the first step."""
-        manifest, layout = self.manifest, self._layout
+        entry = self._beginnings(0, number=0)
+        self._save_checkpoint()
+        self._publish(segments=(entry,))
+
+    def grow(self, known: int) -> None:
+        """Gives the nodes from `known` on their beginnings, among those of the others.
+
+        All segments become one, because a node is looked up in the first without a search; they
+        and the new number of nodes are published together.
+        """
+        entry = self._beginnings(known, number=self._number())
+        self.manifest = dataclasses.replace(
+            self.manifest,
+            propagator=_settings_of(self._propagator),
+            features=_features_digest(self._propagator),
+            segments=(*self.manifest.segments, entry),
+        )
+        self._merge(0)
+
+    def _beginnings(self, known: int, *, number: int) -> Entry:
+        """A segment of the nodes from `known` on, as they are while they have no edge."""
+        nodes, layout = self.manifest.nodes, self._layout
         step = max(1, PIECE_BYTES // layout.record_bytes)
 
         def pieces() -> Iterator[Records]:
-            for first in range(0, manifest.nodes, step):
-                last = min(first + step, manifest.nodes)
-                self._record_all(first, last)
+            for first in range(known, nodes, step):
+                self._record_all(first, min(first + step, nodes))
                 yield self._sealed()[2]
 
-        offsets = np.arange(manifest.nodes + 1)
-        entry = write_segment(
-            self._directory, layout, 0, 0, np.arange(manifest.nodes), offsets, pieces()
+        offsets = np.arange(nodes - known + 1)
+        until = self.manifest.steps
+        return write_segment(
+            self._directory, layout, number, until, np.arange(known, nodes), offsets, pieces()
         )
-        self._save_checkpoint()
-        self._publish(segments=(entry,))
 
     def _record_all(self, first: int, last: int) -> None:
         try:
@@ -359,7 +389,8 @@ class _Writer:
 
     def _tidy(self) -> None:
         """Deletes what a run that ended early or a merge has left behind."""
-        keep = {_MANIFEST, _NAMES, *(entry.file for entry in self.manifest.segments)}
+        keep = {_MANIFEST, self.manifest.names_file}
+        keep.update(entry.file for entry in self.manifest.segments)
         keep.update(map(_checkpoint_name, _checkpoints(self._directory)))
         for path in self._directory.iterdir():
             if path.name not in keep and _OWN_FILE.fullmatch(path.name):
@@ -400,7 +431,7 @@ def _rolled_back(directory: Path, manifest: _Manifest) -> tuple[_Manifest, Path]
 
 
 @contextlib.contextmanager
-def _only_writer(directory: Path) -> Iterator[None]:
+def only_writer(directory: Path) -> Iterator[None]:
     """Holds the store against other writers; ends with the process, whatever ends it."""
     import fcntl
 
@@ -415,6 +446,23 @@ def _only_writer(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def copy_store(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """A second store with the same records, in a new directory.
+
+    Files of a store are replaced, never changed, so both share them on one file system; what is
+    appended to either is its own.
+    """
+    shutil.copytree(source, target, copy_function=_link)
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)
+    return target
 
 
 def _steps_of(events: EventStream | Steps) -> Steps:
@@ -474,6 +522,18 @@ def _check_propagator(manifest: _Manifest, propagator: Propagator, directory: Pa
         )
 
 
+def _begins_alike(manifest: _Manifest, propagator: Propagator, steps: Steps) -> bool:
+    """Whether the propagator may have begun with the graph that was recorded from.
+
+    One that has been through steps already says no more where it began.
+    """
+    now = propagator.time
+    begins = now in (None, manifest.begun) or (len(steps.t) > 0 and now < steps.t[0])
+    if manifest.graph is None or not begins:
+        return True
+    return (now, _graph_digest(propagator)) == (manifest.begun, manifest.graph)
+
+
 def _resumed(
     directory: Path, manifest: _Manifest, propagator: Propagator | None, **options: Any
 ) -> _Writer:
@@ -481,12 +541,18 @@ def _resumed(
     manifest, checkpoint = _rolled_back(directory, manifest)
     threads = None if propagator is None else propagator.threads
     saved = Propagator.load(checkpoint, threads=threads)
+    if saved.nodes < manifest.nodes:
+        saved.apply(Batch(new_nodes=manifest.nodes - saved.nodes))
     if propagator is None:
         propagator = saved
     else:
         propagator._become(saved)
-    manifest.write(directory)
     writer = _Writer(directory, manifest, propagator, **options)
+    known = manifest.segments[0].nodes
+    if known < manifest.nodes:
+        writer.grow(known)
+    else:
+        manifest.write(directory)
     writer.restore()
     return writer
 
@@ -540,7 +606,7 @@ def record(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise not_written(directory, error) from error
-    with _only_writer(directory):
+    with only_writer(directory):
         if (directory / _MANIFEST).exists():
             if not resume:
                 raise ParameterError(
@@ -552,6 +618,11 @@ def record(
                 raise ParameterError(
                     f"{directory} was recorded with epsilon={manifest.epsilon},"
                     f" dtype={manifest.dtype!r}; give the same, or another path"
+                )
+            if not _begins_alike(manifest, propagator, steps):
+                raise ParameterError(
+                    f"{directory} was recorded from another initial graph; begin with the same"
+                    " edges, or record to another path"
                 )
             if _steps_digest(steps) != manifest.parts[-1].digest:
                 raise EventError(
@@ -592,9 +663,7 @@ def _new_manifest(
     if isinstance(events, EventStream):
         unit = events.unit
         if events.names is not None:
-            text = json.dumps(events.names.values.tolist()).encode()
-            names = digest(text)
-            replace_file(directory / _NAMES, lambda file: file.write(text))
+            names = _write_names(directory, _NAMES, _names_text(events.names))
     return _Manifest(
         nodes=propagator.nodes,
         columns=propagator.columns,
@@ -613,7 +682,19 @@ def _new_manifest(
         events=propagator.statistics()["events"],
         drift=(0.0,) * layout.channels,
         segments=(),
+        begun=propagator.time,
+        graph=_graph_digest(propagator),
     )
+
+
+def _names_text(names: NodeNames, nodes: int | None = None) -> bytes:
+    """The ids of all nodes, or of the first so many, as they are written down."""
+    return json.dumps(names.values[:nodes].tolist()).encode()
+
+
+def _write_names(directory: Path, name: str, text: bytes) -> str:
+    replace_file(directory / name, lambda file: file.write(text))
+    return digest(text)
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -683,6 +764,8 @@ class Trajectories:
         """Shows what was recorded meanwhile; whether there was anything."""
         before = self._view[0]
         self._view = self._newest(False)
+        if self._view[0].names != before.names:
+            self._names = None
         return self._view[0] != before
 
     def append(
@@ -698,14 +781,25 @@ class Trajectories:
         The propagator is the one that was recorded, after all that was recorded; where None, it is
         read from the store's checkpoint. An unfinished `append` goes on when called again with the
         same events.
+
+        A stream may bring new nodes, numbered after the known ones (`EventStream.continuing`). They
+        have been there without an edge from the beginning; their features come from the sketch.
         """
         steps = _steps_of(events)
         options: dict[str, Any] = {"progress": progress, "checkpoint_every_s": checkpoint_every_s}
         directory = self._directory
-        with _only_writer(directory):
+        with only_writer(directory):
             manifest = _Manifest.read(directory)
-            _check_nodes(steps, manifest.nodes)
             self._check_same_stream(events, manifest)
+            nodes = manifest.nodes
+            if isinstance(events, EventStream) and manifest.complete:
+                nodes = max(nodes, events.nodes)
+            _check_nodes(steps, nodes)
+            if nodes > manifest.nodes and manifest.propagator["sketch"] is None:
+                raise EventError(
+                    f"the events are between {nodes} nodes, the store has {manifest.nodes} with"
+                    " features that were given, and those of new nodes are unknown: record anew"
+                )
             if propagator is not None:
                 _check_propagator(manifest, propagator, directory)
             part = _Part(_steps_digest(steps), len(steps))
@@ -728,14 +822,25 @@ class Trajectories:
                         f"the propagator has seen {propagator.statistics()['events']} events; this"
                         f" store continues after {seen}: leave it out to go on with the stored one"
                     )
+                known = manifest.nodes
                 manifest = dataclasses.replace(
-                    manifest, parts=(*manifest.parts, part), complete=False
+                    manifest, parts=(*manifest.parts, part), complete=False, nodes=nodes
                 )
+                if known < nodes and isinstance(events, EventStream) and events.names is not None:
+                    text = _names_text(events.names)
+                    file = f"{_NAMES}.{digest(text)[:16]}"  # the old ones count until all is there
+                    names = _write_names(directory, file, text)
+                    manifest = dataclasses.replace(manifest, names=names, names_file=file)
                 if propagator is None:
                     writer = _resumed(directory, manifest, None, **options)
                 else:
-                    manifest.write(directory)
+                    if known < nodes:
+                        propagator.apply(Batch(new_nodes=nodes - known))
                     writer = _Writer(directory, manifest, propagator, **options)
+                    if known < nodes:
+                        writer.grow(known)
+                    else:
+                        manifest.write(directory)
                     writer.restore()
                     writer.look_at_all()  # it may have been repaired since
             writer.run(steps)
@@ -748,10 +853,19 @@ class Trajectories:
             raise EventError(
                 f"the events count time in {events.unit!r}, the store in {manifest.unit!r}"
             )
-        if events.names is not None and manifest.names is not None:
-            text = json.dumps(events.names.values.tolist()).encode()
-            if digest(text) != manifest.names:
-                raise EventError("the events have other node ids than the store")
+        if (events.names is None) != (manifest.names is None) and events.nodes > manifest.nodes:
+            raise EventError(
+                f"the events are between {events.nodes} nodes, the store has {manifest.nodes}, and"
+                " only one of them has ids; events that bring new nodes say which are the old ones"
+            )
+        known = manifest.names
+        if events.names is None or known is None:
+            return
+        if digest(_names_text(events.names, manifest.nodes)) != known:
+            raise EventError(
+                "the events have other node ids than the store, or number them otherwise;"
+                " later.continuing(stream) numbers them as the recorded stream does"
+            )
 
     # Questions ------------------------------------------------------------------------------------
 
@@ -926,7 +1040,7 @@ class Trajectories:
         """The ids of the nodes in the stream that was recorded, where they were not numbers."""
         wanted = self._view[0].names
         if self._names is None and wanted is not None:
-            path = self._directory / _NAMES
+            path = self._directory / self._view[0].names_file
             try:
                 text = path.read_bytes()
             except OSError as error:

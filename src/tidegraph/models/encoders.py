@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,6 +34,21 @@ class Window:
     elapsed: Tensor  # [B, k]: logarithm of the time from the change to the question
     known: Tensor  # [B, k]: false where the node has not moved so often
     state: Tensor  # [B, width]
+
+    def trimmed(self) -> Window:
+        """Without the places at the front where no node has a change; one place is left at least.
+
+        A known change stands behind all unknown ones.
+        """
+        length = self.known.shape[1]
+        some = self.known.any(dim=0).nonzero()
+        first = int(some[0]) if len(some) else length - 1
+        return replace(
+            self,
+            change=self.change[:, first:],
+            elapsed=self.elapsed[:, first:],
+            known=self.known[:, first:],
+        )
 
 
 class TimeEncoding(nn.Module):
@@ -82,10 +97,10 @@ class _Sequence(Encoder):
         self.project = nn.Linear(columns + (width if time_encoding else 0), width)
 
     def steps(self, window: Window) -> Tensor:
-        parts = [window.change]
+        read = window.change
         if self.time is not None:
-            parts.append(self.time(window.elapsed))
-        projected: Tensor = self.project(torch.cat(parts, dim=-1))
+            read = torch.cat([read, self.time(window.elapsed)], dim=-1)
+        projected: Tensor = self.project(read)
         return projected * window.known[..., None]
 
 
@@ -101,11 +116,12 @@ class _Recurrent(_Sequence):
     def forward(self, window: Window) -> Tensor:
         # Unknown changes stand at the front. They are moved behind the known ones, where the output
         # right after the last known one has not seen them.
-        count = window.known.sum(dim=1)
-        length = max(1, int(count.max())) if len(count) else 1
+        window = window.trimmed()
         steps = self.steps(window)
-        place = torch.arange(length, device=count.device) + (steps.shape[1] - count)[:, None]
-        place = place.clamp(max=steps.shape[1] - 1)[..., None].expand(-1, -1, self.width)
+        length = steps.shape[1]
+        count = window.known.sum(dim=1)
+        place = torch.arange(length, device=count.device) + (length - count)[:, None]
+        place = place.clamp(max=length - 1)[..., None].expand(-1, -1, self.width)
         out, _ = self.recurrent(steps.gather(1, place))  # [B, length, width]
         last = (count - 1).clamp(min=0)[:, None, None].expand(-1, 1, self.width)
         answer: Tensor = out.gather(1, last)[:, 0]
@@ -125,7 +141,10 @@ class Gru(_Recurrent):
 
 
 class Transformer(_Sequence):
-    """Self-attention over the changes; the newest one's output is the answer."""
+    """Self-attention over the changes; the newest one's output is the answer.
+
+    window: how many of the latest changes have places of their own; older ones share a place.
+    """
 
     def __init__(
         self,
@@ -140,6 +159,8 @@ class Transformer(_Sequence):
         super().__init__(columns, width, time_encoding=time_encoding)
         if width % heads:
             raise ParameterError(f"width {width} is not a multiple of {heads} heads")
+        if window < 1:
+            raise ParameterError(f"window is {window}; at least one change has a place of its own")
         layer = nn.TransformerEncoderLayer(
             width, heads, dim_feedforward=2 * width, dropout=0.0, batch_first=True
         )
@@ -148,11 +169,10 @@ class Transformer(_Sequence):
         self.nothing = nn.Parameter(torch.zeros(width))  # what stands for a node that never moved
 
     def forward(self, window: Window) -> Tensor:
+        window = window.trimmed()
         steps = self.steps(window)
-        length = steps.shape[1]
-        if length > len(self.position):
-            raise ParameterError(f"a window of {length} is longer than {len(self.position)}")
-        steps = steps + self.position[-length:]
+        age = torch.arange(steps.shape[1] - 1, -1, -1, device=steps.device)
+        steps = steps + self.position[-1 - age.clamp(max=len(self.position) - 1)]
         first = self.nothing.expand(len(steps), 1, -1)
         hidden = torch.cat(
             [torch.zeros_like(window.known[:, :1]), ~window.known], dim=1

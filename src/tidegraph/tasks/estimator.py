@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import json
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from tidegraph import terminal
 from tidegraph.channels import Channel, RMaxUnit, Sketch
 from tidegraph.errors import DataError, ParameterError, StateFileError
 from tidegraph.evaluation import Split
 from tidegraph.events import Batch
+from tidegraph.history import History
 from tidegraph.models import Window
 from tidegraph.propagation import Propagator
 from tidegraph.stream import EventStream
 from tidegraph.tasks.presets import preset
 from tidegraph.training import Epoch, read_tensors, write_tensors
-from tidegraph.trajectories import Trajectories, record
+from tidegraph.trajectories import Trajectories, copy_store, record
 
-__all__ = ["Estimator", "Progress", "train_and_validation"]
+__all__ = ["Estimator", "Progress", "all_or_nothing", "shown", "train_and_validation"]
 
 IntArray = NDArray[np.int64]
 Progress = Callable[[int, int, str], None]
 _Own = TypeVar("_Own", bound="Estimator")
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
 
 _FORMAT = 1
 _HELD_BACK = 0.15  # of the events, where no split is given
@@ -54,6 +60,37 @@ def train_and_validation(stream: EventStream) -> Split:
         validation_time=bound,
         test_time=np.inf,
     )
+
+
+def all_or_nothing(
+    method: Callable[Concatenate[_Own, _Arguments], _Answer],
+) -> Callable[Concatenate[_Own, _Arguments], _Answer]:
+    """The method, after which a failure leaves the estimator with all that it had before."""
+
+    @functools.wraps(method)
+    def wrapped(self: _Own, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
+        before = dict(vars(self))
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return wrapped
+
+
+@contextlib.contextmanager
+def shown(progress: Progress | bool | None) -> Iterator[Progress | None]:
+    """The function to report progress to; True shows a bar on standard error."""
+    if isinstance(progress, bool):
+        if not progress:
+            yield None
+            return
+        with terminal.progress("fit") as report:
+            yield report
+    else:
+        yield progress
 
 
 class Estimator:
@@ -80,6 +117,7 @@ class Estimator:
     _directory: Path
     _saved: bool  # whether the record is part of a saved model
     _trajectories: Trajectories
+    _history: History
     _span: float  # of the training period
 
     # Settings -------------------------------------------------------------------------------------
@@ -113,6 +151,14 @@ class Estimator:
             setattr(self, name, value)
         return self
 
+    def __repr__(self) -> str:
+        """The settings that are not as by default, and what it has learned from."""
+        default = type(self)().get_params()
+        own = {name: value for name, value in self.get_params().items() if value != default[name]}
+        words = [f"{name}={value!r}" for name, value in own.items()]
+        call = f"{type(self).__name__}({', '.join(words)})"
+        return f"<{call}, fitted to {self._stream!r}>" if hasattr(self, "_network") else call
+
     def _check_at_least_one(self, *names: str) -> None:
         for name in names:
             if getattr(self, name) < 1:
@@ -141,7 +187,10 @@ class Estimator:
 
     def propagator(self, stream: EventStream) -> Propagator:
         """A new engine as `observe` makes it for the stream, before any of its events."""
-        initial = stream.initial
+        edges, initial = stream.initial, None
+        if edges is not None:  # it has no times of its own: it counts as of the first event
+            first = int(stream.t[0]) if len(stream) else None
+            initial = Batch(src=edges.src, dst=edges.dst, weight=edges.weight, t=first)
         return Propagator(
             self.propagated(stream),
             nodes=stream.nodes,
@@ -151,9 +200,7 @@ class Estimator:
             r_max_unit=self.r_max_unit,
             scale_by_degree=self.scale_by_degree,
             threads=self.threads,
-            initial=None
-            if initial is None
-            else Batch(src=initial.src, dst=initial.dst, weight=initial.weight),
+            initial=initial,
         )
 
     def _record(self, stream: EventStream, progress: Progress | None) -> None:
@@ -173,10 +220,19 @@ class Estimator:
         """Records later events; a saved model stays as it was saved, and a copy goes on."""
         if self._saved:
             copy = self._temporary()
-            shutil.copytree(self._directory, copy)
+            copy_store(self._directory, copy)
             self._directory, self._saved = copy, False
             self._trajectories = Trajectories.open(copy)
         self._trajectories.append(events)
+
+    def _history_with(self, events: EventStream, stream: EventStream) -> History:
+        """The history after later events, made anew where `stream`, with them, has more nodes."""
+        if stream.nodes == self._history.nodes:
+            self._history.append(events)
+            return self._history
+        history = History(stream.nodes, self._history.half_lives)
+        history.append(stream)
+        return history
 
     def _window(self, nodes: IntArray, t: IntArray) -> Window | None:
         """What the encoder reads, where there is one."""
@@ -194,13 +250,19 @@ class Estimator:
     # Files ----------------------------------------------------------------------------------------
 
     def _write(self, path: str | Path, **more: Any) -> None:
-        """Weights, settings, the events and the record of all nodes, in a new directory."""
+        """Weights, settings, the events and the record of all nodes, in a new directory.
+
+        It appears when it is whole.
+        """
         self._check_fitted()
-        directory = Path(path)
-        if directory.exists():
-            raise StateFileError(f"{directory} exists; give a directory that does not")
+        whole = Path(path)
+        if whole.exists():
+            raise StateFileError(f"{whole} exists; give a directory that does not")
+        directory = whole.with_name(f".{whole.name}.saving")
+        if directory.exists():  # of a save that was killed
+            shutil.rmtree(directory)
         directory.mkdir(parents=True)
-        shutil.copytree(self._directory, directory / "trajectories")
+        copy_store(self._directory, directory / "trajectories")
         self._stream.save(directory / "events")
         settings = {**self.get_params(), "path": None}
         own = {name: _full_name(value) for name, value in settings.items() if callable(value)}
@@ -215,6 +277,7 @@ class Estimator:
         }
         (directory / "settings.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         write_tensors(directory / "model.safetensors", self._network.state_dict(), about)
+        directory.rename(whole)
 
     @classmethod
     def _read(

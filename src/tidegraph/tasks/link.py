@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,13 +16,20 @@ from torch import Tensor, nn
 
 from tidegraph import evaluation
 from tidegraph.channels import Channel, RMaxUnit, Sketch
+from tidegraph.edge_features import EdgeFeatures
 from tidegraph.errors import DataError, ParameterError
 from tidegraph.evaluation import Result, Split
 from tidegraph.features import PairFeatures
 from tidegraph.history import History
-from tidegraph.models import Window, check_decoder, check_encoder, make_decoder, make_encoder
+from tidegraph.models import DECODERS, check_decoder, check_encoder, make_decoder, make_encoder
 from tidegraph.stream import EventStream
-from tidegraph.tasks.estimator import Estimator, Progress, train_and_validation
+from tidegraph.tasks.estimator import (
+    Estimator,
+    Progress,
+    all_or_nothing,
+    shown,
+    train_and_validation,
+)
 from tidegraph.tasks.presets import LINK_PRESETS
 from tidegraph.training import Training, fit
 from tidegraph.trajectories import Trajectories
@@ -31,7 +39,8 @@ __all__ = ["LinkPredictor"]
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
-_PAIRS_AT_ONCE = 1 << 15
+_PAIRS_AT_ONCE = 1 << 16
+_WINDOWS_AT_ONCE = 1 << 13
 _CLIP = 8.0  # standard deviations; what lies beyond was not seen in training
 _HISTORY_PARTS = (3000, 300, 30, 3)  # of the training period: half-lives of recent activity
 
@@ -60,10 +69,10 @@ class _Network(nn.Module):
         self.register_buffer("mean", torch.zeros(pair))
         self.register_buffer("scale", torch.ones(pair))
 
-    def forward(self, pair: Tensor, src: Window | None, dst: Window | None) -> Tensor:
+    def forward(self, pair: Tensor, src: Tensor | None, dst: Tensor | None) -> Tensor:
+        """Logits from pair features and what the encoder, where there is one, said of both ends."""
         pair = ((pair - self.mean) / self.scale).clamp(-_CLIP, _CLIP)
-        ends = (None, None) if self.encoder is None else (self.encoder(src), self.encoder(dst))
-        logits: Tensor = self.decoder(*ends, pair)
+        logits: Tensor = self.decoder(src, dst, pair)
         return logits
 
 
@@ -81,7 +90,7 @@ class _Examples:
         return len(self.src)
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True, repr=False)
 class LinkPredictor(Estimator):
     """Predicts how likely an edge `src -> dst` is at time `t`, from what happened before `t`.
 
@@ -101,6 +110,7 @@ class LinkPredictor(Estimator):
     r_max_unit: RMaxUnit = "rms"
     scale_by_degree: bool = True
     epsilon: float = 0.05  # how far a node moves before it is recorded again
+    edge_features: bool = True  # of the latest events of the pair and both nodes, where any are
     # The network.
     # Over both nodes' changes: "state", "lstm", "gru", "transformer", or what makes an nn.Module.
     encoder: str | Callable[..., nn.Module] | None = None
@@ -114,7 +124,7 @@ class LinkPredictor(Estimator):
     # Training.
     random_negatives: int = 6  # per event: a random destination for the same source
     past_negatives: int = 1  # per event: a whole pair that happened before
-    past_weight: float = 0.15  # of each of them in the loss
+    past_weight: float = 0.2  # of each of them in the loss
     any_node: bool = False  # random negatives from all nodes, not from destinations alone
     max_examples: int = 200_000  # events to train on, the latest ones
     epochs: int = 10
@@ -159,18 +169,21 @@ class LinkPredictor(Estimator):
 
     # Fitting --------------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(
         self,
         stream: EventStream,
         split: Split | None = None,
         *,
         checkpoint: str | Path | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> LinkPredictor:
         """Learns from the events of `split.train`, stops by those of `split.validation`.
 
         Without a split the last 15 % of the events decide when to stop, and all others train.
         Representations follow all events of the stream; an answer for a time uses those before it.
+        `progress=True` shows a bar; a function is called with (done, of how many, what is going
+        on). A failure leaves what was fitted before.
         """
         split = train_and_validation(stream) if split is None else split
         for part in ("train", "validation"):
@@ -179,8 +192,9 @@ class LinkPredictor(Estimator):
                     f"there are no events for {part} among {len(stream):,};"
                     " give a longer stream or another split"
                 )
-        self.observe(stream, split, progress=progress)
-        self.train(split, checkpoint=checkpoint, progress=progress)
+        with shown(progress) as report:
+            self.observe(stream, split, progress=report)
+            self.train(split, checkpoint=checkpoint, progress=report)
         return self
 
     def observe(
@@ -211,8 +225,21 @@ class LinkPredictor(Estimator):
 
     def _new_features(self) -> PairFeatures:
         sketch = self.propagated(self._stream)
-        return PairFeatures(self._trajectories, self._history, sketch)
+        carried = self.edge_features and self._stream.edge_features is not None
+        edges = EdgeFeatures(self._stream) if carried else None
+        return PairFeatures(self._trajectories, self._history, sketch, edges)
 
+    def _pair_features(self, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
+        """What the decoder reads about pairs; nothing where it does not."""
+        if not self._reads_pairs():
+            return torch.zeros(len(src), 0)
+        return torch.from_numpy(self._features(src, dst, t))
+
+    def _reads_pairs(self) -> bool:
+        decoder = DECODERS.get(self.decoder) if isinstance(self.decoder, str) else self.decoder
+        return bool(getattr(decoder, "reads_pairs", True))
+
+    @all_or_nothing
     def train(
         self,
         split: Split,
@@ -223,12 +250,13 @@ class LinkPredictor(Estimator):
         """Fits the network to what `observe` recorded: the part of `fit` that needs no graph."""
         examples = self._examples(split.train[-self.max_examples :], seed=0)
         held_back = self._examples(split.validation[-self.max_examples :], seed=1)
-        features = torch.from_numpy(self._features(examples.src, examples.dst, examples.t))
-        held_features = torch.from_numpy(self._features(held_back.src, held_back.dst, held_back.t))
+        features = self._pair_features(examples.src, examples.dst, examples.t)
+        held_features = self._pair_features(held_back.src, held_back.dst, held_back.t)
         torch.manual_seed(self.seed)
         network = self._new_network()
-        network.mean.copy_(features.mean(0))
-        network.scale.copy_(features.std(0) + 1e-3)
+        if self._reads_pairs():
+            network.mean.copy_(features.mean(0))
+            network.scale.copy_(features.std(0) + 1e-3)
         self._network = network
 
         def loss(rows: IntArray) -> Tensor:
@@ -262,7 +290,8 @@ class LinkPredictor(Estimator):
 
     def _new_network(self) -> _Network:
         columns = len(self._trajectories.channels) * self._trajectories.columns
-        return _Network(self, columns, len(self._features)).to(self.device)
+        pair = len(self._features) if self._reads_pairs() else 0
+        return _Network(self, columns, pair).to(self.device)
 
     def _examples(self, events: IntArray, *, seed: int) -> _Examples:
         """The events, and for each of them its negatives, one kind after the other."""
@@ -318,16 +347,29 @@ class LinkPredictor(Estimator):
     # Asking ---------------------------------------------------------------------------------------
 
     def _logits(self, pair: Tensor, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
-        windows = self._window(src, t), self._window(dst, t)
-        logits: Tensor = self._network(pair.to(self.device), *windows)
+        pair = pair.to(self.device)
+        if self.encoder is None:
+            logits: Tensor = self._network(pair, None, None)
+            return logits
+        # A ranking asks about few nodes and times in many pairs: each of them is encoded once.
+        nodes, times, place = _distinct(np.concatenate([src, dst]), np.tile(t, 2))
+        encoded = torch.cat(
+            [
+                self._network.encoder(self._window(nodes[rows], times[rows]))
+                for rows in _pieces(len(nodes), _WINDOWS_AT_ONCE)
+            ]
+        )
+        ends = encoded[torch.from_numpy(place).to(self.device)].chunk(2)
+        logits = self._network(pair, *ends)
         return logits
 
     def _in_pieces(self, pair: Tensor, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
-        pieces = []
-        for first in range(0, len(src), _PAIRS_AT_ONCE):
-            rows = slice(first, first + _PAIRS_AT_ONCE)
-            pieces.append(self._logits(pair[rows], src[rows], dst[rows], t[rows]).cpu())
-        return torch.cat(pieces)
+        return torch.cat(
+            [
+                self._logits(pair[rows], src[rows], dst[rows], t[rows]).cpu()
+                for rows in _pieces(len(src), _PAIRS_AT_ONCE)
+            ]
+        )
 
     def score(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
         """The logit of every pair, from what happened strictly before its time."""
@@ -335,11 +377,10 @@ class LinkPredictor(Estimator):
         columns = np.broadcast_arrays(*(np.atleast_1d(_whole(each)) for each in (src, dst, t)))
         sources, targets, times = (np.ascontiguousarray(column) for column in columns)
         out = np.empty(len(sources), dtype=np.float32)
-        for first in range(0, len(sources), _PAIRS_AT_ONCE):
-            rows = slice(first, first + _PAIRS_AT_ONCE)
+        for rows in _pieces(len(sources), _PAIRS_AT_ONCE):
             asked = sources[rows], targets[rows], times[rows]
             with torch.no_grad():
-                out[rows] = self._logits(torch.from_numpy(self._features(*asked)), *asked).cpu()
+                out[rows] = self._logits(self._pair_features(*asked), *asked).cpu()
         return out
 
     def predict_proba(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
@@ -407,11 +448,14 @@ class LinkPredictor(Estimator):
     # Going on -------------------------------------------------------------------------------------
 
     def advance(self, events: EventStream) -> LinkPredictor:
-        """Takes later events into the state; the weights stay."""
+        """Takes later events into the state; the weights stay.
+
+        They may bring new nodes, after the known ones: `events.continuing(predictor.stream)`.
+        """
         self._check_fitted()
         stream = self._stream.joined(events)  # judges them before anything has changed
         self._append(events)
-        self._history.append(events)
+        self._history = self._history_with(events, stream)
         self._stream = stream
         self._features = self._new_features()
         return self
@@ -423,8 +467,15 @@ class LinkPredictor(Estimator):
         self._check_fitted()
         seen = len(self._stream)
         self.advance(events)
-        fresh = self._examples(np.arange(seen, seen + len(events)), seed=seen)
-        features = torch.from_numpy(self._features(fresh.src, fresh.dst, fresh.t))
+        self._go_on_training(seen, progress)
+        return self
+
+    @all_or_nothing
+    def _go_on_training(self, seen: int, progress: Progress | None) -> None:
+        """One careful pass over the events from number `seen` on."""
+        self._network = copy.deepcopy(self._network)
+        fresh = self._examples(np.arange(seen, len(self._stream)), seed=seen)
+        features = self._pair_features(fresh.src, fresh.dst, fresh.t)
 
         def loss(rows: IntArray) -> Tensor:
             asked = fresh.src[rows], fresh.dst[rows], fresh.t[rows]
@@ -434,7 +485,6 @@ class LinkPredictor(Estimator):
             self._training(), epochs=1, learning_rate=0.1 * self.learning_rate
         )
         fit(self._network, len(fresh), loss, lambda: 0.0, one, progress=progress)
-        return self
 
     # Files ----------------------------------------------------------------------------------------
 
@@ -463,6 +513,17 @@ class LinkPredictor(Estimator):
 def _span(stream: EventStream, split: Split) -> float:
     """How long the training period is."""
     return max(1.0, float(split.validation_time) - float(stream.t[0]))
+
+
+def _pieces(count: int, size: int) -> list[slice]:
+    return [slice(first, first + size) for first in range(0, count, size)]
+
+
+def _distinct(nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Every `(node, time)` once, and where each of those given is among them."""
+    times, rank = np.unique(t, return_inverse=True)
+    keys, place = np.unique(nodes * len(times) + rank.reshape(-1), return_inverse=True)
+    return keys // len(times), times[keys % len(times)], place.reshape(-1)
 
 
 def _whole(values: ArrayLike) -> IntArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.edge_features import RECENT, last_and_mean
 from tidegraph.history import History
 from tidegraph.past import Past
 from tidegraph.stream import EventStream, NodeLabels
@@ -17,7 +18,6 @@ FloatArray = NDArray[np.float32]
 
 _AT_ONCE = 1 << 14  # nodes whose states are in memory together
 _PARTNERS = 8  # of the latest events, whose labels are counted, and those of their partners
-_RECENT = 8  # events whose features are averaged
 _TINY = 1e-9
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _PERIODS_S = (86_400.0, 7 * 86_400.0)
@@ -111,13 +111,9 @@ class NodeFeatures:
         return self._history.of_nodes(last, t) * known
 
     def _of_events(self, nodes: IntArray, t: IntArray, features: FloatArray) -> FloatArray:
-        rows, known = self._events.latest(nodes, t, _RECENT)
-        if not len(features):
-            return np.zeros((len(nodes), 2 * features.shape[1]), dtype=np.float32)
+        rows, known = self._events.latest(nodes, t, RECENT)
         # The first half of the rows are sources, the second destinations of the same events.
-        recent = features[rows % len(features)] * known[:, :, None]  # [B, recent, columns]
-        mean = recent.sum(axis=1) / np.maximum(known.sum(axis=1), 1)[:, None]
-        return np.concatenate([recent[:, 0], mean], axis=1)
+        return last_and_mean(features, rows % max(1, len(features)), known)
 
     def _of_labels(self, nodes: IntArray, t: IntArray, labels: Past) -> FloatArray:
         label, labelled = self._last_label(labels, nodes, t)

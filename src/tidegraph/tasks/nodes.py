@@ -20,7 +20,13 @@ from tidegraph.evaluation import Result, Split
 from tidegraph.history import History
 from tidegraph.models import Window, check_encoder, make_encoder, mlp
 from tidegraph.stream import EventStream, NodeLabels
-from tidegraph.tasks.estimator import Estimator, Progress, train_and_validation
+from tidegraph.tasks.estimator import (
+    Estimator,
+    Progress,
+    all_or_nothing,
+    shown,
+    train_and_validation,
+)
 from tidegraph.tasks.node_features import NodeFeatures
 from tidegraph.tasks.presets import NODE_PRESETS
 from tidegraph.training import Training, fit
@@ -76,7 +82,7 @@ class _Network(nn.Module):
         return torch.softmax(logits, dim=-1).mean(dim=0)
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True, repr=False)
 class NodeClassifier(Estimator):
     """Predicts the class of a node at time `t`, from what happened before `t`.
 
@@ -197,23 +203,26 @@ class NodeClassifier(Estimator):
 
     # Fitting --------------------------------------------------------------------------------------
 
+    @all_or_nothing
     def fit(
         self,
         stream: EventStream,
         split: Split | None = None,
         *,
         checkpoint: str | Path | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> NodeClassifier:
         """Learns from labels of the split's training period, stops by those of its validation.
 
         Without a split the labels of the last 15 % of the events decide when to stop, and all
-        earlier ones train.
+        earlier ones train. `progress=True` shows a bar; a function is called with
+        (done, of how many, what is going on). A failure leaves what was fitted before.
         """
         split = train_and_validation(stream) if split is None else split
         self._judge(self.examples(stream, split))
-        self.observe(stream, split, progress=progress)
-        self.train(split, checkpoint=checkpoint, progress=progress)
+        with shown(progress) as report:
+            self.observe(stream, split, progress=report)
+            self.train(split, checkpoint=checkpoint, progress=report)
         return self
 
     def _judge(self, examples: NodeLabels) -> IntArray:
@@ -270,6 +279,7 @@ class NodeClassifier(Estimator):
             classes=self.classes_,
         )
 
+    @all_or_nothing
     def train(
         self,
         split: Split,
@@ -403,7 +413,7 @@ class NodeClassifier(Estimator):
         stream = self._stream.joined(events)  # judges them before anything has changed
         stream = replace(stream, node_labels=_joined(stream.node_labels, events.node_labels))
         self._append(events)
-        self._history.append(events)
+        self._history = self._history_with(events, stream)
         self._stream = stream
         self._features = self._new_features()
         return self

@@ -1,0 +1,9 @@
+"""The paper's tables with our own numbers beside them: measured, kept, printed and drawn."""
+
+from __future__ import annotations
+
+from tidegraph.reproduce.driver import Target, reproduce
+from tidegraph.reproduce.page import Table
+from tidegraph.reproduce.targets import TARGETS
+
+__all__ = ["TARGETS", "Table", "Target", "reproduce"]

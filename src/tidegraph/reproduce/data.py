@@ -1,0 +1,116 @@
+"""The data of the tables: where to get it, how to divide it, and what of it is enough to try."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidegraph import datasets
+from tidegraph.evaluation import ROLAND_SETTINGS, Split, tgb_split, tgn_split, time_split
+from tidegraph.stream import EventStream
+
+if TYPE_CHECKING:
+    from tidegraph.experiment import Trial
+
+__all__ = ["NODE_TASKS", "NodeTask", "absent", "load", "trial"]
+
+_FAST_EVENTS = 6000
+_FAST_FIRST_TEST = {"uci": 85, "bitcoin-otc": 136, "bitcoin-alpha": 136}  # the last one
+_SAMPLERS = ("random-dst", "historical", "inductive", "random-all")
+_DAY_MIN = 24 * 60
+
+
+@dataclass(frozen=True)
+class NodeTask:
+    """How labels of nodes are divided, and what asking for them needs to know."""
+
+    split: Callable[[EventStream], Split]
+    settings: dict[str, Any] = field(default_factory=dict)
+    paper: str | None = None  # the data set whose settings of the paper are taken
+
+
+NODE_TASKS = {
+    "wikipedia": NodeTask(tgn_split, paper="wikipedia"),
+    "reddit": NodeTask(tgn_split, paper="reddit"),
+    # A label here is drawn anew, out of nothing: only what happens afterwards tells of it.
+    "like-gdelt": NodeTask(tgb_split, {"ask_after": 2 * _DAY_MIN}, paper="gdelt"),
+    # Papers are asked for after the citations of their own year.
+    "like-mag": NodeTask(
+        partial(time_split, validation_time=2017, test_time=2018), {"ask_after": 1}, paper="mag"
+    ),
+    "pubmed-temporal": NodeTask(
+        partial(time_split, validation_time=2007, test_time=2008), {"ask_after": 1}, paper="mag"
+    ),
+}
+
+
+def absent(name: str) -> str | None:
+    """Why a data set cannot be used here, or None."""
+    if name in _GENERATORS:
+        return None
+    known = datasets.DATA_SETS.get(name)
+    return None if known is not None and datasets.find(known) is not None else "data not here"
+
+
+def load(name: str, *, fast: bool) -> EventStream:
+    """The events of a data set, or of a made-up one; the first few thousand where fast."""
+    make = _GENERATORS.get(name)
+    if make is not None:
+        return _made_up(make, fast)
+    stream = datasets.load_dataset(name)
+    return stream[:_FAST_EVENTS] if fast and name != "pubmed-temporal" else stream
+
+
+def trial(name: str, protocol: str, *, fast: bool) -> Trial:
+    """Events to learn links from, and their judgement under `tgn` or `roland`."""
+    from tidegraph import experiment
+
+    if protocol == "tgn":
+        return experiment.make_trial(load(name, fast=fast), samplers=_SAMPLERS, name=name)
+    # Snapshots are fixed; to try it out, fewer of them are asked about.
+    first = _FAST_FIRST_TEST[name] if fast else ROLAND_SETTINGS[name]["first_test"]
+    return experiment.make_trial(
+        datasets.load_dataset(name), protocol=protocol, first_test=first, name=name
+    )
+
+
+# Made-up data ---------------------------------------------------------------------------------
+
+
+def _like_gdelt(path: Path, fast: bool) -> Path:
+    size: Any = {"nodes": 400, "events": 8_000, "pairs": 1_500, "steps": 2_000, "classes": 4}
+    if not fast:
+        size = {"nodes": 2_000, "events": 400_000, "pairs": 20_000, "steps": 8_000, "classes": 81}
+    return datasets.generate_gdelt_like(path, **size, features=8 if fast else 64, changes=3.0)
+
+
+def _like_mag(path: Path, fast: bool) -> Path:
+    size: Any = {"nodes": 2_000, "edges": 12_000, "years": 30, "classes": 4, "features": 8}
+    if not fast:
+        size = {"nodes": 50_000, "edges": 500_000, "years": 60, "classes": 152, "features": 64}
+    return datasets.generate_mag_like(path, **size)
+
+
+_GENERATORS = {"like-gdelt": _like_gdelt, "like-mag": _like_mag}
+
+
+def _made_up(make: Callable[[Path, bool], Path], fast: bool) -> EventStream:
+    with tempfile.TemporaryDirectory(prefix="tidegraph-made-up-") as directory:
+        written = datasets.load_dataset(make(Path(directory) / "data", fast))
+        # Out of the files, which are deleted.
+        return EventStream.from_arrays(
+            np.array(written.src),
+            np.array(written.dst),
+            np.array(written.t),
+            nodes=written.nodes,
+            unit=written.unit,
+            node_features=np.array(written.node_features, dtype=np.float32),
+            node_labels=written.node_labels,
+            title=written.title,
+        )

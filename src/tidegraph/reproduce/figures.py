@@ -1,0 +1,131 @@
+"""Figures of the tables, as SVG; they need matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tidegraph.reproduce.page import HERE, OURS, PUBLISHED, RULE, Row, Table, Value
+
+__all__ = ["curves", "dots"]
+
+_LOOK = {
+    PUBLISHED: ("#6b7785", "o"),
+    OURS: ("#0b6e99", "D"),
+    RULE: ("#b84e12", "^"),
+    HERE: ("#7b4fa3", "s"),
+}
+_PANELS_ACROSS = 4
+
+
+@contextmanager
+def _drawn(path: Path, rows: int, columns: int, width: float, height: float) -> Iterator[Any]:
+    """Axes `[rows * columns]` to draw on; the file is written at the end, and always the same."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    settings: Any = {"svg.hashsalt": "tidegraph", "svg.fonttype": "none", "font.size": 9}
+    with pyplot.rc_context(settings):
+        figure, axes = pyplot.subplots(
+            rows, columns, figsize=(width, height), layout="constrained", squeeze=False
+        )
+        yield list(axes.flat)
+        figure.savefig(path, metadata={"Date": None})
+        pyplot.close(figure)
+
+
+def dots(table: Table, path: Path) -> None:
+    """A panel per column, a line per row: its mean as a dot, its spread as a bar."""
+    shown = [
+        column
+        for column in table.columns
+        if any(_mean(row.values.get(column)) is not None for row in table.rows)
+    ]
+    rows = [row for row in table.rows if any(_mean(row.values.get(c)) is not None for c in shown)]
+    if not rows:
+        shown, rows = table.columns[:1], table.rows
+    labels = _labels(rows)
+    across = min(len(shown), _PANELS_ACROSS)
+    down = -(-len(shown) // across)
+    height = 0.3 + down * (0.9 + 0.19 * len(rows))
+    with _drawn(path, down, across, 3.2 + 2.3 * across, height) as axes:
+        for place, panel in enumerate(axes):
+            if place >= len(shown):
+                panel.set_visible(False)
+                continue
+            for line, row in enumerate(rows):
+                value = row.values.get(shown[place])
+                if value is None or value.mean is None:
+                    continue
+                colour, marker = _LOOK[row.whose]
+                panel.errorbar(
+                    value.mean, line, xerr=value.std, fmt=marker, color=colour, markersize=4.5
+                )
+            first = place % across == 0
+            panel.set_yticks(range(len(rows)), labels if first else [""] * len(rows))
+            for tick, row in zip(panel.get_yticklabels(), rows, strict=True):
+                tick.set_color(_LOOK[row.whose][0])
+            panel.set_ylim(len(rows) - 0.5, -0.5)
+            panel.set(title=shown[place], xscale="log" if table.log else "linear")
+            panel.grid(axis="x", alpha=0.3)
+            panel.spines[["top", "right", "left"]].set_visible(False)
+            panel.tick_params(axis="y", length=0)
+        axes[0].figure.suptitle(table.title, fontsize=10)
+        _legend(axes[0], {row.whose for row in rows})
+
+
+def _labels(rows: Sequence[Row]) -> list[str]:
+    """The names of rows, with negatives and metric where not all have the same."""
+    told = [row.name for row in rows]
+    for more in ([row.sampler for row in rows], [row.metric for row in rows]):
+        if len(set(more)) > 1:
+            told = [
+                f"{name} · {word}" if word else name for name, word in zip(told, more, strict=True)
+            ]
+    return told
+
+
+def _mean(value: Value | None) -> float | None:
+    return None if value is None else value.mean
+
+
+def _legend(panel: Any, present: set[str]) -> None:
+    for whose, (colour, marker) in _LOOK.items():
+        if whose in present:
+            panel.plot([], [], marker, color=colour, label=whose)
+    panel.figure.legend(loc="outside lower center", ncols=len(_LOOK), frameon=False)
+
+
+def curves(
+    panels: Sequence[tuple[str, str, Mapping[str, Sequence[tuple[float, Value]]]]],
+    path: Path,
+    *,
+    y: str,
+    log_x: Sequence[bool],
+    log_y: bool = False,
+) -> None:
+    """Per panel (title, name of x, curves by name), each curve as points of x and a value."""
+    across = min(len(panels), 2)
+    down = -(-len(panels) // across)
+    with _drawn(path, down, across, 4.2 * across, 2.9 * down) as axes:
+        for panel, (title, x, lines), log in zip(axes, panels, log_x, strict=True):
+            for (name, points), marker in zip(lines.items(), "oDs^v", strict=False):
+                known = [(at, value) for at, value in points if value.mean is not None]
+                panel.errorbar(
+                    [at for at, _ in known],
+                    [value.mean for _, value in known],
+                    yerr=[value.std or 0.0 for _, value in known],
+                    fmt=f"{marker}-",
+                    markersize=4,
+                    label=name,
+                )
+            panel.set(title=title, xlabel=x, ylabel=y, xscale="log" if log else "linear")
+            if log_y:
+                panel.set_yscale("log")
+            panel.grid(alpha=0.3)
+            panel.spines[["top", "right"]].set_visible(False)
+        axes[0].legend(frameon=False)

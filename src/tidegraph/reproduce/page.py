@@ -1,0 +1,170 @@
+"""Tables with other people's rows beside ours, as text and as a page."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegraph.reproduce.published import number, published
+
+__all__ = ["HERE", "OURS", "PUBLISHED", "RULE", "Row", "Table", "Value", "page", "published_rows"]
+
+PUBLISHED, OURS, RULE, HERE = "published", "ours", "heuristic", "theirs, measured here"
+_PERCENT = ("ap", "auc", "micro-f1")
+_FORMS = {"ap": ".2f", "auc": ".2f", "micro-f1": ".2f", "mrr": ".4f", "events_per_s": ",.0f"}
+_NOTHING = "–"
+_NAMED = 4  # models in a line at most, rather than their number
+
+
+@dataclass(frozen=True)
+class Value:
+    """What stands in one place of a table."""
+
+    text: str
+    mean: float | None = None
+    std: float | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float], metric: str, *, note: str = "") -> Value:
+        """The mean and the spread of so many measurements, in the units of publications."""
+        scale = 100.0 if metric in _PERCENT else 1.0
+        form = next((form for name, form in _FORMS.items() if metric.startswith(name)), ".3g")
+        mean = scale * statistics.fmean(values)
+        text = format(mean, form)
+        std = None
+        if len(values) > 1:
+            std = scale * statistics.stdev(values)
+            text += f" ± {std:{form}}"
+        return cls(f"{text} {note or f'(n={len(values)})'}", mean, std)
+
+    @classmethod
+    def printed(cls, text: str) -> Value:
+        """A number as somebody printed it."""
+        found = number(text)
+        return cls(text) if found is None else cls(text, *found)
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    whose: str  # PUBLISHED, OURS, RULE or HERE
+    sampler: str
+    metric: str
+    values: dict[str, Value]  # by column
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under columns, each row with its negatives and metric."""
+
+    title: str
+    columns: list[str]
+    rows: list[Row]
+    log: bool = False  # whether a figure of it is better on a logarithmic scale
+    sources: list[str] = field(default_factory=list)
+
+    def markdown(self) -> str:
+        """A table that can be read as it is, too."""
+        lines = [["model", "whose", "negatives", "metric", *self.columns]]
+        for row in self.rows:
+            found = [row.values.get(column) for column in self.columns]
+            texts = [_NOTHING if value is None else value.text for value in found]
+            lines.append(
+                [row.name, row.whose, row.sampler or _NOTHING, row.metric or _NOTHING, *texts]
+            )
+        # Columns in which every row says the same by saying nothing are left out.
+        kept = [
+            place
+            for place in range(len(lines[0]))
+            if any(line[place] != _NOTHING for line in lines[1:]) or place == 0
+        ]
+        lines = [[line[place] for place in kept] for line in lines]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(kept))]
+        lines.insert(1, ["-" * width for width in widths])
+        return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)
+
+    def plain(self) -> dict[str, Any]:
+        """In plain types."""
+        return {
+            "title": self.title,
+            "sources": self.sources,
+            "columns": self.columns,
+            "rows": [
+                {
+                    "name": row.name,
+                    "whose": row.whose,
+                    "sampler": row.sampler,
+                    "metric": row.metric,
+                    "values": {
+                        column: {"text": value.text, "mean": value.mean, "std": value.std}
+                        for column, value in row.values.items()
+                    },
+                }
+                for row in self.rows
+            ],
+        }
+
+
+def published_rows(table: str) -> tuple[list[str], list[Row], list[str]]:
+    """Columns and rows of a published table, and where they were printed."""
+    columns, found = published(table)
+    rows = [
+        Row(
+            row.name,
+            PUBLISHED,
+            row.sampler,
+            row.metric,
+            {column: Value.printed(text) for column, text in row.values.items()},
+        )
+        for row in found
+    ]
+    by_source: dict[str, list[str]] = {}
+    for row in found:
+        by_source.setdefault(row.source, []).append(row.name)
+    sources = [f"{', '.join(names)}: {source}" for source, names in by_source.items()]
+    return columns, rows, sources
+
+
+def page(results: dict[str, Any], tables: Sequence[Table], figure: str | None) -> str:
+    """The results as a Markdown page."""
+    return "\n".join(_lines(results, tables, figure)) + "\n"
+
+
+def _lines(results: dict[str, Any], tables: Sequence[Table], figure: str | None) -> Iterator[str]:
+    yield from (f"# {results['title']}", "", results["description"], "")
+    if results["fast"]:
+        yield "**Tried out on small pieces of the data: these numbers mean nothing.**"
+        yield ""
+    if figure is not None:
+        yield from (f"![{results['title']}]({figure})", "")
+    for table in tables:
+        yield from (f"## {table.title}", "", table.markdown(), "")
+        if table.sources:
+            yield "Published rows are printed as they were:"
+            yield ""
+            yield from (f"- {source}." for source in table.sources)
+            yield ""
+    if results["notes"]:
+        yield from ("## Reading it", "")
+        yield from (f"- {note}" for note in results["notes"])
+        yield ""
+    if results["missing"]:
+        yield from ("## Not measured yet", "")
+        yield from (f"- {what}" for what in results["missing"])
+        yield ""
+    yield from ("## How it was made", "", f"    {results['command']}", "")
+    machine = results["machine"]
+    yield f"- seeds {', '.join(map(str, results['seeds']))}; (n=…) counts those in a number"
+    yield f"- tidegraph {results['version']}, commits {', '.join(results['commits']) or 'unknown'}"
+    yield f"- {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']:g} GB"
+    by_negatives: dict[str, list[str]] = {}
+    for model, negatives in results["trained_against"].items():
+        by_negatives.setdefault(negatives, []).append(model)
+    for negatives, models in by_negatives.items():
+        whose = "; ".join(models) if len(models) <= _NAMED else f"{len(models)} models"
+        yield f"- trained against {negatives}: {whose}"
+    yield f"- {results['elapsed_s'] / 60:.0f} minutes of work in {results['cells']} cells"
+    for name, about in results["data"].items():
+        yield f"- {name}: {about['title']}, {about['events']:,} events, hash {about['digest']}"

@@ -1,0 +1,594 @@
+"""Runs: from events to numbers and a report, in a directory that can be left and taken up again.
+
+A run goes through stages. Each has a fingerprint of all that its outcome depends on: settings, the
+events, the stages before it and the version of the package. `stages.json` says which were begun and
+finished with which fingerprint; one that was finished with the same is not done again, and one that
+was only begun goes on from its own checkpoints. Killed at any moment, a run that is resumed ends
+with the same numbers.
+
+    runs/calls/config.toml       all settings
+               metrics.json      the numbers, and where they come from
+               report.html       the same to look at
+               log.txt           what happened when
+               events.tide       the events as they were understood
+               command.txt       what it was begun with
+               stages.json       what was done
+               heuristics.json   what no learning achieves
+               seed-0/           trajectories, checkpoint, model, history and score of a seed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegraph import config, report
+from tidegraph.config import Settings
+from tidegraph.errors import ParameterError, StateFileError
+from tidegraph.segments import replace_file
+from tidegraph.trajectories import copy_store, only_writer
+
+if TYPE_CHECKING:
+    from tidegraph.experiment import Judgement, Model, Trial
+    from tidegraph.stream import EventStream
+    from tidegraph.training import Epoch
+
+__all__ = ["Run", "check", "compare", "place", "read_metrics", "read_settings", "write_comparison"]
+
+Progress = Callable[[int, int, str], None]
+
+CONFIG, METRICS, REPORT = "config.toml", "metrics.json", "report.html"
+EVENTS, LOG = "events.tide", "log.txt"
+_STAGES, _COMMAND = "stages.json", "command.txt"
+_DEFAULT_SAMPLERS = ("random-dst", "historical")
+# Settings of a model on which its record of trajectories depends.
+_OF_THE_RECORD = (
+    *("columns", "alpha", "half_lives", "high_pass", "beta"),
+    *("r_max", "r_max_unit", "scale_by_degree", "epsilon"),
+)
+_log = logging.getLogger(__name__)
+
+
+def read_settings(directory: str | Path) -> Settings:
+    """The settings with which the run in this directory was begun."""
+    path = Path(directory) / CONFIG
+    if not path.is_file():
+        raise StateFileError(
+            f"{directory} is not a run: it has no {CONFIG}; give a directory that tidegraph run"
+            " made, such as runs/NAME"
+        )
+    return config.settle(config.read(path))
+
+
+def read_metrics(directory: str | Path) -> dict[str, Any]:
+    """What a finished run achieved, as it is in its metrics.json."""
+    path = Path(directory) / METRICS
+    if not path.is_file():
+        read_settings(directory)  # says so where it is no run at all
+        raise StateFileError(
+            f"the run in {directory} is not finished; tidegraph resume {directory} goes on"
+        )
+    metrics: dict[str, Any] = json.loads(path.read_bytes())
+    return metrics
+
+
+def place(out: str | Path, name: str | None, settings: Settings) -> Path:
+    """The directory of a run with these settings below `out`.
+
+    Without a name it is that of the data, with a number where a run with other settings has it
+    already: no result is overwritten that was not named.
+    """
+    if name is not None:
+        if Path(name).name != name:
+            raise ParameterError(f"name is {name!r}; give a name without / and .., such as trial-2")
+        return Path(out) / name
+    base = Path(settings.data.name).name.split(".")[0] or "run"
+    if settings.task == "node":
+        base += "-nodes"
+    for number in itertools.count(1):
+        directory = Path(out) / (base if number == 1 else f"{base}-{number}")
+        if not directory.exists():
+            break
+        with contextlib.suppress(StateFileError, ParameterError):  # something else is there
+            if not config.differences(read_settings(directory), settings):
+                break
+    return directory
+
+
+def compare(directories: Sequence[str | Path]) -> dict[str, Any]:
+    """Finished runs beside each other, in plain types.
+
+    `runs` has the metrics of each, `differences` the settings that are not the same in all, with
+    the value of each run (None where it has none), `warnings` what forbids a comparison.
+    """
+    found = [read_metrics(directory) for directory in directories]
+    trees = [dict(config.leaves(metrics["config"])) for metrics in found]
+    keys = dict.fromkeys(key for tree in trees for key in tree)
+    values = {key: [tree.get(key) for tree in trees] for key in keys}
+    differing = {key: each for key, each in values.items() if any(v != each[0] for v in each)}
+    warnings = []
+    if len({metrics["data"]["digest"] for metrics in found}) > 1:
+        warnings.append("the runs are on different events; their numbers cannot be compared")
+    elif len({json.dumps(metrics["split"], sort_keys=True) for metrics in found}) > 1:
+        warnings.append("the runs are judged on different parts of the events")
+    return {
+        "runs": [
+            {"run": str(directory), **metrics}
+            for directory, metrics in zip(directories, found, strict=True)
+        ],
+        "differences": differing,
+        "warnings": warnings,
+    }
+
+
+def write_comparison(directories: Sequence[str | Path], path: str | Path) -> Path:
+    """A page that shows finished runs beside each other."""
+    for directory in directories:
+        read_metrics(directory)  # refuses what is not finished
+    return report.write_comparison(directories, path)
+
+
+# Stages -------------------------------------------------------------------------------------------
+
+
+class _Stages:
+    """Which stages of a run were begun and finished, with which inputs, in how many seconds."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / _STAGES
+        self._entries = _read_stages(directory)
+        self._done: set[str] = set()  # in this pass
+        self.reused: list[str] = []
+
+    def finished(self, name: str, fingerprint: str, *outputs: Path) -> bool:
+        """Whether a stage with this name and these inputs has left its outputs."""
+        entry = self._entries.get(name, {})
+        done = entry.get("finished") == fingerprint and all(path.exists() for path in outputs)
+        if done and name not in self._done:
+            self._done.add(name)
+            self.reused.append(name)
+            _log.info("%s: as before", name)
+        return done
+
+    @contextlib.contextmanager
+    def stage(self, name: str, fingerprint: str, *outputs: Path) -> Iterator[None]:
+        """Marks a stage as begun and then finished; what one with other inputs left is removed."""
+        entry = self._entries.get(name, {})
+        if entry.get("begun") != fingerprint:
+            for path in outputs:
+                _remove(path)
+            entry = {"elapsed_s": 0.0}
+        begun_at, finished = time.perf_counter(), False
+        self._note(name, {**entry, "begun": fingerprint, "finished": None})
+        _log.info("%s: begun", name)
+        try:
+            yield
+            finished = True
+            self._done.add(name)
+        finally:
+            elapsed_s = entry["elapsed_s"] + time.perf_counter() - begun_at
+            _log.info("%s: %s (%.1f s)", name, "finished" if finished else "left", elapsed_s)
+            self._note(
+                name,
+                {
+                    "begun": fingerprint,
+                    "finished": fingerprint if finished else None,
+                    "elapsed_s": elapsed_s,
+                },
+            )
+
+    def _note(self, name: str, entry: dict[str, Any]) -> None:
+        self._entries[name] = entry
+        _write_json(self._path, self._entries)
+
+    def elapsed_s(self, names: Iterable[str]) -> dict[str, float]:
+        """Seconds by kind of stage, seeds taken together, whenever they were spent."""
+        spent: dict[str, float] = {}
+        for name in names:
+            kind = name.partition("/")[0]
+            spent[kind] = spent.get(kind, 0.0) + self._entries.get(name, {}).get("elapsed_s", 0.0)
+        spent["total"] = sum(spent.values())
+        return {kind: round(seconds, 3) for kind, seconds in spent.items()}
+
+
+def _read_stages(directory: Path) -> dict[str, dict[str, Any]]:
+    try:
+        entries: dict[str, dict[str, Any]] = json.loads((directory / _STAGES).read_bytes())
+    except FileNotFoundError:
+        return {}
+    return entries
+
+
+def _fingerprint(**inputs: Any) -> str:
+    text = json.dumps({"version": version("tidegraph"), **inputs}, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _write_json(path: Path, content: Any) -> None:
+    text = json.dumps(content, indent=2) + "\n"
+    replace_file(path, lambda file: file.write(text.encode()))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+# Running ------------------------------------------------------------------------------------------
+
+
+class Run:
+    """A run of these settings on these events, judged before anything is written.
+
+    `execute` takes it to its end. Only one process works on a directory at a time. One with a run
+    in it is taken over: stages whose inputs are the same are not done again.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        settings: Settings,
+        stream: EventStream,
+        *,
+        command: str | None = None,
+    ) -> None:
+        self.directory, self.settings = Path(directory), settings
+        self._command = command
+        if self.directory.exists() and not _may_be_taken(self.directory):
+            raise StateFileError(
+                f"{self.directory} exists and is not a run; give another name, or move it away"
+            )
+        check(settings)
+        self._trial = _make_trial(stream, settings)
+
+    @classmethod
+    def resumed(cls, directory: str | Path) -> Run:
+        """The run that was begun in this directory, to go on where it was left."""
+        from tidegraph.stream import EventStream
+
+        settings = read_settings(directory)
+        events, begun = Path(directory) / EVENTS, Path(directory) / _COMMAND
+        if not events.is_file():
+            raise StateFileError(
+                f"the run in {directory} was left before it had kept its events; begin it again"
+            )
+        command = begun.read_text(encoding="utf-8").strip() if begun.is_file() else None
+        return cls(directory, settings, EventStream.load(events), command=command)
+
+    def execute(self, *, progress: Progress | None = None) -> dict[str, Any]:
+        """The content of metrics.json and, as `report`, where the report is (None: nowhere)."""
+        directory = self.directory
+        directory.mkdir(parents=True, exist_ok=True)
+        with only_writer(directory):
+            stages = _Stages(directory)
+            events = directory / EVENTS
+            if not stages.finished("data", self._data_as, events):
+                events.unlink(missing_ok=True)  # or a kill could leave them beside other settings
+            settings = self.settings.to_toml().encode()
+            replace_file(directory / CONFIG, lambda file: file.write(settings))
+            if self._command is not None:
+                command = f"{self._command}\n".encode()
+                replace_file(directory / _COMMAND, lambda file: file.write(command))
+            # They may be of other settings, and come again when all stages have been looked at.
+            for result in (METRICS, REPORT):
+                (directory / result).unlink(missing_ok=True)
+            with _logged(directory / LOG):
+                _log.info("tidegraph %s: %s", version("tidegraph"), self._command or "from Python")
+                return self._results(stages, progress or _silent)
+
+    def _results(self, stages: _Stages, progress: Progress) -> dict[str, Any]:
+        from tidegraph import experiment
+        from tidegraph.bench import machine
+
+        directory, trial, stream = self.directory, self._trial, self._trial.stream
+        seeds, wanted = self.settings.seeds, self.settings.report
+        events = directory / EVENTS
+        if not stages.finished("data", self._data_as, events):
+            with stages.stage("data", self._data_as, events):
+                stream.save(events)
+        progress(0, 1, "heuristics")
+        rules = self._judged(stages, "heuristics", self._rules_as, directory, lambda: None)
+        judged = self._judged_seeds(stages, progress)
+        if wanted.html:
+            progress(0, 1, "looking back for the report")
+            self._observe(stages, _Seed(self, seeds[0], stages, progress), progress)
+        names = ["data", "heuristics"]
+        names += [f"{kind}/{seed}" for kind in ("record", "train", "score") for seed in seeds]
+        names += ["observations"] if wanted.html else []
+        results = experiment.summary(trial, seeds, rules, judged, elapsed_s=stages.elapsed_s(names))
+        results["data"] |= {
+            "hash": results["data"]["digest"],
+            "span": [int(stream.t[0]), int(stream.t[-1])],
+        }
+        results |= {
+            "config": self.settings.to_dict(),
+            "command": self._command,
+            "machine": machine.describe(),
+            "reused": stages.reused,
+        }
+        for note in results["warnings"]:
+            _log.warning("%s", note)
+        _write_json(directory / METRICS, results)
+        if wanted.tensorboard:
+            _write_tensorboard(directory, results)
+        page = None
+        if wanted.html:
+            progress(0, 1, "report")
+            page = str(report.write(directory))
+        _log.info("finished")
+        return {**results, "report": page}
+
+    def _judged_seeds(self, stages: _Stages, progress: Progress) -> list[Judgement]:
+        """What the model of each seed achieves; what is large is kept of the first alone."""
+        judged, seeds = [], self.settings.seeds
+        for number, seed in enumerate(seeds):
+            of = f"seed {seed}, " if len(seeds) > 1 else ""
+            one = _Seed(self, seed, stages, _prefixed(progress, of))
+            judged.append(self._judged(stages, f"score/{seed}", one.scored_as, one.path, one.model))
+            if number and not self.settings.keep:
+                one.forget()
+        for path in self.directory.glob("seed-*"):  # of settings before these
+            if path.name not in {f"seed-{seed}" for seed in seeds}:
+                _remove(path)
+        return judged
+
+    @cached_property
+    def _data_as(self) -> str:
+        return _fingerprint(events=self._trial.stream.digest())
+
+    @cached_property
+    def _rules_as(self) -> str:
+        return _fingerprint(
+            **self._inputs,
+            split=self._split,
+            evaluation=dataclasses.asdict(self.settings.evaluation),
+            ask_after=self.settings.model.get("ask_after"),
+        )
+
+    @cached_property
+    def _inputs(self) -> dict[str, Any]:
+        """What every stage depends on."""
+        return {
+            "task": self.settings.task,
+            "events": self._trial.events.digest(),
+            "validation_time": self._trial.training.validation_time,
+        }
+
+    @property
+    def _split(self) -> dict[str, Any]:
+        split = self._trial.training
+        return {
+            "name": split.name,
+            "test_time": split.test_time,
+            "parameters": split.parameters,
+        }
+
+    def _judged(
+        self,
+        stages: _Stages,
+        name: str,
+        fingerprint: str,
+        directory: Path,
+        model: Callable[[], Any],
+    ) -> Judgement:
+        """What the model achieves, which is made only where that is not known yet."""
+        from tidegraph.experiment import Judgement
+
+        path = directory / f"{name.partition('/')[0]}.json"
+        if not stages.finished(name, fingerprint, path):
+            asked = model()
+            with stages.stage(name, fingerprint, path):
+                _write_json(path, dataclasses.asdict(self._trial.judge(asked)))
+        return Judgement(**json.loads(path.read_bytes()))
+
+    def _observe(self, stages: _Stages, seed: _Seed, progress: Progress) -> None:
+        """Keeps what the report shows beside the numbers, from the model of a seed."""
+        path = self.directory / "observations"
+        if stages.finished("observations", seed.trained_as, path):
+            return
+        model = seed.model()
+        with stages.stage("observations", seed.trained_as, path):
+            report.save_observations(
+                path,
+                predictor=model,
+                stream=self._trial.events,
+                split=self._trial.training,
+                history=seed.history(),
+                progress=progress,
+            )
+
+
+class _Seed:
+    """The part of a run that belongs to one seed: its record, its model, its scores."""
+
+    def __init__(self, run: Run, seed: int, stages: _Stages, progress: Progress) -> None:
+        self._run, self._seed = run, seed
+        self._stages, self._progress = stages, progress
+        self.path = run.directory / f"seed-{seed}"
+        self.path.mkdir(exist_ok=True)
+        self._store, self._saved = self.path / "trajectories", self.path / "model"
+        self._checkpoint = self.path / "training.safetensors"
+        self._history = self.path / "history.json"
+        settings = run.settings.model
+        of_record = {name: settings[name] for name in _OF_THE_RECORD}
+        of_training = {name: value for name, value in settings.items() if name != "threads"}
+        self.recorded_as = _fingerprint(**run._inputs, settings=of_record, seed=seed)
+        self.trained_as = _fingerprint(
+            before=self.recorded_as, settings=of_training, split=run._split
+        )
+        asked = dataclasses.asdict(run.settings.evaluation)
+        self.scored_as = _fingerprint(before=self.trained_as, evaluation=asked)
+
+    def model(self) -> Model:
+        """The model, learned now or before."""
+        model = self._run._trial.model(seed=self._seed, path=str(self._store))
+        outputs = self._saved, self._history, self._checkpoint
+        if self._stages.finished(f"train/{self._seed}", self.trained_as, *outputs):
+            return type(model).load(self._saved)
+        self._record(model)
+        self._progress(0, 1, "reading features")
+        with self._stages.stage(f"train/{self._seed}", self.trained_as, *outputs):
+            model.train(
+                self._run._trial.training, checkpoint=self._checkpoint, progress=self._progress
+            )
+            _write_json(self._history, [_in_words(epoch) for epoch in model.epochs_])
+            part = self.path / "model.part"
+            for leftover in (part, self._saved):
+                _remove(leftover)
+            model.save(part)
+            part.replace(self._saved)
+        return model
+
+    def _record(self, model: Model) -> None:
+        name, trial = f"record/{self._seed}", self._run._trial
+        self._progress(0, 1, "looking for records")
+        if self._stages.finished(name, self.recorded_as, self._store):
+            model.observe(trial.events, trial.training)  # finds it whole
+            return
+        with self._stages.stage(name, self.recorded_as, self._store):
+            if not self._store.exists():
+                self._borrow(name)
+            model.observe(trial.events, trial.training, progress=self._progress)
+
+    def _borrow(self, name: str) -> None:
+        """Takes the record of another run beside this one, where one has the same."""
+        run, part = self._run.directory, self.path / "trajectories.part"
+        for about in sorted(run.parent.glob(f"*/{_STAGES}")):
+            store = about.parent / self._store.relative_to(run)
+            with contextlib.suppress(OSError, ValueError):  # gone in the meantime, or not a run's
+                entry = _read_stages(about.parent).get(name, {})
+                if entry.get("finished") == self.recorded_as and store.is_dir():
+                    _remove(part)
+                    copy_store(store, part)
+                    part.replace(self._store)
+                    _log.info("%s: taken from %s", name, about.parent)
+                    return
+
+    def history(self) -> list[dict[str, Any]]:
+        """What each epoch of the training achieved."""
+        epochs: list[dict[str, Any]] = json.loads(self._history.read_bytes())
+        return epochs
+
+    def forget(self) -> None:
+        """Removes what is large; scores, history and weights stay."""
+        _remove(self._saved)
+        _remove(self._store)
+
+
+def check(settings: Settings) -> None:
+    """Refuses of the settings what can be refused before there are events."""
+    from tidegraph.experiment import check_evaluation
+
+    check_evaluation(**_asked(settings), seeds=settings.seeds)
+    if settings.report.tensorboard and find_spec("tensorboard") is None:
+        raise ParameterError(
+            "TensorBoard's files need the package tensorboard, which is not installed;"
+            " pip install 'tidegraph[tensorboard]', or leave report.tensorboard out"
+        )
+
+
+def _asked(settings: Settings) -> dict[str, Any]:
+    """The settings as arguments of experiments; times are still as they are written."""
+    asked = settings.evaluation
+    samplers: Sequence[str] | None = asked.samplers
+    if samplers is None and settings.task == "link" and asked.protocol != "roland":
+        samplers = _DEFAULT_SAMPLERS
+    return {
+        "task": settings.task,
+        "protocol": asked.protocol,
+        "samplers": samplers,
+        "settings": settings.model,
+        "rank": asked.rank or asked.rank_sample is not None,
+        "validation_after": asked.validation_after,
+        "test_after": asked.test_after,
+        "snapshot_seconds": asked.snapshot_seconds,
+        "first_test": asked.first_test,
+        "name": settings.data.name,
+    }
+
+
+def _make_trial(stream: EventStream, settings: Settings) -> Trial:
+    from tidegraph.experiment import make_trial
+    from tidegraph.stream import moment
+
+    asked = _asked(settings)
+    for name in ("validation_after", "test_after"):
+        if asked[name] is not None:
+            asked[name] = moment(asked[name], stream.unit)
+    return make_trial(stream, **asked, rank_sample=settings.evaluation.rank_sample)
+
+
+def _in_words(epoch: Epoch) -> dict[str, Any]:
+    return {
+        "epoch": epoch.number + 1,
+        "loss": epoch.loss,
+        "validation": epoch.validation,
+        "seconds": epoch.elapsed_s,
+    }
+
+
+def _write_tensorboard(directory: Path, results: Mapping[str, Any]) -> None:
+    """The curves of all seeds and the numbers of the test, where TensorBoard reads them."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    _remove(directory / "tensorboard")
+    for number, seed in enumerate(results["seeds"]):
+        history = json.loads((directory / f"seed-{seed}" / "history.json").read_bytes())
+        with SummaryWriter(str(directory / "tensorboard" / f"seed-{seed}")) as writer:
+            for epoch in history:
+                for name in ("loss", "validation"):
+                    writer.add_scalar(f"training/{name}", epoch[name], epoch["epoch"])
+            for sampler, parts in results["metrics"].items():
+                for part, values in parts.items():
+                    for metric, value in values.items():
+                        tag = f"test/{sampler}/{part}/{metric}"
+                        writer.add_scalar(tag, value["per_seed"][number], len(history))
+
+
+@contextlib.contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """Adds what the package logs to a file, and what ends it."""
+    logger = logging.getLogger("tidegraph")
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(min(level or logging.INFO, logging.INFO))
+    try:
+        yield
+    except BaseException as error:
+        _log.error("ended by %s: %s", type(error).__name__, error)
+        raise
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        handler.close()
+
+
+def _may_be_taken(directory: Path) -> bool:
+    """Whether it holds a run, or nothing but what one leaves that is killed at its first write."""
+    if (directory / CONFIG).is_file():
+        return True
+    return directory.is_dir() and all(path.name == f"{CONFIG}.part" for path in directory.iterdir())
+
+
+def _silent(done: int, total: int, what: str) -> None:
+    pass
+
+
+def _prefixed(progress: Progress, prefix: str) -> Progress:
+    return lambda done, total, what: progress(done, total, prefix + what)

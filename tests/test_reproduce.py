@@ -1,0 +1,343 @@
+"""The paper's tables are printed as published, and ours beside them are kept cell by cell."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from tidegraph import EventStream, cli, cli_reproduce, datasets, evaluation
+from tidegraph.errors import ParameterError
+from tidegraph.reproduce import TARGETS, Table, Target, driver, reproduce
+from tidegraph.reproduce import data as data_of_tables
+from tidegraph.reproduce.cells import Cell, SeenOrItem, Workplace, fingerprint, measure
+from tidegraph.reproduce.driver import Found, Plan
+from tidegraph.reproduce.page import OURS, Row, Value, published_rows
+from tidegraph.reproduce.published import number, published
+
+PAPER = (
+    Path(__file__).parents[2] / "shared" / "paper" / "decoupled-gnn-for-large-dynamic-graphs.tex"
+)
+# Which of the paper's tables each of ours repeats.
+LABELS = {
+    "ctdg-link": "tab:exp_ctdg",
+    "node-classification": "tab:nodecls",
+    "dtdg-link": "tab:exp_dtdg",
+    "large": "tab:large_nodecls",
+    "time-cost": "tab:exp_ctdg_timecost",
+    "ablation-high-pass": "tab:exp_ablation_study",
+    "time-encoding": "tab:exp_time_encoding",
+}
+NETWORK = {"columns": 4, "epochs": 1, "hidden": 8, "batch_size": 64, "r_max": 0.05}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Networks this small only wait for each other's threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> EventStream:
+    """The only data set there is."""
+    stream = datasets.generate_communities(nodes=40, events=600, communities=4, seed=3)
+    monkeypatch.setattr(data_of_tables, "load", lambda name, fast: stream)
+    monkeypatch.setattr(data_of_tables, "absent", lambda name: None)
+    return stream
+
+
+# What was published -------------------------------------------------------------------------------
+
+
+def printed_rows(label: str) -> list[str]:
+    """The lines of a table of the paper that hold numbers, without their mark-up."""
+    if not PAPER.exists():
+        pytest.skip(f"the paper is not at {PAPER}")
+    text = PAPER.read_text(encoding="utf-8")
+    begin = text.index(r"\begin{tabular}", text.index(rf"\label{{{label}}}"))
+    table = text[begin : text.index(r"\end{table", begin)]
+    plain = re.sub(r"\\(revision|ul|textbf|hline|multirow\{2\}\*?|multicolumn)", " ", table)
+    plain = plain.replace(r"\%", "%").replace("{", " ").replace("}", " ")
+    return [line for line in plain.splitlines() if "&" in line and re.search(r"\d\.\d|± ", line)]
+
+
+@pytest.mark.parametrize("table", LABELS)
+def test_every_row_of_the_papers_table_is_printed_with_its_numbers(table: str) -> None:
+    lines = printed_rows(LABELS[table])
+    _, rows = published(table)
+    theirs = [row for row in rows if row.source.startswith("the paper,")]
+    assert len(theirs) == len(lines)
+    for row, line in zip(theirs, lines, strict=True):
+        values = [text for text in row.values.values() if not text.endswith("%")]
+        found = [" ".join(cell.split()).rstrip("\\ ") for cell in line.split("&")]
+        assert [cell for cell in found if number(cell)] == values, row.name
+
+
+def test_gains_of_the_ablation_are_those_of_the_paper() -> None:
+    gains = re.findall(r"-?\d+\.\d+%", "\n".join(printed_rows(LABELS["ablation-high-pass"])))
+    _, rows = published("ablation-high-pass")
+    assert gains == [text for row in rows for text in row.values.values() if text.endswith("%")]
+
+
+@pytest.mark.parametrize("name", sorted(set(TARGETS) - {"sensitivity", "error-vs-speed"}))
+def test_published_rows_come_first_and_with_their_source(name: str) -> None:
+    plan = Plan([0], fast=True)
+    (table,) = TARGETS[name].tables(Found({}, plan))
+    _, rows, sources = published_rows(name)
+    assert table.rows[: len(rows)] == rows
+    assert table.sources == sources
+    assert {row.whose for row in table.rows[: len(rows)]} == {"published"}
+    for row in table.rows[len(rows) :]:
+        assert row.whose != "published"
+        assert all(value.mean is None for value in row.values.values())  # nothing was measured
+
+
+def test_the_command_knows_the_targets() -> None:
+    assert set(cli_reproduce.TARGETS) == set(TARGETS)
+
+
+# Numbers and tables -------------------------------------------------------------------------------
+
+
+def test_a_number_says_how_many_seeds_are_in_it() -> None:
+    assert Value.of([0.991, 0.993], "ap").text == "99.20 ± 0.14 (n=2)"
+    assert Value.of([0.25], "mrr_full").text == "0.2500 (n=1)"
+    assert Value.printed("98.46 ± 0.1") == Value("98.46 ± 0.1", 98.46, 0.1)
+
+
+def test_a_table_shows_negatives_and_metric_of_every_row() -> None:
+    rows = [Row("ours", OURS, "random-dst", "ap", {"a": Value.of([0.5], "ap")})]
+    text = Table("t", ["a", "b"], rows).markdown()
+    assert "| model | whose | negatives  | metric | a           |" in text  # b says nothing
+    assert "| ours  | ours  | random-dst | ap     | 50.00 (n=1) |" in text
+
+
+# Cells --------------------------------------------------------------------------------------------
+
+
+def plan_of(r_max: tuple[float, ...]) -> Target:
+    """A target that measures the engine under these promises."""
+
+    def plan(plan: Plan) -> None:
+        for each in r_max:
+            plan.add("errors", "made-up", f"{each:g}", {"r_max": each, "steps": 50, "columns": 2})
+
+    def tables(found: Found) -> list[Table]:
+        rows = [
+            Row(
+                f"{each:g}",
+                OURS,
+                "",
+                "",
+                {"x": found.value("made-up", f"{each:g}", ["error_max"], "x")},
+            )
+            for each in r_max
+        ]
+        return [Table("errors", ["x"], rows)]
+
+    def draw(tables: list[Table], found: Found, path: Path) -> None:
+        path.write_text("<svg/>", encoding="utf-8")
+
+    return Target("promises", "Promises", "Kept.", 2, plan, tables, draw)
+
+
+def kept(output: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (output / "cells").iterdir()}
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path: Path, made_up: EventStream) -> None:
+    first, _ = reproduce(plan_of((0.1, 0.01)), tmp_path)
+    before = kept(tmp_path)
+    again, tables = reproduce(plan_of((0.1, 0.01)), tmp_path)
+    assert len(before) == 4  # two promises, two seeds
+    assert kept(tmp_path) == before
+    assert again["tables"] == first["tables"]
+    assert again["missing"] == []
+    assert "(n=2)" in tables[0].markdown()
+
+
+def test_more_seeds_add_to_those_that_are_there(tmp_path: Path, made_up: EventStream) -> None:
+    reproduce(plan_of((0.1,)), tmp_path, seeds=[0])
+    before = kept(tmp_path)
+    _, tables = reproduce(plan_of((0.1,)), tmp_path, seeds=[0, 1, 2])
+    assert before.items() <= kept(tmp_path).items()
+    assert "(n=3)" in tables[0].markdown()
+
+
+def test_a_run_that_was_stopped_goes_on_and_ends_the_same(
+    tmp_path: Path, made_up: EventStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[Cell] = []
+
+    def stopped(cell: Cell, *rest: Any) -> dict[str, Any]:
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        measured.append(cell)
+        return measure(cell, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "measure", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            reproduce(plan_of((0.1, 0.01)), tmp_path / "stopped")
+    before = kept(tmp_path / "stopped")
+    assert len(before) == 2
+    gone_on, _ = reproduce(plan_of((0.1, 0.01)), tmp_path / "stopped")
+    assert before.items() <= kept(tmp_path / "stopped").items()
+    at_once, _ = reproduce(plan_of((0.1, 0.01)), tmp_path / "at once")
+    assert gone_on["tables"] == at_once["tables"]
+
+
+def test_without_a_budget_nothing_is_measured_and_all_is_said_to_be_missing(
+    tmp_path: Path, made_up: EventStream
+) -> None:
+    results, tables = reproduce(plan_of((0.1,)), tmp_path, budget_s=0)
+    assert kept(tmp_path) == {}
+    assert results["missing"] == ["0.1 on made-up: 0 of 2 seeds"]
+    assert "not measured yet" in tables[0].markdown()
+    assert "0 of 2 seeds" in (tmp_path / "promises" / "README.md").read_text(encoding="utf-8")
+
+
+def test_results_say_what_they_were_made_of(tmp_path: Path, made_up: EventStream) -> None:
+    reproduce(plan_of((0.1,)), tmp_path, command="the command")
+    results = json.loads((tmp_path / "promises" / "results.json").read_text(encoding="utf-8"))
+    assert results["command"] == "the command"
+    assert results["seeds"] == [0, 1]
+    assert results["data"]["made-up"]["digest"] == made_up.digest()
+    assert sorted(results["files"]) == sorted(kept(tmp_path))
+    for text in kept(tmp_path).values():
+        cell = json.loads(text)
+        assert cell["settings"]["r_max"] == 0.1
+        assert cell["holds"] is True
+        assert {"commit", "machine", "version", "elapsed_s", "seed"} <= set(cell)
+
+
+def test_a_cell_is_another_one_with_other_settings_seed_or_data(
+    tmp_path: Path, made_up: EventStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"r_max": 0.1, "steps": 50, "columns": 2}
+    marks = [
+        fingerprint(cell, Workplace(tmp_path, fast=False))
+        for cell in (
+            Cell("errors", "made-up", 0, settings),
+            Cell("errors", "made-up", 1, settings),
+            Cell("errors", "made-up", 0, {**settings, "r_max": 0.2}),
+        )
+    ]
+    same = fingerprint(Cell("errors", "made-up", 0, settings), Workplace(tmp_path, fast=False))
+    monkeypatch.setattr(data_of_tables, "load", lambda name, fast: made_up[:-1])
+    marks.append(
+        fingerprint(Cell("errors", "made-up", 0, settings), Workplace(tmp_path, fast=False))
+    )
+    assert same == marks[0]
+    assert len(set(marks)) == len(marks)
+
+
+def test_seeds_given_twice_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="each once"):
+        reproduce(plan_of((0.1,)), tmp_path, seeds=[1, 1])
+    assert not any(tmp_path.iterdir())
+
+
+def test_models_that_share_a_record_do_as_they_would_alone(
+    tmp_path: Path, made_up: EventStream
+) -> None:
+    plan = Plan([0], fast=False)
+    plan.events(["made-up"], "first", "default", **NETWORK)
+    plan.events(["made-up"], "second", "default", **NETWORK, layers=1)
+    (first,), (second,) = plan.cells.values()
+    assert first.recorded == second.recorded
+
+    def silent(share: float, what: str) -> None:
+        pass
+
+    def metrics(cell: Cell, workplace: Workplace) -> Any:
+        return measure(cell, workplace, silent)["metrics"]
+
+    together, alone = (tmp_path / name for name in ("together", "alone"))
+    for directory in (together, alone):
+        directory.mkdir()
+    shared = Workplace(together, fast=False)
+    metrics(first, shared)
+    inside = list(together.iterdir())
+    of_second = metrics(second, shared)
+    assert list(together.iterdir()) == inside  # no second record
+    assert of_second == metrics(second, Workplace(alone, fast=False))
+
+
+def test_data_that_is_not_here_leaves_published_numbers_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(data_of_tables, "absent", lambda name: "data not here")
+    plan = Plan([0], fast=True)
+    TARGETS["ctdg-link"].plan(plan)
+    assert plan.cells == {}
+    text = TARGETS["ctdg-link"].tables(Found({}, plan))[0].markdown()
+    assert "data not here" in text
+    assert "99.51 ± 0.5" in text
+
+
+# The rule of the samplers -------------------------------------------------------------------------
+
+
+def test_a_pair_seen_before_is_above_an_item_and_an_item_above_the_rest() -> None:
+    rule = SeenOrItem()
+    rule.update(EventStream(np.array([0, 1]), np.array([2, 3]), np.array([1, 2]), nodes=5))
+    asked = np.array([0, 0, 0, 0])
+    assert rule.score(asked, np.array([2, 3, 4, 1]), np.full(4, 3)).tolist() == [2, 1, 0, 0]
+
+
+@pytest.mark.slow
+def test_on_wikipedia_a_rule_that_learns_nothing_nearly_solves_random_all() -> None:
+    if datasets.find(datasets.DATA_SETS["wikipedia"]) is None:
+        pytest.skip("wikipedia is not in ../shared/data")
+    stream = datasets.load_dataset("wikipedia")
+    result = evaluation.evaluate_link(
+        None,
+        stream,
+        evaluation.tgn_split(stream),
+        samplers=("random-all", "random-dst"),
+        parts=("test",),
+        heuristics=lambda: [SeenOrItem()],
+    )
+    ap = {row.sampler: row.metrics["ap"] for row in result.rows}
+    assert ap["random-all"] > 0.97
+    assert ap["random-dst"] < 0.93
+
+
+# All of it ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reproduce")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch_geometric's own
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_fast_form_prints_and_writes_a_page(name: str, everything: Path) -> None:
+    for needed in ("wikipedia", "uci", "bitcoin-otc", "bitcoin-alpha", "pubmed-temporal"):
+        if datasets.find(datasets.DATA_SETS[needed]) is None:
+            pytest.skip(f"{needed} is not in ../shared/data")
+    words = ["reproduce", name, "--fast", "--output", str(everything), "--json"]
+    result = CliRunner().invoke(cli.main, words)
+    assert result.exit_code == 0, result.output
+    results = json.loads(result.stdout.splitlines()[-1])[name]
+    page = (everything / name / "README.md").read_text(encoding="utf-8")
+    assert results["missing"] == []
+    assert (everything / name / "figure.svg").read_text(encoding="utf-8").startswith("<?xml")
+    for table in results["tables"]:
+        for row in table["rows"]:
+            assert row["name"] in page
+        ours = [row for row in table["rows"] if row["whose"] == OURS]
+        assert any(value["mean"] is not None for row in ours for value in row["values"].values())

@@ -1,0 +1,612 @@
+"""A run ends with the same numbers whatever happens to it, and does nothing twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from tidegraph import (
+    EventStream,
+    cli,
+    cli_run,
+    config,
+    datasets,
+    experiment,
+    report,
+    runs,
+    segments,
+)
+from tidegraph.config import Settings
+from tidegraph.errors import DataError, ParameterError, StateFileError, StorageError
+from tidegraph.runs import Run
+from tidegraph.tasks import LinkPredictor, NodeClassifier
+from tidegraph.trajectories import only_writer
+
+QUICK = {"columns": 4, "epochs": 3, "hidden": 8, "batch_size": 512, "threads": 1}
+QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
+
+
+class Killed(BaseException):
+    """What a process does not survive."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Networks this small only wait for each other's threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def _plain_report(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report in a few lines, but where the real one is asked for: pages are judged elsewhere."""
+    if "real_report" in request.fixturenames:
+        return
+
+    def save_observations(
+        path: Path, *, predictor: Any, stream: EventStream, split: Any, history: Any, **more: Any
+    ) -> None:
+        assert len(predictor.epochs_) == len(history)
+        assert split.train[-1] < len(stream)
+        path.write_text(json.dumps(history))
+
+    def write(directory: Path) -> Path:
+        metrics = json.loads((directory / "metrics.json").read_text())
+        epochs = json.loads((directory / "observations").read_text())
+        page = directory / "report.html"
+        page.write_text(f"{metrics['data']['title']}, {len(epochs)} epochs")
+        return page
+
+    def write_comparison(directories: list[Path], path: Path) -> Path:
+        path.write_text(" ".join(map(str, directories)))
+        return path
+
+    for function in (save_observations, write, write_comparison):
+        monkeypatch.setattr(report, function.__name__, function)
+
+
+@pytest.fixture
+def real_report() -> None:
+    """Asks for it."""
+
+
+@pytest.fixture(scope="module")
+def stream() -> EventStream:
+    made = datasets.generate_communities(30, 600, seed=3)
+    return EventStream.from_arrays(made.src, made.dst, made.t, nodes=30, title="toy")
+
+
+@pytest.fixture(scope="module")
+def toy(stream: EventStream, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "toy.tide"
+    stream.save(path)
+    return path
+
+
+def settled(*words: str, **model: Any) -> Settings:
+    tree = {
+        "data": {"name": "toy"},
+        "seeds": [0, 1],
+        "evaluation": {"samplers": ["random-dst"]},
+        "model": {**QUICK, **model},
+    }
+    return config.settle(tree, config.assignments(words))
+
+
+def numbers(results: dict[str, Any]) -> dict[str, Any]:
+    """All that a run says but when and how fast."""
+    passing = ("elapsed_s", "reused", "report", "command", "machine")
+    return {name: value for name, value in results.items() if name not in passing}
+
+
+@pytest.fixture(scope="module")
+def whole(stream: EventStream, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run without a report, to be copied."""
+    directory = tmp_path_factory.mktemp("runs") / "toy"
+    Run(directory, settled("html=false"), stream).execute()
+    return directory
+
+
+@pytest.fixture(scope="module")
+def undisturbed(whole: Path) -> dict[str, Any]:
+    return runs.read_metrics(whole)
+
+
+# The numbers --------------------------------------------------------------------------------------
+
+
+def test_the_numbers_are_those_of_an_evaluation(
+    stream: EventStream, undisturbed: dict[str, Any]
+) -> None:
+    expected = experiment.evaluate(
+        stream, samplers=("random-dst",), seeds=(0, 1), settings=QUICK, name="toy"
+    )
+    for name in ("metrics", "heuristics", "split", "protocol", "seeds", "training_negatives"):
+        assert undisturbed[name] == expected[name]
+    assert undisturbed["elapsed_s"].keys() == {
+        *("data", "heuristics", "record", "train", "score", "total")
+    }
+
+
+def test_classes_of_nodes_are_judged_by_the_classifiers_own_numbers(
+    stream: EventStream, tmp_path: Path
+) -> None:
+    labels = (stream.src % 2 + (np.arange(len(stream)) % 7 == 0)) % 2
+    labelled = EventStream.from_arrays(stream.src, stream.dst, stream.t, labels=labels)
+    own = {"columns": 4, "epochs": 2, "members": 1, "threads": 1}
+    settings = config.settle({"task": "node", "data": {"name": "toy"}, "model": own})
+    results = Run(tmp_path / "nodes", settings, labelled).execute()
+    trial = experiment.make_trial(labelled, task="node", settings=own)
+    classifier = NodeClassifier(**own, seed=0).fit(labelled, trial.training)  # type: ignore[arg-type]
+    expected = classifier.evaluate(trial.training, parts=("test",))
+    found = results["metrics"]["none"]["all"]
+    assert found["auc"]["per_seed"] == [expected.row("test").metrics["auc"]]
+    assert results["headlines"] == {"none": "auc"}
+    rule = next(row for row in expected.rows if row.scorer != "tidegraph")
+    assert results["heuristics"][rule.scorer]["none"]["all"]["auc"] == rule.metrics["auc"]
+    with pytest.raises(DataError, match="--label COLUMN"):
+        Run(tmp_path / "none", settings, stream)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_finished_run_keeps_all_that_is_needed_to_repeat_it(
+    stream: EventStream, tmp_path: Path
+) -> None:
+    directory = tmp_path / "toy"
+    results = Run(directory, settled(), stream, command="tidegraph run toy").execute()
+    kept = runs.read_metrics(directory)
+    assert {**kept, "report": str(directory / "report.html")} == results
+    assert kept["command"] == "tidegraph run toy"
+    assert kept["data"]["hash"] == stream.digest()
+    assert runs.read_settings(directory) == settled()
+    assert "train/1: finished" in (directory / "log.txt").read_text(encoding="utf-8")
+    assert (directory / "report.html").read_text().endswith("3 epochs")
+    # The model of the first seed answers; those of others are gone, but for their weights.
+    model = LinkPredictor.load(directory / "seed-0" / "model")
+    score = experiment.make_trial(stream, samplers=("random-dst",)).judge(model)
+    found = score.table["tidegraph"]["random-dst"]["all"]["ap"]
+    assert found == kept["metrics"]["random-dst"]["all"]["ap"]["per_seed"][0]
+    assert sorted(path.name for path in (directory / "seed-1").iterdir()) == [
+        *("history.json", "score.json", "training.safetensors")
+    ]
+
+
+# Interruptions ------------------------------------------------------------------------------------
+
+
+def finished_later(directory: Path, settings: Settings, stream: EventStream) -> dict[str, Any]:
+    """What comes out when the run is taken up again, or begun again where it had nothing yet."""
+    if (directory / "config.toml").exists() and (directory / "events.tide").exists():
+        return Run.resumed(directory).execute()
+    return Run(directory, settings, stream).execute()
+
+
+def writes_before_death(allowed: int) -> Callable[[Path, Any], None]:
+    """What writes so many files whole, and then nothing any more."""
+    written = 0
+
+    def write(path: Path, produce: Any) -> None:
+        nonlocal written
+        written += 1
+        if written > allowed:
+            raise Killed
+        segments.replace_file(path, produce)
+
+    return write
+
+
+@pytest.mark.parametrize("survived", range(4))
+def test_killed_while_it_takes_over_a_run_none_mixes_settings_and_events(
+    survived: int,
+    whole: Path,
+    stream: EventStream,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    directory = tmp_path / "toy"
+    shutil.copytree(whole, directory)
+    other = Run(directory, settled("html=false", "epochs=2"), stream[:500])
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "replace_file", writes_before_death(survived))
+        with pytest.raises(Killed):
+            other.execute()
+    if survived < 2:  # the events were not kept yet
+        with pytest.raises(StateFileError, match="begin it again"):
+            Run.resumed(directory)
+    else:
+        results = Run.resumed(directory).execute()
+        assert (results["data"]["events"], results["settings"]["epochs"]) == (500, 2)
+
+
+@pytest.mark.slow
+def test_killed_before_any_of_its_writes_a_run_ends_with_the_same_numbers(
+    stream: EventStream,
+    undisturbed: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = settled("html=false")
+    survived = 0
+    while True:
+        directory = tmp_path / f"killed-{survived}"
+        with monkeypatch.context() as patch:
+            patch.setattr(runs, "replace_file", writes_before_death(survived))
+            try:
+                Run(directory, settings, stream).execute()
+                break
+            except Killed:
+                pass
+        # Every run goes its own way: one could otherwise borrow what another has recorded.
+        results = finished_later(directory, settings, stream)
+        assert numbers(results) == numbers(undisturbed), survived
+        directory.rename(tmp_path.parent / f"{tmp_path.name}-{survived}")
+        survived += 1
+    assert survived > 20
+
+
+@pytest.mark.parametrize("moment", ["records", "epoch 2", "seed 1, epoch 3"])
+def test_killed_within_a_stage_a_run_goes_on_from_there(
+    moment: str, stream: EventStream, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    def kill(done: int, total: int, what: str) -> None:
+        if moment in what:
+            raise Killed
+
+    directory = tmp_path / "toy"
+    with pytest.raises(Killed):
+        Run(directory, settled("html=false"), stream).execute(progress=kill)
+    with pytest.raises(StateFileError, match="tidegraph resume"):
+        runs.read_metrics(directory)
+    results = Run.resumed(directory).execute()
+    assert numbers(results) == numbers(undisturbed)
+    assert "ended by Killed" in (directory / "log.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_run_survives_a_real_kill(undisturbed: dict[str, Any], toy: Path, tmp_path: Path) -> None:
+    code = f"""
+import os, signal
+from tidegraph import EventStream, config, runs
+def progress(done, total, what):
+    if "seed 1, epoch 2" in what:
+        os.kill(os.getpid(), signal.SIGKILL)
+settings = config.settle(config.parse({settled("html=false").to_toml()!r}))
+run = runs.Run({str(tmp_path / "toy")!r}, settings, EventStream.load({str(toy)!r}))
+run.execute(progress=progress)
+"""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    results = Run.resumed(tmp_path / "toy").execute()
+    assert numbers(results) == numbers(undisturbed)
+    assert "score/0" in results["reused"]
+
+
+def test_two_processes_do_not_write_one_run(stream: EventStream, tmp_path: Path) -> None:
+    directory = tmp_path / "toy"
+    directory.mkdir()
+    with only_writer(directory), pytest.raises(StorageError, match="is being written to already"):
+        Run(directory, settled(), stream).execute()
+    assert list(directory.iterdir()) == []
+
+
+# Doing nothing twice ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "reused"),
+    [
+        (["threads=2", "keep=true"], {"data", "heuristics", "score/0", "score/1"}),
+        (["html=true"], {"data", "heuristics", "score/0", "score/1", "train/0"}),
+        (["epochs=2"], {"data", "heuristics", "record/0"}),
+        (["samplers=historical"], {"data", "train/0"}),
+        (["alpha=0.3"], {"data", "heuristics"}),
+        (["seeds=0,2"], {"data", "heuristics", "score/0"}),
+        (["protocol=tgb"], {"data", "record/0"}),
+    ],
+)
+def test_what_did_not_change_is_not_done_again(
+    words: list[str], reused: set[str], whole: Path, stream: EventStream, tmp_path: Path
+) -> None:
+    directory = tmp_path / "toy"
+    shutil.copytree(whole, directory)
+    settings = settled("html=false", *words)
+    results = Run(directory, settings, stream).execute()
+    assert set(results["reused"]) == reused
+    afresh = Run(tmp_path / "elsewhere" / "toy", settings, stream).execute()
+    assert afresh["reused"] == []
+    assert numbers(results) == numbers(afresh)
+    assert (directory / "seed-1").exists() == (words != ["seeds=0,2"])
+
+
+def test_other_events_are_another_run(whole: Path, stream: EventStream, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "toy")
+    later = Run(tmp_path / "toy", settled("html=false"), stream[:500]).execute()
+    assert later["reused"] == []
+    assert later["data"]["events"] == 500
+    assert Run.resumed(tmp_path / "toy").execute()["metrics"] == later["metrics"]
+
+
+def test_a_record_is_taken_from_a_run_beside(
+    whole: Path, stream: EventStream, tmp_path: Path
+) -> None:
+    shutil.copytree(whole, tmp_path / "one")
+    Run(tmp_path / "two", settled(epochs=2), stream).execute()
+    log = (tmp_path / "two" / "log.txt").read_text(encoding="utf-8")
+    assert f"record/0: taken from {tmp_path / 'one'}" in log
+    assert "record/1: taken" not in log  # it was not kept
+    store = [
+        tmp_path / name / "seed-0" / "trajectories" / "manifest.json" for name in ("one", "two")
+    ]
+    assert store[0].read_bytes() == store[1].read_bytes()
+
+
+CHANGED = {
+    "columns": 5,
+    "alpha": 0.3,
+    "half_lives": [50.0],
+    "high_pass": False,
+    "beta": 0.4,
+    "r_max": 2e-2,
+    "r_max_unit": "l1",
+    "scale_by_degree": False,
+    "epsilon": 0.2,
+    "edge_features": False,
+    "encoder": "lstm",
+    "encoder_options": {"layers": 2},
+    "decoder": "hadamard",
+    "window": 3,
+    "width": 4,
+    "hidden": 5,
+    "layers": 1,
+    "dropout": 0.2,
+    "random_negatives": 2,
+    "past_negatives": 2,
+    "past_weight": 0.5,
+    "any_node": True,
+    "max_examples": 50,
+    "epochs": 1,
+    "batch_size": 100,
+    "learning_rate": 1e-3,
+    "patience": 1,
+    "threads": 2,
+}
+
+
+def test_the_record_depends_on_the_settings_that_its_fingerprint_has(
+    stream: EventStream, tmp_path: Path
+) -> None:
+    def recorded(name: str, **changes: Any) -> bytes:
+        options: dict[str, Any] = {**QUICK, "encoder": "gru", **changes}
+        model = LinkPredictor(**options, path=str(tmp_path / name))
+        model.observe(stream, experiment.make_trial(stream).training)
+        return (tmp_path / name / "manifest.json").read_bytes()
+
+    assert CHANGED.keys() == settled().model.keys() - {"device"}
+    plain = recorded("plain")
+    moving = {name for name, value in CHANGED.items() if recorded(name, **{name: value}) != plain}
+    assert moving == set(runs._OF_THE_RECORD)
+
+
+def test_a_run_gets_a_name_that_no_other_settings_have(whole: Path, tmp_path: Path) -> None:
+    assert runs.place(tmp_path, None, settled()) == tmp_path / "toy"
+    shutil.copytree(whole, tmp_path / "toy")
+    assert runs.place(tmp_path, None, settled("keep=true")) == tmp_path / "toy"
+    other = settled("epochs=2")
+    (tmp_path / "toy-2").mkdir()  # not a run
+    assert runs.place(tmp_path, None, other) == tmp_path / "toy-3"
+    assert runs.place(tmp_path, "mine", other) == tmp_path / "mine"
+    with pytest.raises(ParameterError, match="without /"):
+        runs.place(tmp_path, "../mine", other)
+
+
+def test_a_refused_run_leaves_everything_as_it_was(
+    whole: Path, stream: EventStream, tmp_path: Path
+) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear").touch()
+    with pytest.raises(StateFileError, match="is not a run"):
+        Run(tmp_path / "letters", settled(), stream)
+    with pytest.raises(StateFileError, match="is not a run"):
+        Run.resumed(tmp_path / "letters")
+    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    with pytest.raises(ParameterError, match="give validation_after and test_after"):
+        Run(whole, settled("protocol=time"), stream)
+    assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
+
+
+# TensorBoard --------------------------------------------------------------------------------------
+
+
+def test_tensorboard_reads_the_curves(stream: EventStream, tmp_path: Path) -> None:
+    accumulation = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    results = Run(tmp_path / "toy", settled("tensorboard=true"), stream).execute()
+    for number in (0, 1):
+        events = accumulation.EventAccumulator(str(tmp_path / "toy/tensorboard" / f"seed-{number}"))
+        events.Reload()
+        history = json.loads((tmp_path / "toy" / f"seed-{number}" / "history.json").read_text())
+        found = [event.value for event in events.Scalars("training/loss")]
+        assert found == pytest.approx([epoch["loss"] for epoch in history])
+        (ap,) = events.Scalars("test/random-dst/all/ap")
+        expected = results["metrics"]["random-dst"]["all"]["ap"]["per_seed"][number]
+        assert ap.value == pytest.approx(expected)
+
+
+def test_tensorboard_is_missed_before_anything_is_done(
+    stream: EventStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "find_spec", lambda name: None)
+    with pytest.raises(ParameterError, match=r"pip install 'tidegraph\[tensorboard\]'"):
+        Run(tmp_path / "toy", settled("tensorboard=true"), stream)
+
+
+# The commands -------------------------------------------------------------------------------------
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(cli.main, list(map(str, words)))
+
+
+def last_line(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.usefixtures("real_report")
+def test_one_command_goes_from_an_awkward_file_to_a_report(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    people = ["ann", "Жуков", "Dé Li", "<b>", "4711", "fay"]
+    rows = ["Call No;Caller;Callee;When;Note"]
+    for number in random.permutation(300):
+        caller = number % 6
+        callee = (caller + 1 + int(random.random() < 0.2)) % 6
+        at = f"2024-05-{1 + number // 15:02d} {number % 15:02d}:30"
+        rows.append(f"{number};{people[caller]};{people[callee]};{at};x")
+    file = tmp_path / "my calls.csv"
+    file.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    result = run("run", file, "--out", tmp_path / "runs", "--json", *QUICKLY)
+    found = last_line(result)
+    assert found["data"]["events"] == 300
+    assert found["data"]["nodes"] == 6
+    assert set(found["metrics"]) == {"random-dst", "historical"}
+    assert Path(found["report"]) == tmp_path / "runs" / "my calls" / "report.html"
+    page = Path(found["report"]).read_text(encoding="utf-8")
+    assert "Жуков" in page
+    assert f"{found['metrics']['random-dst']['all']['ap']['mean']:.4f}" in page
+    for words in ("src is column 'Caller'", "heuristic", f"Report: {found['report']}", "One seed"):
+        assert words in result.stdout
+    for name in ("metrics", "heuristics", "elapsed_s", "data", "seeds", "version", "report"):
+        assert name in found
+    # From anywhere, and without the file.
+    file.unlink()
+    again = last_line(run("resume", tmp_path / "runs" / "my calls", "--json", "--quiet"))
+    assert numbers(again) == numbers(found)
+
+
+def test_options_override_a_file_and_words_override_both(toy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "given.toml"
+    file.write_text(
+        f"seeds = [5]\n[data]\nname = {json.dumps(str(toy))}\n[evaluation]\nprotocol = 'tgb'\n"
+        "samplers = ['inductive']\n[model]\nepochs = 1\n",
+        encoding="utf-8",
+    )
+    common = ["--config", file, "--out", tmp_path, "--json", "--no-report", *QUICKLY]
+    words = ["--name", "x", "--sampler", "random-dst", "--seeds", "3,4", "--set", "seeds=6"]
+    found = last_line(run("run", *common, *words))
+    assert found["seeds"] == [6]
+    assert found["protocol"] == "tgb"
+    assert list(found["metrics"]) == ["random-dst"]
+    assert found["config"]["model"]["epochs"] == 3
+    assert found["report"] is None
+    assert not (tmp_path / "x" / "report.html").exists()
+
+
+def test_quiet_leaves_nothing_but_the_line_of_json(toy: Path, tmp_path: Path) -> None:
+    words = ["run", toy, "--out", tmp_path, "--quiet", "--no-report", *QUICKLY]
+    result = run(*words)
+    assert (result.exit_code, result.output) == (0, "")
+    result = run(*words, "--json")
+    assert len(result.stdout.splitlines()) == 1
+    assert last_line(result)["reused"] == ["data", "heuristics", "score/0"]
+    assert "heuristics: as before" in run(*words, "--verbose").stderr
+
+
+def test_control_c_says_how_to_go_on(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    words = ["run", toy, "--out", tmp_path / "runs", *QUICKLY]
+    with monkeypatch.context() as patch:
+        patch.setattr(LinkPredictor, "train", interrupted)
+        result = run(*words)
+    assert result.exit_code == 130
+    assert f"tidegraph resume {tmp_path / 'runs' / 'toy'} goes on" in result.stderr
+    assert "Traceback" not in result.output
+    assert "not finished" in run("compare", tmp_path / "runs" / "toy").stderr
+    resumed = last_line(run("resume", tmp_path / "runs" / "toy", "--json"))
+    whole = last_line(run(*words[:3], tmp_path / "others", *QUICKLY, "--json"))
+    assert numbers(resumed) == numbers(whole)
+
+
+def test_a_run_that_others_work_on_is_a_failure_and_a_mistake_is_a_refusal(
+    toy: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "toy").mkdir()
+    with only_writer(tmp_path / "toy"):
+        result = run("run", toy, "--out", tmp_path, "--name", "toy", *QUICKLY)
+    assert result.exit_code == 1
+    assert result.stderr.endswith("is being written to already; wait until that has ended\n")
+    for words, advice in (
+        (["run"], "no data is named"),
+        (["run", "nowhere.csv"], "no data set and no file is called 'nowhere.csv'"),
+        (["run", toy, "--set", "epoch=3"], "did you mean 'model.epochs'?"),
+        (["run", toy, "--seeds", "a"], "the setting seeds is 'a'; give a list like [0, 1, 2]"),
+        (["run", toy, "--task", "node"], "--label COLUMN"),
+        (["run", toy, "--config", "nowhere.toml"], "cannot read nowhere.toml"),
+        (["resume", tmp_path / "nowhere"], "is not a run"),
+        (["compare", tmp_path], "is not a run"),
+    ):
+        result = run(*words, *(["--out", tmp_path] if words[0] == "run" else []))
+        assert result.exit_code == 2, words
+        assert advice in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
+def test_comparing_runs_shows_numbers_and_the_settings_that_differ(
+    stream: EventStream, tmp_path: Path
+) -> None:
+    for name, epochs in (("one", 1), ("two", 2)):
+        Run(tmp_path / name, settled("html=false", epochs=epochs), stream).execute()
+    Run(tmp_path / "three", settled("html=false"), stream[:500]).execute()
+    page = tmp_path / "both.html"
+    both = [tmp_path / "one", tmp_path / "two"]
+    result = run("compare", *both, "--html", page, "--json")
+    found = last_line(result)
+    assert found["differences"] == {"model.epochs": [1, 2]}
+    assert found["warnings"] == []
+    assert page.read_text() == " ".join(map(str, both))
+    for one in found["runs"]:
+        assert f"{100 * one['metrics']['random-dst']['all']['ap']['mean']:.2f}" in result.stdout
+    assert "different events" in run("compare", *both, tmp_path / "three").stdout
+
+
+def test_help_lists_all_settings_of_both_tasks() -> None:
+    text = run("run", "--set", "help").stdout
+    for line in (
+        "  seeds=[0]",
+        "  model.random_negatives=6",
+        "  model.members=4",
+        "  report.html=true",
+    ):
+        assert line in text.splitlines()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_get_a_script_that_asks_for_completions(shell: str) -> None:
+    result = run("completion", shell)
+    assert result.exit_code == 0
+    assert f"_TIDEGRAPH_COMPLETE={shell}_complete" in result.stdout
+
+
+def test_data_sets_are_completed() -> None:
+    import click
+
+    found = cli_run._data_names(click.Context(cli_run.run), cli_run.run.params[0], "wiki")
+    assert [item.value for item in found if item.type != "file"] == ["wikipedia"]

@@ -23,6 +23,7 @@ from tidegraph import (
     Batch,
     Channel,
     ClusterError,
+    EventError,
     EventStream,
     ParameterError,
     Propagator,
@@ -259,11 +260,23 @@ def test_a_shard_that_was_changed_or_lost_is_noticed(tmp_path: Path) -> None:
     later = random_stream(5)
     later = replace(later, t=later.t + 1000)
     ShardedTrajectories.open(path).shards[1].append(later)
-    with pytest.raises(StateFileError, match="shard-001 is not as it was"):
+    with pytest.raises(StateFileError, match="shard-001 is missing or not as it was"):
         ShardedTrajectories.open(path)
+    with pytest.raises(EventError, match="a record of other events"):
+        recorded(path)
     shutil.rmtree(path / "shard-001")
-    with pytest.raises(StateFileError, match="cannot read"):
+    with pytest.raises(StateFileError, match="shard-001 is missing"):
         ShardedTrajectories.open(path)
+
+
+def test_a_shard_that_was_deleted_is_recorded_again_and_no_other(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    before = content(tmp_path)
+    shutil.rmtree(tmp_path / "shard-001")
+    seen: list[str] = []
+    recorded(tmp_path, progress=lambda done, total, what: seen.append(what.partition(":")[0]))
+    assert set(seen) == {"shard-001", "1 of 1 finished"}
+    assert content(tmp_path) == before
 
 
 def test_a_damaged_block_is_found_when_asked_for(tmp_path: Path) -> None:

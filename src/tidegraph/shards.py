@@ -106,6 +106,14 @@ def _store_digest(store: Path) -> str:
     return digest((store / "manifest.json").read_bytes())
 
 
+def _is_recorded(directory: Path, shard: _Shard) -> bool:
+    """Whether the store of a shard is there as it was finished."""
+    try:
+        return shard.digest is not None and _store_digest(directory / shard.name) == shard.digest
+    except OSError:
+        return False
+
+
 def _divided(columns: int, shards: int) -> Iterator[_Shard]:
     """Ranges of columns whose lengths differ by one at most, the longer ones first."""
     first = 0
@@ -192,7 +200,10 @@ def record_shards(
             shards=tuple(_divided(columns, shards)),
         ),
     )
-    if not manifest.complete:
+    missing = {
+        shard.name: shard for shard in manifest.shards if not _is_recorded(directory, shard)
+    }
+    if missing:
         common = _Common(
             stream if isinstance(events, EventStream) else Path(events).absolute(),
             matrix,
@@ -209,7 +220,7 @@ def record_shards(
         digests = run(
             _record_shard,
             common,
-            {shard.name: shard for shard in manifest.shards},
+            missing,
             directory,
             engine=engine,
             address=address,
@@ -218,7 +229,8 @@ def record_shards(
             progress=progress,
         )
         finished = tuple(
-            dataclasses.replace(shard, digest=digests[shard.name]) for shard in manifest.shards
+            dataclasses.replace(shard, digest=digests.get(shard.name, shard.digest))
+            for shard in manifest.shards
         )
         dataclasses.replace(manifest, shards=finished).write(directory)
     return ShardedTrajectories.open(directory)
@@ -315,13 +327,10 @@ class ShardedTrajectories:
         stores = []
         for shard in manifest.shards:
             store = directory / shard.name
-            try:
-                changed = _store_digest(store) != shard.digest
-            except OSError as error:
-                raise StateFileError(f"cannot read {store}: {error.strerror}") from error
-            if changed:
+            if not _is_recorded(directory, shard):
                 raise StateFileError(
-                    f"{store} is not as it was recorded; copy all shards again, or record anew"
+                    f"{store} is missing or not as it was recorded; copy it again, or delete it and"
+                    " repeat what recorded it"
                 )
             stores.append(Trajectories.open(store, verify=verify, threads=threads))
         return cls(directory, manifest, stores)

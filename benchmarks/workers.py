@@ -1,11 +1,15 @@
 """Measures workers against threads on one machine; writes benchmarks/results/workers.json.
 
 python benchmarks/workers.py [--events N] [--columns D] [--repeat R] [--output FILE]
+python benchmarks/workers.py --memory NODES EDGES COLUMNS [--output FILE]
 
 Wikipedia's first events are recorded in two shards: in passes with one thread, in passes with two,
 and by a local Ray cluster with one worker and with two, each with one thread. All take turns in
 every round, the median counts, and all must leave the same bytes. Starting a cluster is measured
 apart from working on it. On a machine that others use too the spread tells how much to believe.
+
+With --memory a random graph is recorded as one shard, and the peak of anonymous memory is compared
+with what engine and docs/scaling.md account for; the row is added to the file.
 """
 
 from __future__ import annotations
@@ -18,12 +22,15 @@ import shlex
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tidegraph import Channel, EventStream, Sketch, datasets, record_shards
+import numpy as np
+
+from tidegraph import Channel, EventStream, Propagator, Sketch, datasets, record_shards
 from tidegraph.bench import _commit, machine
 from tidegraph.channels import Settings
 
@@ -38,6 +45,53 @@ def content(path: Path) -> str:
             state.update(str(file.relative_to(path)).encode())
             state.update(file.read_bytes())
     return state.hexdigest()
+
+
+def anonymous_bytes() -> int:
+    """Memory of this process that no file stands behind."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return 1024 * int(status.partition("RssAnon:")[2].split()[0])
+
+
+def peak_of_recording(nodes: int, edges: int, columns: int) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, nodes, (2, edges))
+    stream = EventStream(src=src, dst=dst, t=np.sort(rng.integers(0, 120, edges)), nodes=nodes)
+    segment = 1 << 24
+    before = peak = anonymous_bytes()
+    over = threading.Event()
+
+    def look() -> None:
+        nonlocal peak
+        while not over.wait(0.005):
+            peak = max(peak, anonymous_bytes())
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "shards"
+        store = record_shards(
+            stream, Sketch(columns), path, shards=1, threads=1, epsilon=0.5, segment_bytes=segment
+        )
+        over.set()
+        looking.join()
+        saved = next((path / "shard-000").glob("checkpoint-*.state"))
+        counted = Propagator.load(saved, threads=1).statistics()
+    engine = counted["graph_bytes"] + counted["state_bytes"]
+    return {
+        "nodes": nodes,
+        "edges": edges,
+        "columns": columns,
+        "channels": 1,
+        "segment_bytes": segment,
+        "peak_anonymous_bytes": peak - before,
+        "engine_bytes": engine,
+        "peak_over_engine": round((peak - before) / engine, 2),
+        "records": store.records,
+        "disk_bytes": store.nbytes,
+        "command": shlex.join(["python", *sys.argv]),
+        **_commit(),
+    }
 
 
 def awake() -> None:
@@ -70,7 +124,13 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=128)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/workers.json"))
+    parser.add_argument("--memory", type=int, nargs=3, metavar=("NODES", "EDGES", "COLUMNS"))
     given = parser.parse_args()
+    if given.memory is not None:
+        results = json.loads(given.output.read_text(encoding="utf-8"))
+        results.setdefault("memory", []).append(peak_of_recording(*given.memory))
+        given.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        return
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
     import ray
@@ -118,6 +178,7 @@ def main() -> None:
     if len(contents) != 1:
         raise SystemExit("the sides recorded different bytes")
     median = {name: statistics.median(values) for name, values in seconds.items()}
+    kept = json.loads(given.output.read_text()) if given.output.exists() else {}
     results = {
         "data": "wikipedia",
         "events": len(stream),
@@ -147,6 +208,7 @@ def main() -> None:
         "ray": ray.__version__,
         "command": shlex.join(["python", *sys.argv]),
         **_commit(),
+        "memory": kept.get("memory", []),
     }
     given.output.parent.mkdir(parents=True, exist_ok=True)
     given.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")

@@ -200,9 +200,7 @@ def record_shards(
             shards=tuple(_divided(columns, shards)),
         ),
     )
-    missing = {
-        shard.name: shard for shard in manifest.shards if not _is_recorded(directory, shard)
-    }
+    missing = {shard.name: shard for shard in manifest.shards if not _is_recorded(directory, shard)}
     if missing:
         common = _Common(
             stream if isinstance(events, EventStream) else Path(events).absolute(),

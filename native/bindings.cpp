@@ -12,6 +12,7 @@
 #include <cstring>
 #include <thread>
 
+#include "compact.hpp"
 #include "history.hpp"
 #include "propagator.hpp"
 #include "trajectories.hpp"
@@ -147,6 +148,22 @@ Rows rows_of(const Ids& src, const Ids& dst, const MaybeWeights& weight, const M
   return rows;
 }
 
+// Offsets, neighbours, weights or nothing.
+using CompactArrays = std::tuple<In<std::uint64_t>, In<std::uint32_t>, std::optional<In<float>>>;
+
+CompactLists compact_lists(const CompactArrays& arrays) {
+  const auto& [offsets, neighbours, weights] = arrays;
+  CompactLists lists;
+  lists.nodes = offsets.size() - 1;
+  lists.offsets = offsets.data();
+  lists.neighbours = neighbours.data();
+  if (weights) lists.weights = weights->data();
+  if (offsets.size() == 0 || offsets.data()[lists.nodes] != neighbours.size() ||
+      (weights && weights->size() != neighbours.size()))
+    throw EventError("the arrays of the graph do not fit together");
+  return lists;
+}
+
 template <class Real, class Given>
 void borrow_features(Propagator<Real>& p, const InMatrix<Given>& values) {
   if (values.shape(1) != p.columns() || values.shape(0) != p.nodes())
@@ -160,8 +177,8 @@ void bind_propagator(nb::module_& module, const char* name) {
   using VersionTuple = std::tuple<int, double, std::int64_t, int>;  // kind, half-life, span, forget
   using ChannelTuple =
       std::tuple<std::size_t, double, double, double>;  // view, gamma0, gamma, beta
-  using FeatureTuple =
-      std::tuple<int, std::uint64_t, int, std::uint64_t>;  // source, seed, distribution, first
+  // source, seed, first column, distribution
+  using FeatureTuple = std::tuple<int, std::uint64_t, std::uint64_t, int>;
   using release = nb::call_guard<nb::gil_scoped_release>;
 
   const auto edges = [](const P& p, std::optional<std::size_t> channel) {
@@ -183,9 +200,11 @@ void bind_propagator(nb::module_& module, const char* name) {
              double self_loop, bool scale_by_degree, std::size_t block_columns, int threads,
              const std::vector<VersionTuple>& versions,
              const std::vector<std::pair<std::size_t, int>>& views,
-             const std::vector<ChannelTuple>& channels, const FeatureTuple& features) {
+             const std::vector<ChannelTuple>& channels, const FeatureTuple& features,
+             std::size_t sweep_nodes) {
             Settings settings;
-            const auto& [source, seed, distribution, first] = features;
+            settings.sweep_nodes = sweep_nodes;
+            const auto& [source, seed, first, distribution] = features;
             settings.features = {FeatureSource::Kind(source), seed, Distribution(distribution),
                                  first};
             settings.directed = directed;
@@ -202,7 +221,8 @@ void bind_propagator(nb::module_& module, const char* name) {
             new (self) P(std::move(settings), nodes, view(thresholds));
           },
           "nodes"_a, "thresholds"_a.noconvert(), "directed"_a, "self_loop"_a, "scale_by_degree"_a,
-          "block_columns"_a, "threads"_a, "versions"_a, "views"_a, "channels"_a, "features"_a)
+          "block_columns"_a, "threads"_a, "versions"_a, "views"_a, "channels"_a, "features"_a,
+          "sweep_nodes"_a)
       .def(
           "set_features",
           [](P& p, std::size_t first, const InMatrix<double>& values) {
@@ -222,6 +242,29 @@ void bind_propagator(nb::module_& module, const char* name) {
              std::optional<std::int64_t> end) { p.load(rows_of(src, dst, weight, op, t), end); },
           "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none(),
           "op"_a.noconvert().none(), "t"_a.noconvert().none(), "end"_a.none(), release())
+      .def(
+          "stand_on",
+          [](P& p, const CompactArrays& sources, const std::optional<CompactArrays>& targets,
+             std::size_t edges, const In<std::uint32_t>& self_nodes,
+             const In<float>& self_weights) {
+            if (!p.versions().plain() || p.versions().edges() > 0 ||
+                p.settings().directed != targets.has_value())
+              throw EventError("the graph does not fit the channels");
+            const CompactLists lists = compact_lists(sources),
+                               other = targets ? compact_lists(*targets) : lists;
+            if (lists.nodes > p.nodes() || other.nodes != lists.nodes)
+              throw EventError("the graph has more nodes than there are");
+            if (self_nodes.size() != self_weights.size())
+              throw EventError("the self-edges do not fit together");
+            for (std::size_t i = 0; i < self_nodes.size(); ++i)
+              if (self_nodes.data()[i] >= lists.nodes)
+                throw EventError("a self-edge belongs to no node");
+            p.stand_on(lists, other, edges, view(self_nodes), view(self_weights));
+          },
+          "sources"_a, "targets"_a.none(), "edges"_a, "self_nodes"_a.noconvert(),
+          "self_weights"_a.noconvert(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
+          "Starts from the lists of a compact graph: (offsets, neighbours, weights or None). The"
+          " caller vouches for their contents.")
       .def("start", &P::start, release())
       .def(
           "apply",
@@ -361,6 +404,7 @@ void bind_propagator(nb::module_& module, const char* name) {
              out["correction_rows"] = s.correction_rows;
              out["stalled"] = s.stalled;
              out["repairs"] = s.repairs;
+             out["sweeps"] = s.sweeps;
              out["edges"] = s.edges;
              out["graph_bytes"] = s.graph_bytes;
              out["state_bytes"] = s.state_bytes;
@@ -534,6 +578,66 @@ void bind_trajectories(nb::module_& module) {
           "node"_a, "times"_a.noconvert(), "rows"_a.noconvert(), release());
 }
 
+void bind_compact(nb::module_& module) {
+  using release = nb::call_guard<nb::gil_scoped_release>;
+  using Ids32 = In<std::uint32_t>;
+  using MaybeFloats = std::optional<In<float>>;
+  const auto pairs = [](const Ids32& src, const Ids32& dst, const MaybeFloats& weight) {
+    if (src.size() != dst.size() || (weight && weight->size() != src.size()))
+      throw EventError("the columns of the pairs differ in length");
+    return Pairs{view(src), view(dst), view(weight)};
+  };
+  const auto window = [](std::uint32_t first, const In<std::uint64_t>& begin,
+                         const Out<std::uint32_t, 1>& neighbours,
+                         const std::optional<Out<float, 1>>& weights) {
+    Window made{first, view(begin), {neighbours.data(), neighbours.size()}, {}};
+    if (weights) made.weights = {weights->data(), weights->size()};
+    if (begin.size() == 0 || made.begin.back() > neighbours.size() ||
+        (weights && weights->size() != neighbours.size()))
+      throw EventError("the arrays of the window do not fit together");
+    return made;
+  };
+  module.def(
+      "count_entries",
+      [pairs](const Ids32& src, const Ids32& dst, int ends, const Out<std::uint32_t, 1>& lengths,
+              int threads) {
+        count_entries(pairs(src, dst, std::nullopt), Ends(ends), threads,
+                      {lengths.data(), lengths.size()});
+      },
+      "src"_a.noconvert(), "dst"_a.noconvert(), "ends"_a, "lengths"_a.noconvert(), "threads"_a,
+      release());
+  module.def(
+      "fill_lists",
+      [pairs, window](const Ids32& src, const Ids32& dst, const MaybeFloats& weight, int ends,
+                      std::uint32_t first, const In<std::uint64_t>& begin,
+                      const Out<std::uint32_t, 1>& neighbours,
+                      const std::optional<Out<float, 1>>& weights,
+                      const Out<std::uint32_t, 1>& filled, int threads) {
+        fill_lists(pairs(src, dst, weight), Ends(ends), threads,
+                   window(first, begin, neighbours, weights), {filled.data(), filled.size()});
+      },
+      "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none(), "ends"_a, "first"_a,
+      "begin"_a.noconvert(), "neighbours"_a.noconvert(), "weights"_a.noconvert().none(),
+      "filled"_a.noconvert(), "threads"_a, release());
+  module.def(
+      "sort_lists",
+      [window](const In<std::uint64_t>& begin, const Out<std::uint32_t, 1>& neighbours,
+               const std::optional<Out<float, 1>>& weights,
+               int threads) { return sort_lists(window(0, begin, neighbours, weights), threads); },
+      "begin"_a.noconvert(), "neighbours"_a.noconvert(), "weights"_a.noconvert().none(),
+      "threads"_a, release());
+  module.def(
+      "merge_lists",
+      [window](const In<std::uint64_t>& begin, const Out<std::uint32_t, 1>& neighbours,
+               const Out<float, 1>& weights, bool weighted, const Out<std::uint32_t, 1>& lengths) {
+        const Window lists = window(0, begin, neighbours, weights);
+        return merge_lists(lists, weighted ? lists.weights : std::span<float>(),
+                           {lengths.data(), lengths.size()});
+      },
+      "begin"_a.noconvert(), "neighbours"_a.noconvert(), "weights"_a.noconvert(), "weighted"_a,
+      "lengths"_a.noconvert(), release());
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -542,6 +646,7 @@ NB_MODULE(_native, module) {
   nb::exception<ArchiveError>(module, "ArchiveError", PyExc_ValueError);
   bind_propagator<float>(module, "PropagatorF32");
   bind_propagator<double>(module, "PropagatorF64");
+  bind_compact(module);
   bind_history(module);
   bind_trajectories(module);
 }

@@ -84,7 +84,7 @@ void Features<Real>::read(std::size_t block, Node node, Real* out) const {
   }
   const std::span<const double> units = std::span(thresholds_).subspan(first, count);
   if (source_.kind == FeatureSource::Kind::sketched) {
-    sketch_row(source_.seed, node, source_.first + first, source_.distribution, units, out);
+    sketch_row(source_.seed, node, source_.first_column + first, source_.distribution, units, out);
   } else if (node < lent_.count) {
     std::visit(
         [&](const auto* rows) {

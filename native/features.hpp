@@ -27,7 +27,7 @@ struct FeatureSource {
   Kind kind = Kind::kept;
   std::uint64_t seed = 0;  // of a sketch
   Distribution distribution = Distribution::gaussian;
-  std::uint64_t first = 0;  // the column of the sketch that is column 0 here
+  std::uint64_t first_column = 0;
 };
 
 // A sketch and a borrowed matrix stay as they are: rows that events change lie over them.

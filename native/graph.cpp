@@ -134,14 +134,89 @@ void Arena::give(std::uint32_t* block, std::size_t words, std::size_t size_class
   idle_ += words;
 }
 
-Adjacency::Adjacency(const Adjacency& other) : layers_(other.layers_), lists_(other.lists_) {
-  for (List& list : lists_)
+template <class Visit>
+void Adjacency::for_own_lists(Visit visit) {
+  for (std::size_t node = 0; node < lists_.size(); ++node) visit(Node(node), lists_[node]);
+  for (std::size_t page = 0; page < pages_.size(); ++page) {
+    if (!pages_[page]) continue;
+    for (std::size_t i = 0; i < kPageLists; ++i)
+      if (pages_[page][i].size != kUntouched) visit(Node(page * kPageLists + i), pages_[page][i]);
+  }
+}
+
+Adjacency::Adjacency(const Adjacency& other)
+    : layers_(other.layers_), nodes_(other.nodes_), lists_(other.lists_), base_(other.base_) {
+  resize(nodes_);
+  for (std::size_t page = 0; page < other.pages_.size(); ++page)
+    if (other.pages_[page])
+      std::copy_n(other.pages_[page], kPageLists, &place(Node(page * kPageLists)));
+  for_own_lists([&](Node, List& list) {
     if (list.block) move_into(arena_, list, class_for(list.capacity));
+  });
 }
 
 Adjacency::~Adjacency() {
-  for (const List& list : lists_)
+  for_own_lists([&](Node, const List& list) {
     if (list.block && words(list.capacity) >= kOwnPageWords) delete[] list.block;
+  });
+}
+
+void Adjacency::stand_on(const CompactLists& base) {
+  base_ = base;
+  std::vector<List>().swap(lists_);  // gives its memory back
+  resize(std::max(nodes_, base.nodes));
+}
+
+void Adjacency::resize(std::size_t nodes) {
+  nodes_ = nodes;
+  if (!compact()) return lists_.resize(nodes);
+  pages_.resize((nodes + kPageLists - 1) / kPageLists, nullptr);
+  base_.pages = pages_.data();
+}
+
+Entries Adjacency::untouched(Node node) const {
+  if (node >= base_.nodes) return {};
+  const std::uint64_t first = base_.offsets[node], last = base_.offsets[node + 1];
+  return {base_.neighbours + first, base_.weights ? base_.weights + first : nullptr,
+          std::uint32_t(last - first)};
+}
+
+List& Adjacency::place(Node node) {
+  List*& page = pages_[node / kPageLists];
+  if (!page) {
+    page_memory_.emplace_back(new List[kPageLists]);
+    page = page_memory_.back().get();
+    for (std::size_t i = 0; i < kPageLists; ++i) page[i].size = kUntouched;
+  }
+  return page[node % kPageLists];
+}
+
+List& Adjacency::own(Node node) {
+  if (!compact()) return lists_[node];
+  List& list = place(node);
+  if (list.size != kUntouched) return list;
+  list = {};
+  const Entries old = untouched(node);
+  if (old.size == 0) return list;
+  // A neighbour that stands there several times becomes one entry of that weight.
+  std::uint32_t distinct = 1;
+  for (std::uint32_t e = 1; e < old.size; ++e)
+    distinct += old.neighbours[e] != old.neighbours[e - 1];
+  move_into(arena_, list, class_for(distinct));
+  float* const weights = weights_of(list, 0);
+  for (std::uint32_t e = 0; e < old.size; ++e) {
+    const float weight = old.weights ? old.weights[e] : 1.0f;
+    if (list.size && list.block[list.size - 1] == old.neighbours[e]) {
+      weights[list.size - 1] += weight;
+      continue;
+    }
+    list.block[list.size] = old.neighbours[e];
+    weights[list.size++] = weight;
+  }
+  with_index(list, layers_, [&](auto index) {
+    for (std::uint32_t position = 0; position < list.size; ++position) index.insert(position);
+  });
+  return list;
 }
 
 std::size_t Adjacency::words(std::uint32_t capacity) const {
@@ -167,7 +242,7 @@ void Adjacency::move_into(Arena& arena, List& list, std::uint32_t size_class) {
 }
 
 void Adjacency::reallocate(Node node, std::uint32_t size_class) {
-  List& list = lists_[node];
+  List& list = own(node);
   const List old = list;
   if (old.size == 0 && size_class == kAbsent)
     list = {};
@@ -177,7 +252,14 @@ void Adjacency::reallocate(Node node, std::uint32_t size_class) {
 }
 
 std::uint32_t Adjacency::find(Node node, Node neighbour) const {
-  const List& list = lists_[node];
+  const List* const found = changeable(node);
+  if (!found) {
+    const Entries list = untouched(node);
+    const Node* const last = list.neighbours + list.size;
+    const Node* const at = std::lower_bound(list.neighbours, last, neighbour);
+    return at != last && *at == neighbour ? std::uint32_t(at - list.neighbours) : kAbsent;
+  }
+  const List& list = *found;
   std::uint32_t position = kAbsent;
   if (list.capacity <= kScan) {
     for (std::uint32_t e = 0; e < list.size; ++e)
@@ -188,8 +270,15 @@ std::uint32_t Adjacency::find(Node node, Node neighbour) const {
   return position;
 }
 
+float Adjacency::weight(Node node, std::uint32_t position, int layer) const {
+  const Entries list = entries(node, layer);
+  if (list.weights) return list.weights[position];
+  const Node* const first = list.neighbours + position;
+  return float(std::upper_bound(first, list.neighbours + list.size, *first) - first);
+}
+
 std::uint32_t Adjacency::insert(Node node, Node neighbour) {
-  List& list = lists_[node];
+  List& list = own(node);
   if (list.size == list.capacity) reallocate(node, class_for(list.size + 1));
   const std::uint32_t position = list.size++;
   list.block[position] = neighbour;
@@ -203,7 +292,7 @@ std::uint32_t Adjacency::insert(Node node, Node neighbour) {
 void Adjacency::assign(Node node, std::span<const Node> neighbours,
                        std::span<const float> weights) {
   if (neighbours.empty()) return;
-  List& list = lists_[node];
+  List& list = own(node);
   reallocate(node, class_for(std::uint32_t(neighbours.size())));
   list.size = std::uint32_t(neighbours.size());
   std::copy(neighbours.begin(), neighbours.end(), list.block);
@@ -214,7 +303,7 @@ void Adjacency::assign(Node node, std::span<const Node> neighbours,
 }
 
 void Adjacency::erase(Node node, std::uint32_t position) {
-  List& list = lists_[node];
+  List& list = own(node);
   const std::uint32_t last = list.size - 1;
   with_index(list, layers_, [&](auto index) {
     index.erase(list.block[position]);
@@ -234,20 +323,21 @@ void Adjacency::erase(Node node, std::uint32_t position) {
 void Adjacency::tidy() {
   if (arena_.idle_words() <= arena_.live_words() / 4 + kPageWords / 4) return;
   Arena fresh;
-  for (List& list : lists_) {
-    if (!list.block) continue;
-    if (words(list.capacity) >= kOwnPageWords) continue;  // its own allocation, never idle
-    move_into(fresh, list, class_for(list.size));
-  }
   std::size_t own = 0;
-  for (const List& list : lists_)
-    if (list.block && words(list.capacity) >= kOwnPageWords) own += words(list.capacity);
+  for_own_lists([&](Node, List& list) {
+    if (!list.block) return;
+    if (words(list.capacity) >= kOwnPageWords)  // its own allocation, never idle
+      own += words(list.capacity);
+    else
+      move_into(fresh, list, class_for(list.size));
+  });
   fresh.adopt(own);
   arena_ = std::move(fresh);
 }
 
 std::size_t Adjacency::bytes() const {
-  return lists_.size() * sizeof(List) +
+  return (lists_.size() + page_memory_.size() * kPageLists) * sizeof(List) +
+         pages_.size() * sizeof(List*) +
          (arena_.live_words() + arena_.idle_words()) * sizeof(std::uint32_t);
 }
 
@@ -260,32 +350,36 @@ void Graph::resize(std::size_t nodes) {
   nodes_ = nodes;
   sources_.resize(nodes);
   if (directed_) targets_.resize(nodes);
-  self_.resize(nodes * std::size_t(layers_), 0.0f);
-  present_self_.resize(nodes, 0);
+  if (!self_.empty()) self_.resize(nodes * std::size_t(layers_), 0.0f);
+}
+
+void Graph::stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges) {
+  sources_.stand_on(sources);
+  if (directed_) targets_.stand_on(targets);
+  edges_ = edges;
 }
 
 std::size_t Graph::bytes() const {
-  return sources_.bytes() + (directed_ ? targets_.bytes() : 0) + self_.size() * sizeof(float) +
-         present_self_.size();
+  return sources_.bytes() + (directed_ ? targets_.bytes() : 0) + self_.size() * sizeof(float);
 }
 
 bool Graph::read(Node src, Node dst, std::span<float> weights) const {
   if (src == dst) {
     for (int layer = 0; layer < layers_; ++layer)
       weights[std::size_t(layer)] = self_edge(src, layer);
-    return present_self_[src];
+    return self_edge(src, 0) > 0;
   }
   const std::uint32_t position = sources_.find(dst, src);
   for (int layer = 0; layer < layers_; ++layer)
     weights[std::size_t(layer)] =
-        position == Adjacency::kAbsent ? 0.0f : sources_.weights(dst, layer)[position];
+        position == Adjacency::kAbsent ? 0.0f : sources_.weight(dst, position, layer);
   return position != Adjacency::kAbsent;
 }
 
 namespace {
 // True where the entry is new.
 bool put(Adjacency& lists, Node node, Node neighbour, std::span<const float> weights) {
-  std::uint32_t position = lists.find(node, neighbour);
+  std::uint32_t position = lists.find_to_change(node, neighbour);
   const bool fresh = position == Adjacency::kAbsent;
   if (fresh) position = lists.insert(node, neighbour);
   for (std::size_t layer = 0; layer < weights.size(); ++layer)
@@ -296,9 +390,8 @@ bool put(Adjacency& lists, Node node, Node neighbour, std::span<const float> wei
 
 void Graph::write(Node src, Node dst, std::span<const float> weights) {
   if (src == dst) {
-    edges_ += !present_self_[src];
-    present_self_[src] = 1;
-    std::copy(weights.begin(), weights.end(), self_.begin() + std::ptrdiff_t(src) * layers_);
+    edges_ += self_edge(src, 0) == 0;
+    std::copy(weights.begin(), weights.end(), own_self(src));
     return;
   }
   edges_ += put(sources_, dst, src, weights);
@@ -368,12 +461,11 @@ std::optional<Graph::Lost> Graph::build(std::span<const std::int64_t> src,
   }
   for (std::size_t row = 0; row < src.size() && !refused; ++row) {
     if (src[row] != dst[row]) continue;
-    const std::size_t node = std::size_t(src[row]);
-    const float before = self_[node];
-    self_[node] = add(before, weight_of(row));
-    if (lost(before, self_[node])) refused = Lost{row, before};
-    edges_ += !present_self_[node];
-    present_self_[node] = 1;
+    float& self = *own_self(Node(src[row]));
+    const float before = self;
+    self = add(before, weight_of(row));
+    if (lost(before, self)) refused = Lost{row, before};
+    edges_ += before == 0;
   }
   return refused;
 }
@@ -381,18 +473,22 @@ std::optional<Graph::Lost> Graph::build(std::span<const std::int64_t> src,
 void Graph::erase(Node src, Node dst) {
   --edges_;
   if (src == dst) {
-    present_self_[src] = 0;
-    std::fill_n(self_.begin() + std::ptrdiff_t(src) * layers_, layers_, 0.0f);
+    std::fill_n(own_self(src), layers_, 0.0f);
     return;
   }
-  sources_.erase(dst, sources_.find(dst, src));
+  sources_.erase(dst, sources_.find_to_change(dst, src));
   Adjacency& other = directed_ ? targets_ : sources_;
-  other.erase(src, other.find(src, dst));
+  other.erase(src, other.find_to_change(src, dst));
+}
+
+float* Graph::own_self(Node node) {
+  if (self_.empty()) self_.resize(nodes_ * std::size_t(layers_), 0.0f);
+  return self_.data() + self_place(node);
 }
 
 void Graph::set_layer(Node src, Node dst, int layer, float weight) {
   if (src == dst) {
-    self_[std::size_t(src) * std::size_t(layers_) + std::size_t(layer)] = weight;
+    own_self(src)[layer] = weight;
     return;
   }
   sources_.weights(dst, layer)[sources_.find(dst, src)] = weight;
@@ -405,7 +501,7 @@ void Graph::scale_layer(int layer, float factor) {
     for (float& weight : sources_.weights(Node(node), layer)) weight *= factor;
     if (directed_)
       for (float& weight : targets_.weights(Node(node), layer)) weight *= factor;
-    self_[node * std::size_t(layers_) + std::size_t(layer)] *= factor;
+    if (!self_.empty()) self_[self_place(Node(node)) + std::size_t(layer)] *= factor;
   }
 }
 
@@ -415,50 +511,56 @@ void Graph::tidy() {
 }
 
 void Adjacency::archive(Archive& archive, const std::string& name) {
+  // Over a base only what was copied out of it.
+  std::vector<Node> own;
   std::vector<std::uint32_t> sizes, neighbours;
   std::vector<float> weights;  // layer after layer
   if (!archive.reading()) {
-    for (std::size_t node = 0; node < nodes(); ++node) {
-      const std::span<const Node> list = this->neighbours(Node(node));
-      sizes.push_back(std::uint32_t(list.size()));
-      neighbours.insert(neighbours.end(), list.begin(), list.end());
-    }
+    for_own_lists([&](Node node, const List& list) {
+      own.push_back(node);
+      sizes.push_back(list.size);
+      neighbours.insert(neighbours.end(), list.block, list.block + list.size);
+    });
     for (int layer = 0; layer < layers_; ++layer)
-      for (std::size_t node = 0; node < nodes(); ++node) {
-        const std::span<const float> list = this->weights(Node(node), layer);
-        weights.insert(weights.end(), list.begin(), list.end());
-      }
+      for_own_lists([&](Node, const List& list) {
+        const float* const values = weights_of(list, layer);
+        weights.insert(weights.end(), values, values + list.size);
+      });
   }
+  if (compact()) archive.vector(name + ".changed", own);
   archive.vector(name + ".sizes", sizes);
   archive.vector(name + ".neighbours", neighbours);
   archive.vector(name + ".weights", weights);
   if (!archive.reading()) return;
   std::uint64_t total = 0;
   for (const std::uint32_t size : sizes) total += size;
-  if (sizes.size() != nodes() || total != neighbours.size() ||
+  if (sizes.size() != (compact() ? own.size() : nodes()) || total != neighbours.size() ||
       weights.size() != total * std::uint64_t(layers_))
     throw ArchiveError(name + ": the lists do not fit together");
   std::size_t e = 0;
-  for (std::size_t node = 0; node < nodes(); ++node)
-    for (const std::size_t end = e + sizes[node]; e < end; ++e) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::size_t node = compact() ? own[i] : i;
+    if (node >= nodes()) throw ArchiveError(name + ": a list belongs to no node");
+    if (compact()) place(Node(node)) = {};  // instead of what the base has
+    for (const std::size_t end = e + sizes[i]; e < end; ++e) {
       if (neighbours[e] >= nodes()) throw ArchiveError(name + ": a neighbour is out of range");
       const std::uint32_t position = insert(Node(node), neighbours[e]);
       for (int layer = 0; layer < layers_; ++layer)
         this->weights(Node(node), layer)[position] = weights[total * std::size_t(layer) + e];
     }
+  }
 }
 
 void Graph::archive(Archive& archive, const std::string& name) {
   sources_.archive(archive, name + ".sources");
   if (directed_) targets_.archive(archive, name + ".targets");
-  archive.block(name + ".self_edges", self_.data(), self_.size());
+  archive.vector(name + ".self_edges", self_);
   if (!archive.reading()) return;
+  if (!self_.empty() && self_.size() != nodes_ * std::size_t(layers_))
+    throw ArchiveError(name + ": the self-edges do not fit the nodes");
+  // Weights tell repeated entries of a base apart from distinct ones: counted by edge.
   edges_ = 0;
-  for (std::size_t node = 0; node < nodes_; ++node) {
-    present_self_[node] = self_edge(Node(node), 0) > 0;
-    edges_ += 2 * present_self_[node] + sources_.size(Node(node)) * (directed_ ? 2 : 1);
-  }
-  edges_ /= 2;
+  for_each_edge(0, [&](Node, Node, float) { ++edges_; });
 }
 
 }  // namespace tidegraph

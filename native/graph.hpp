@@ -46,22 +46,39 @@ class Adjacency {
   Adjacency& operator=(const Adjacency&) = delete;
   ~Adjacency();
 
-  void resize(std::size_t nodes) { lists_.resize(nodes); }
-  std::size_t nodes() const { return lists_.size(); }
-  const List* lists() const { return lists_.data(); }
-  std::uint32_t size(Node node) const { return lists_[node].size; }
+  // Starts from lists that outlive this object instead of empty ones. Nothing is copied until it
+  // changes. One layer only.
+  void stand_on(const CompactLists& base);
+
+  void resize(std::size_t nodes);
+  std::size_t nodes() const { return nodes_; }
+  // Where the lists lie: one of the two is null. Valid until the next change.
+  const List* lists() const { return compact() ? nullptr : lists_.data(); }
+  const CompactLists* compact() const { return base_.offsets ? &base_ : nullptr; }
+  std::uint32_t size(Node node) const { return entries(node, 0).size; }
   std::span<const Node> neighbours(Node node) const {
-    return {lists_[node].block, lists_[node].size};
+    const Entries found = entries(node, 0);
+    return {found.neighbours, found.size};
   }
-  std::span<float> weights(Node node, int layer) const {
-    const List& list = lists_[node];
-    return {
-        reinterpret_cast<float*>(list.block + std::size_t(list.capacity) * std::size_t(1 + layer)),
-        list.size};
+  Entries entries(Node node, int layer) const {
+    const List* const list = changeable(node);
+    if (!list) return untouched(node);
+    return {list->block, weights_of(*list, layer), list->size};
+  }
+  // To be written to, at positions that find_to_change() told.
+  std::span<float> weights(Node node, int layer) {
+    List& list = own(node);
+    return {weights_of(list, layer), list.size};
   }
 
   // Position of `neighbour` in the list of `node`, or kAbsent.
   std::uint32_t find(Node node, Node neighbour) const;
+  std::uint32_t find_to_change(Node node, Node neighbour) {
+    own(node);
+    return find(node, neighbour);
+  }
+  // Weight of the entry at a position that find() told.
+  float weight(Node node, std::uint32_t position, int layer) const;
   // Position of a new entry with all weights zero; `neighbour` must be absent.
   std::uint32_t insert(Node node, Node neighbour);
   void erase(Node node, std::uint32_t position);
@@ -77,10 +94,30 @@ class Adjacency {
   std::size_t words(std::uint32_t capacity) const;
   void reallocate(Node node, std::uint32_t size_class);
   void move_into(Arena& arena, List& list, std::uint32_t size_class);
+  static float* weights_of(const List& list, int layer) {
+    return reinterpret_cast<float*>(list.block +
+                                    std::size_t(list.capacity) * std::size_t(1 + layer));
+  }
+  // The list of a node; null where it lies in the base.
+  const List* changeable(Node node) const {
+    if (!compact()) return &lists_[node];
+    const List* const page = pages_[node / kPageLists];
+    return page && page[node % kPageLists].size != kUntouched ? &page[node % kPageLists] : nullptr;
+  }
+  Entries untouched(Node node) const;
+  List& place(Node node);  // of its list over the base
+  // The list of a node, copied out of the base where it lay there.
+  List& own(Node node);
+  template <class Visit>
+  void for_own_lists(Visit visit);  // visit(node, list)
 
   int layers_;
-  std::vector<List> lists_;
+  std::size_t nodes_ = 0;
+  std::vector<List> lists_;  // of all nodes, where there is no base
   Arena arena_;
+  CompactLists base_;
+  std::vector<List*> pages_;  // over the base, of kPageLists each
+  std::vector<std::unique_ptr<List[]>> page_memory_;
 };
 
 // A graph whose edges carry one weight per layer. Undirected edges stand in the lists of both ends;
@@ -100,7 +137,7 @@ class Graph {
   const Adjacency& sources() const { return sources_; }
   const Adjacency& targets() const { return directed_ ? targets_ : sources_; }
   float self_edge(Node node, int layer) const {
-    return self_[std::size_t(node) * std::size_t(layers_) + std::size_t(layer)];
+    return self_.empty() ? 0.0f : self_[self_place(node) + std::size_t(layer)];
   }
 
   void resize(std::size_t nodes);
@@ -109,6 +146,9 @@ class Graph {
   // Creates the edge where it is absent.
   void write(Node src, Node dst, std::span<const float> weights);
   void erase(Node src, Node dst);
+  // Starts from lists that outlive this object; `targets` where it is directed. `edges` are those
+  // between different nodes. For an empty graph of one layer.
+  void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges);
   // Fills an empty graph of one layer, adding up repeated edges in their order. Says which row was
   // lost in float32, if any was; the graph is then of no further use.
   struct Lost {
@@ -127,11 +167,14 @@ class Graph {
   void for_each_edge(int layer, Visit visit) const {
     for (std::size_t node = 0; node < nodes_; ++node) {
       const Node dst = Node(node);
-      if (present_self_[node]) visit(dst, dst, self_edge(dst, layer));
-      const std::span<const Node> sources = sources_.neighbours(dst);
-      const std::span<const float> weights = sources_.weights(dst, layer);
-      for (std::size_t e = 0; e < sources.size(); ++e)
-        if (directed_ || sources[e] < dst) visit(sources[e], dst, weights[e]);
+      if (self_edge(dst, 0) > 0) visit(dst, dst, self_edge(dst, layer));
+      const Entries sources = sources_.entries(dst, layer);
+      for (std::uint32_t e = 0; e < sources.size;) {
+        const Node src = sources.neighbours[e];
+        float weight = sources.weights ? sources.weights[e++] : 0;
+        while (!sources.weights && e < sources.size && sources.neighbours[e] == src) ++e, ++weight;
+        if (directed_ || src < dst) visit(src, dst, weight);
+      }
     }
   }
 
@@ -144,8 +187,9 @@ class Graph {
   int layers_;
   std::size_t edges_ = 0;
   Adjacency sources_, targets_;
-  std::vector<float> self_;  // [nodes, layers]
-  std::vector<std::uint8_t> present_self_;
+  float* own_self(Node node);  // its self-edge, [layers], to be written to
+  std::size_t self_place(Node node) const { return std::size_t(node) * std::size_t(layers_); }
+  std::vector<float> self_;  // [nodes, layers]; empty before the first self-edge
 };
 
 }  // namespace tidegraph

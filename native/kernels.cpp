@@ -1,8 +1,12 @@
 #include "kernels.hpp"
 
-// Compiled several times with TIDEGRAPH_KERNELS_NS naming the instruction set; see CMakeLists.txt.
+// Compiled several times with TIDEGRAPH_KERNELS_NS naming the instruction set and the size of its
+// vectors, TIDEGRAPH_VECTOR_BYTES; see CMakeLists.txt.
 #ifndef TIDEGRAPH_KERNELS_NS
 #define TIDEGRAPH_KERNELS_NS generic
+#endif
+#ifndef TIDEGRAPH_VECTOR_BYTES
+#define TIDEGRAPH_VECTOR_BYTES 32
 #endif
 
 namespace tidegraph::TIDEGRAPH_KERNELS_NS {
@@ -10,23 +14,30 @@ namespace {
 
 template <class Real>
 struct Vector;
+constexpr std::size_t kBytes = TIDEGRAPH_VECTOR_BYTES;
+template <class Real>
+constexpr std::size_t kLanes = kBytes / sizeof(Real);
 template <>
 struct Vector<float> {
-  typedef float type __attribute__((vector_size(32), may_alias));
+  typedef float type __attribute__((vector_size(TIDEGRAPH_VECTOR_BYTES), may_alias));
 };
 template <>
 struct Vector<double> {
-  typedef double type __attribute__((vector_size(32), may_alias));
+  typedef double type __attribute__((vector_size(TIDEGRAPH_VECTOR_BYTES), may_alias));
 };
-typedef long long Bits __attribute__((vector_size(32)));
+typedef long long Bits __attribute__((vector_size(TIDEGRAPH_VECTOR_BYTES)));
 
 template <class V>
 inline bool any(V mask) {
-#ifdef __AVX__
+#if defined(__AVX__) && TIDEGRAPH_VECTOR_BYTES == 32
   return __builtin_ia32_movmskps256(reinterpret_cast<Vector<float>::type>(mask)) != 0;
+#elif defined(__SSE__) && TIDEGRAPH_VECTOR_BYTES == 16
+  return __builtin_ia32_movmskps(reinterpret_cast<Vector<float>::type>(mask)) != 0;
 #else
   const Bits bits = reinterpret_cast<Bits>(mask);
-  return (bits[0] | bits[1] | bits[2] | bits[3]) != 0;
+  long long found = 0;
+  for (std::size_t i = 0; i < kBytes / sizeof(long long); ++i) found |= bits[i];
+  return found != 0;
 #endif
 }
 
@@ -49,9 +60,8 @@ inline typename Vector<Real>::type* row(Real* base, const Block<Real>& block, No
 }
 
 template <class Real>
-inline const Real* features_of(const Block<Real>& block, Node node) {
-  const FeatureRows<Real>& features = block.features;
-  if (features.kept) return features.kept + std::size_t(node) * block.width;
+inline const Real* features_of(const FeatureRows<Real>& features, std::size_t width, Node node) {
+  if (features.kept) return features.kept + std::size_t(node) * width;
   return features.read(features.reader, node);
 }
 
@@ -85,9 +95,33 @@ inline void touch(Block<Real>& block, Node node) {
   ++block.touches;
 }
 
+template <bool kToWrite>
 inline void fetch(const void* memory, std::size_t bytes) {
   for (std::size_t byte = 0; byte < bytes; byte += 64)
-    __builtin_prefetch(static_cast<const char*>(memory) + byte, 1);
+    __builtin_prefetch(static_cast<const char*>(memory) + byte, kToWrite);
+}
+
+// The entries of a node in the first or second of the lists.
+inline Entries entries_at(const Lists& lists, int which, Node node) {
+  const auto weights_of = [&](const List& list) {
+    return reinterpret_cast<const float*>(list.block + std::size_t(list.capacity) *
+                                                           std::size_t(1 + lists.layer));
+  };
+  if (lists.lists[which]) {
+    const List& list = lists.lists[which][node];
+    return {list.block, weights_of(list), list.size};
+  }
+  if (!lists.compact[which]) return {};
+  const CompactLists& base = *lists.compact[which];
+  const List* const page = base.pages[node / kPageLists];
+  if (page && page[node % kPageLists].size != kUntouched) {
+    const List& list = page[node % kPageLists];
+    return {list.block, weights_of(list), list.size};
+  }
+  if (node >= base.nodes) return {};
+  const std::uint64_t first = base.offsets[node], last = base.offsets[node + 1];
+  return {base.neighbours + first, base.weights ? base.weights + first : nullptr,
+          std::uint32_t(last - first)};
 }
 
 // Adds weight * q to the residual of every neighbour and queues those that cross their limit.
@@ -105,16 +139,13 @@ inline void spread(Block<Real>& block, const Lists& graph, Node node,
   std::uint8_t* const marks = block.marks;
   Node* const queue = block.queue;
   std::size_t queued = block.queued;
-  for (const List* lists : graph.lists) {
-    if (!lists) continue;
-    const List list = lists[node];
-    const float* const weights = reinterpret_cast<const float*>(
-        list.block + std::size_t(list.capacity) * std::size_t(1 + graph.layer));
-    for (std::uint32_t e = 0; e < list.size; ++e) {
-      if (e + kAhead < list.size)
-        fetch(residual + list.block[e + kAhead] * vectors, vectors * sizeof(V));
-      const Node other = list.block[e];
-      const Real weight = Real(weights[e]);
+  const auto walk = [&](const Node* neighbours, std::uint32_t size,
+                        auto weight_of) __attribute__((always_inline)) {
+    for (std::uint32_t e = 0; e < size; ++e) {
+      if (e + kAhead < size)
+        fetch<true>(residual + neighbours[e + kAhead] * vectors, vectors * sizeof(V));
+      const Node other = neighbours[e];
+      const Real weight = weight_of(e);
       V* const target = residual + other * vectors;
       Extremes<Real> extremes;
 #pragma GCC unroll 2
@@ -131,7 +162,15 @@ inline void spread(Block<Real>& block, const Lists& graph, Node node,
       queued += crosses & ~mark & kQueued;
       marks[other] = std::uint8_t(mark | crosses);
     }
-    block.edge_pushes += list.size;
+    block.edge_pushes += size;
+  };
+  for (int which = 0; which < 2; ++which) {
+    const Entries list = entries_at(graph, which, node);
+    if (list.size == 0) continue;
+    if (const float* const weights = list.weights)
+      walk(list.neighbours, list.size, [weights](std::uint32_t e) { return Real(weights[e]); });
+    else
+      walk(list.neighbours, list.size, [](std::uint32_t) { return Real(1); });
   }
   block.queued = queued;
 }
@@ -189,55 +228,109 @@ inline Node pop(Block<Real>& block) {
   return node;
 }
 
-// Calls visit(neighbour, weight) for the entries of a row or column.
-template <class Visit>
-inline void for_entries(const Lists& lists, Node node, Visit visit) {
-  for (const List* each : lists.lists) {
-    if (!each) continue;
-    const List list = each[node];
-    const float* const weights = reinterpret_cast<const float*>(
-        list.block + std::size_t(list.capacity) * std::size_t(1 + lists.layer));
-    for (std::uint32_t e = 0; e < list.size; ++e) visit(list.block[e], weights[e]);
+// Calls visit(neighbour, weight) for the entries of a row or column, and foresee(neighbour) some
+// entries before.
+template <class Visit, class Foresee>
+inline void for_entries(const Lists& lists, Node node, Visit visit, Foresee foresee) {
+  constexpr std::uint32_t kAhead = 16;
+  for (int which = 0; which < 2; ++which) {
+    const Entries list = entries_at(lists, which, node);
+    for (std::uint32_t e = 0; e < list.size; ++e) {
+      if (e + kAhead < list.size) foresee(list.neighbours[e + kAhead]);
+      visit(list.neighbours[e], list.weights ? list.weights[e] : 1.0f);
+    }
   }
 }
 
 inline std::size_t entries_of(const Lists& lists, Node node) {
-  std::size_t entries = 0;
-  for (const List* each : lists.lists) entries += each ? each[node].size : 0;
-  return entries;
+  return std::size_t(entries_at(lists, 0, node).size) + entries_at(lists, 1, node).size;
 }
 
 // The residual of a node from the estimates: d^beta x - (pivot p - gamma sum_j w(i,j) p(j)) / gain,
-// evaluated in float64 and in stored units.
+// evaluated in float64 and in stored units. Returns the features, valid until the next are read.
 template <class Real>
-inline void true_residual(const Block<Real>& block, const Matrix& matrix, const Diagonal& diagonal,
-                          Node node, double* sum) {
+inline const Real* true_residual(const Block<Real>& block, const Matrix& matrix,
+                                 const Range<Real>& range, std::size_t node, double* sum) {
   const std::size_t width = block.width;
-  const Real* const p = block.estimate + std::size_t(node) * width;
-  const Real* const x = features_of(block, node);
+  const Real* const p = block.estimate + node * width;
+  const Real* const x = features_of(range.features, width, Node(node));
   for (std::size_t c = 0; c < width; ++c) sum[c] = 0;
-  for_entries(matrix.rows, node, [&](Node other, float weight) {
-    const Real* const q = block.estimate + std::size_t(other) * width;
-    const double w = double(weight);
-    for (std::size_t c = 0; c < width; ++c) sum[c] += w * double(q[c]);
-  });
-  const double on_features = diagonal.power[node] * matrix.residual_unit;
-  const double pivot = diagonal.pivot[node];
+  const auto row_of = [&](Node other) { return block.estimate + std::size_t(other) * width; };
+  for_entries(
+      matrix.rows, Node(node),
+      [&](Node other, float weight) {
+        const Real* const q = row_of(other);
+        const double w = double(weight);
+        for (std::size_t c = 0; c < width; ++c) sum[c] += w * double(q[c]);
+      },
+      [&](Node other) { fetch<false>(row_of(other), width * sizeof(Real)); });
+  const double on_features = range.power[node - range.first] * matrix.residual_unit;
+  const double pivot = range.pivot[node - range.first];
   const double per_gain = 1 / block.gain;
   for (std::size_t c = 0; c < width; ++c)
     sum[c] = on_features * double(x[c]) + (block.gamma * sum[c] - pivot * double(p[c])) * per_gain;
+  return x;
 }
 
 template <class Real>
-void rewrite(Block<Real>& block, const Matrix& matrix, const Diagonal& diagonal) {
-  for (std::size_t node = 0; node < block.nodes; ++node) {
+void rewrite(Block<Real>& block, const Matrix& matrix, const Range<Real>& range) {
+  for (std::size_t node = range.first; node < range.last; ++node) {
     if (matrix.degree[node] <= 0) continue;  // settled exactly
     double sum[kMaxWidth];
-    true_residual(block, matrix, diagonal, Node(node), sum);
+    true_residual(block, matrix, range, node, sum);
     Real* const r = block.residual + node * block.width;
     for (std::size_t c = 0; c < block.width; ++c) r[c] = Real(sum[c]);
-    offer(block, Node(node), above(block, Node(node)));
   }
+}
+
+// In the precision at hand: what is lost here shows when the residuals are rewritten afterwards.
+template <class Real>
+std::size_t sweep(const Block<Real>& block, const Matrix& matrix, const Range<Real>& range,
+                  Real* next) {
+  using V = typename Vector<Real>::type;
+  constexpr std::uint32_t kAhead = 16;
+  const std::size_t vectors = block.width / kLanes<Real>;
+  const V* const estimate = reinterpret_cast<const V*>(block.estimate);
+  const Real gamma = Real(block.gamma), per_gain = block.per_gain;
+  std::size_t above = 0;
+  for (std::size_t node = range.first; node < range.last; ++node) {
+    V* const out = reinterpret_cast<V*>(next) + node * vectors;
+    if (matrix.degree[node] <= 0) {  // settled exactly
+      for (std::size_t c = 0; c < vectors; ++c) out[c] = V{};
+      continue;
+    }
+    V sum[kMaxWidth / kLanes<Real>];
+    for (std::size_t c = 0; c < vectors; ++c) sum[c] = V{};
+    const auto gather = [&](const Entries list, auto weight_of) __attribute__((always_inline)) {
+      for (std::uint32_t e = 0; e < list.size; ++e) {
+        if (e + kAhead < list.size)
+          fetch<false>(estimate + list.neighbours[e + kAhead] * vectors, vectors * sizeof(V));
+        const V* const p = estimate + list.neighbours[e] * vectors;
+        const Real weight = weight_of(e);
+        for (std::size_t c = 0; c < vectors; ++c) sum[c] += weight * p[c];
+      }
+    };
+    for (int which = 0; which < 2; ++which) {
+      const Entries list = entries_at(matrix.rows, which, Node(node));
+      if (list.weights)
+        gather(list, [&](std::uint32_t e) { return Real(list.weights[e]); });
+      else
+        gather(list, [](std::uint32_t) { return Real(1); });
+    }
+    const V* const p = estimate + node * vectors;
+    const V* const x =
+        reinterpret_cast<const V*>(features_of(range.features, block.width, Node(node)));
+    const Real on_features = Real(range.power[node - range.first] * matrix.residual_unit);
+    const Real pivot = Real(range.pivot[node - range.first]), step = Real(block.gain) / pivot;
+    Extremes<Real> extremes;
+    for (std::size_t c = 0; c < vectors; ++c) {
+      const V residual = on_features * x[c] + (gamma * sum[c] - pivot * p[c]) * per_gain;
+      extremes.see(residual);
+      out[c] = p[c] + step * residual;
+    }
+    above += extremes.exceed(block.limit[node]);
+  }
+  return above;
 }
 
 // Large residuals first: while much is to be done, nodes within `level` times their limit wait, so
@@ -294,7 +387,7 @@ void correct(Block<Real>& block, const Matrix& matrix, const Moved* moved, std::
     const Moved& move = moved[m];
     Real* const r = block.residual + std::size_t(move.node) * width;
     const Real* const p = block.estimate + std::size_t(move.node) * width;
-    const Real* const x = features_of(block, move.node);
+    const Real* const x = features_of(block.features, width, move.node);
     double sum[kMaxWidth];
     for (std::size_t c = 0; c < width; ++c)
       sum[c] = double(r[c]) + move.on_features * double(x[c]) + move.on_estimate * double(p[c]);
@@ -343,34 +436,34 @@ void scan(Block<Real>& block, std::size_t first, std::size_t last, bool moved) {
 inline double larger(double a, double b) { return a != a || b <= a ? a : b; }
 
 template <class Real>
-void measure(Block<Real>& block, const Matrix& matrix, const Diagonal& diagonal,
-             Measured& measured) {
+void peak(const Block<Real>& block, std::size_t first, std::size_t last, double* largest) {
+  for (std::size_t node = first; node < last; ++node)
+    for (std::size_t c = 0; c < block.width; ++c) {
+      const double p = double(block.estimate[node * block.width + c]), size = p < 0 ? -p : p;
+      largest[c] = larger(largest[c], size);
+    }
+}
+
+template <class Real>
+void measure(const Block<Real>& block, const Matrix& matrix, const Range<Real>& range,
+             const double* largest, Measured& measured) {
   const std::size_t width = block.width;
   const double to_natural = 1 / matrix.residual_unit,
                gain = block.gain < 0 ? -block.gain : block.gain;
   const double gamma = block.gamma < 0 ? -block.gamma : block.gamma;
-  double largest[kMaxWidth];  // estimate of any node, per column
-  for (std::size_t c = 0; c < width; ++c) largest[c] = measured.ratio[c] = 0;
-  for (std::size_t node = 0; node < block.nodes; ++node)
-    for (std::size_t c = 0; c < width; ++c) {
-      const double p = double(block.estimate[node * width + c]), size = p < 0 ? -p : p;
-      largest[c] = larger(largest[c], size);
-    }
-  measured.drift = measured.excess = 0;
-  for (std::size_t node = 0; node < block.nodes; ++node) {
+  for (std::size_t node = range.first; node < range.last; ++node) {
     const double degree = matrix.degree[node];
     if (degree <= 0) continue;  // settled exactly
     double sum[kMaxWidth];
-    true_residual(block, matrix, diagonal, Node(node), sum);
+    const Real* const x = true_residual(block, matrix, range, node, sum);
     const Real* const r = block.residual + node * width;
-    const Real* const x = features_of(block, Node(node));
     const double limit = double(block.limit[node]);
     // What evaluating the sum in float64, and keeping the features in the working precision, may
     // hide.
     const double terms = double(entries_of(matrix.rows, Node(node)) + 8);
     const double of_sum = terms * 0x1p-52 * (1 + gamma) * degree / gain;
-    const double of_features =
-        diagonal.power[node] * matrix.residual_unit * (sizeof(Real) == 4 ? 0x1p-24 : 0x1p-52);
+    const double of_features = range.power[node - range.first] * matrix.residual_unit *
+                               (sizeof(Real) == 4 ? 0x1p-24 : 0x1p-52);
     for (std::size_t c = 0; c < width; ++c) {
       const double size = sum[c] < 0 ? -sum[c] : sum[c];
       const double feature = x[c] < 0 ? -double(x[c]) : double(x[c]);
@@ -387,9 +480,11 @@ void measure(Block<Real>& block, const Matrix& matrix, const Diagonal& diagonal,
 
 }  // namespace
 
-extern const Kernels<float> kernels_float{settle<float>, correct<float>, scan<float>,
-                                          measure<float>, rewrite<float>};
-extern const Kernels<double> kernels_double{settle<double>, correct<double>, scan<double>,
-                                            measure<double>, rewrite<double>};
+extern const Kernels<float> kernels_float{settle<float>,  correct<float>, scan<float>,
+                                          measure<float>, peak<float>,    rewrite<float>,
+                                          sweep<float>};
+extern const Kernels<double> kernels_double{settle<double>,  correct<double>, scan<double>,
+                                            measure<double>, peak<double>,    rewrite<double>,
+                                            sweep<double>};
 
 }  // namespace tidegraph::TIDEGRAPH_KERNELS_NS

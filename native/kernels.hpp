@@ -18,10 +18,32 @@ struct List {
   std::uint32_t capacity = 0;
 };
 
+// Lists that nobody changes, one after the other, each in ascending order: the list of a node is
+// neighbours[offsets[node], offsets[node + 1]). Where there are no weights every entry counts one,
+// and a neighbour may stand in a list several times. The list of a node that has changed lies in a
+// page of lists above them, whose size is kUntouched where it has not; pages are made when needed.
+struct CompactLists {
+  std::size_t nodes = 0;  // later nodes have lists in pages only
+  const std::uint64_t* offsets = nullptr;
+  const Node* neighbours = nullptr;
+  const float* weights = nullptr;
+  const List* const* pages = nullptr;
+};
+inline constexpr std::uint32_t kUntouched = 0xffffffff;
+inline constexpr std::size_t kPageLists = 4096;
+
+// The entries of a list, wherever it lies.
+struct Entries {
+  const Node* neighbours = nullptr;
+  const float* weights = nullptr;  // null: all one
+  std::uint32_t size = 0;
+};
+
 // The lists a push at a node walks (those with an edge into it; two for a symmetrised directed
-// graph), in one layer.
+// graph), in one layer; in one form or the other.
 struct Lists {
   const List* lists[2] = {nullptr, nullptr};
+  const CompactLists* compact[2] = {nullptr, nullptr};
   int layer = 0;
 };
 
@@ -52,8 +74,9 @@ struct FeatureRows {
   const Real* (*read)(void* reader, Node node);  // valid until the next call
 };
 
-// The state of one channel on one block of columns, row-major [nodes, width], width a multiple of
-// kLanes<Real>. Estimates and residuals are kept scaled: p = estimate / d^(1-beta) and R = residual
+// The state of one channel on one block of columns, row-major [nodes, width], a row being a
+// multiple of kVectorBytes, or of kNarrowBytes. Estimates and residuals are kept scaled: p =
+// estimate / d^(1-beta) and R = residual
 // * d^beta, in units of the column's threshold. The exponent beta then drops out of every loop,
 // changing a degree changes no estimate, and the rule to stop reads |R| <= limit.
 template <class Real>
@@ -79,8 +102,9 @@ struct Block {
 };
 inline constexpr std::uint8_t kQueued = 1, kTouched = 2;
 inline constexpr std::size_t kMaxWidth = 256;
-template <class Real>
-inline constexpr std::size_t kLanes = 32 / sizeof(Real);
+// Rows are worked on in vectors of this many bytes; where columns are so few that one narrow vector
+// holds them all, in narrow ones, since zeros would take half of the memory.
+inline constexpr std::size_t kVectorBytes = 32, kNarrowBytes = 16;
 
 // The matrix of a channel. A push at a node walks a column of it; its residual follows from a row.
 struct Matrix {
@@ -89,10 +113,14 @@ struct Matrix {
   double residual_unit;  // stored residual = unit * natural residual
 };
 
-// What else the residual of a node follows from, per node; needed seldom, and then computed.
-struct Diagonal {
-  const double* pivot;
+// Some nodes [first, last), and what else their residuals follow from; needed seldom, and then
+// computed.
+template <class Real>
+struct Range {
+  std::size_t first, last;
+  const double* pivot;  // per node from `first` on
   const double* power;  // degree^beta
+  FeatureRows<Real> features;
 };
 
 // What the invariant says about the residuals, from estimates and graph alone.
@@ -112,12 +140,22 @@ struct Kernels {
   // Queues the nodes [first, last) that are above their limit; says of all that they moved, on
   // request.
   void (*scan)(Block<Real>&, std::size_t first, std::size_t last, bool moved);
-  // Evaluates the residuals in float64, and puts them in the place of the stored ones on request.
-  void (*measure)(Block<Real>&, const Matrix&, const Diagonal&, Measured&);
-  void (*rewrite)(Block<Real>&, const Matrix&, const Diagonal&);
+  // The kernels below work on a range of nodes and change only its rows: ranges may be worked on at
+  // the same time.
+  // Evaluates the residuals in float64 and compares; `largest` is that of the estimates of all
+  // nodes, per column, as `peak` finds it.
+  void (*measure)(const Block<Real>&, const Matrix&, const Range<Real>&, const double* largest,
+                  Measured&);
+  void (*peak)(const Block<Real>&, std::size_t first, std::size_t last, double* largest);
+  // Puts residuals evaluated in float64 in the place of the stored ones.
+  void (*rewrite)(Block<Real>&, const Matrix&, const Range<Real>&);
+  // One step of Jacobi's iteration: writes to `next`, [nodes, width], the estimates with every
+  // residual pushed to its own node. Returns how many nodes were above their limit before.
+  std::size_t (*sweep)(const Block<Real>&, const Matrix&, const Range<Real>&, Real* next);
 };
 
+// The kernels for the rows of a block.
 template <class Real>
-const Kernels<Real>& kernels();
+const Kernels<Real>& kernels(const Block<Real>& block);
 
 }  // namespace tidegraph

@@ -1,17 +1,20 @@
 #include "propagator.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <mutex>
 #include <numeric>
+#include <utility>
 
 #include "parallel.hpp"
 
 namespace tidegraph {
 
 #if TIDEGRAPH_X86
-#define TIDEGRAPH_LEVELS(X) X(v2) X(v3)
+#define TIDEGRAPH_LEVELS(X) X(v2) X(v3) X(v2_narrow) X(v3_narrow)
 #else
-#define TIDEGRAPH_LEVELS(X) X(generic)
+#define TIDEGRAPH_LEVELS(X) X(generic) X(generic_narrow)
 #endif
 #define TIDEGRAPH_DECLARE(level)               \
   namespace level {                            \
@@ -31,12 +34,16 @@ const Kernels<Real>& choose(const Kernels<float>& single, const Kernels<double>&
 }  // namespace
 
 template <class Real>
-const Kernels<Real>& kernels() {
+const Kernels<Real>& kernels(const Block<Real>& block) {
+  const bool narrow = block.width * sizeof(Real) % kVectorBytes != 0;
 #if TIDEGRAPH_X86
   static const bool modern = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (modern && narrow) return choose<Real>(v3_narrow::kernels_float, v3_narrow::kernels_double);
   if (modern) return choose<Real>(v3::kernels_float, v3::kernels_double);
+  if (narrow) return choose<Real>(v2_narrow::kernels_float, v2_narrow::kernels_double);
   return choose<Real>(v2::kernels_float, v2::kernels_double);
 #else
+  if (narrow) return choose<Real>(generic_narrow::kernels_float, generic_narrow::kernels_double);
   return choose<Real>(generic::kernels_float, generic::kernels_double);
 #endif
 }
@@ -52,6 +59,12 @@ constexpr double kSteep = 4;
 // Nodes touched in a step are listed while they are fewer than this share of all; beyond it, a look
 // at all marks costs less than the step did.
 constexpr std::size_t kListedShare = 16;
+// Nodes in a range, of which threads take one after the other.
+constexpr std::size_t kRange = 1 << 13;
+// Sweeps end when the nodes above their limit are fewer than this share: pushing at those alone
+// then costs less than another look at all edges.
+constexpr std::size_t kSweptShare = 64;
+constexpr int kMaxSweeps = 200;
 // Steps, and entries in the log of one block, before the logs are united.
 constexpr std::size_t kLoggedSteps = 1024, kLoggedNodes = 1 << 16;
 // Bytes that are copied in the time that a step in a lane of its own gains, roughly; and what
@@ -75,7 +88,8 @@ double relaxation(const ChannelSpec& spec, const View& view) {
 
 // Blocks of nearly equal width, an even number of them, in whole vectors. A function of the columns
 // alone: results must not depend on the threads.
-std::vector<ColumnBlock> share_out(std::size_t columns, std::size_t lanes, std::size_t widest) {
+std::vector<ColumnBlock> share_out(std::size_t columns, std::size_t bytes, std::size_t widest) {
+  const std::size_t lanes = (columns * bytes <= kNarrowBytes ? kNarrowBytes : kVectorBytes) / bytes;
   const std::size_t vectors = (columns + lanes - 1) / lanes;
   widest = std::min(widest, kMaxWidth) / lanes;
   std::size_t count = (vectors + widest - 1) / std::max<std::size_t>(widest, 1);
@@ -101,7 +115,7 @@ Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
                        settings_.views),
               {}},
       thresholds_(thresholds.begin(), thresholds.end()),
-      blocks_(share_out(columns(), kLanes<Real>, settings_.block_columns)),
+      blocks_(share_out(columns(), sizeof(Real), settings_.block_columns)),
       features_(settings_.features, blocks_, thresholds_) {
   states_.resize(settings_.channels.size() * blocks_.size());
   items_.resize(states_.size());
@@ -269,19 +283,44 @@ std::size_t Propagator<Real>::Ground::bytes() const {
   return total;
 }
 
+// Calls work(range) for the nodes from `first` on, up to kRange of them, with what their residuals
+// follow from.
 template <class Real>
-template <class Wanted>
-Propagator<Real>::Diagonals::Diagonals(const Ground& of, Wanted wanted)
-    : values_(of.channels.size()) {
-  const std::size_t nodes = of.versions.nodes();
-  for (std::size_t c = 0; c < values_.size(); ++c) {
-    if (!wanted(c)) continue;
-    values_[c].resize(2 * nodes);
-    for (std::size_t node = 0; node < nodes; ++node) {
-      values_[c][node] = of.pivot(c, Node(node));
-      values_[c][nodes + node] = power(of.view(c).degree(Node(node)), of.channels[c].spec.beta);
-    }
+template <class Work>
+void Propagator<Real>::with_range(const Ground& ground, std::size_t c, std::size_t b,
+                                  std::size_t first, Work work) {
+  const std::size_t last = std::min(ground.versions.nodes(), first + kRange);
+  std::vector<double> pivots, powers;
+  for (std::size_t node = first; node < last; ++node) {
+    pivots.push_back(ground.pivot(c, Node(node)));
+    powers.push_back(power(ground.view(c).degree(Node(node)), ground.channels[c].spec.beta));
   }
+  FeatureRows<Real> features = state(c, b).block.features;
+  typename Features<Real>::Reader reader;  // threads must not share one
+  if (!features.kept) {
+    reader.open(features_, b);
+    features.reader = &reader;
+  }
+  work(Range<Real>{first, last, pivots.data(), powers.data(), features});
+}
+
+template <class Real>
+template <class Work>
+void Propagator<Real>::for_ranges(std::size_t c, std::size_t b, Work work) {
+  parallel_for((nodes() + kRange - 1) / kRange, settings_.threads,
+               [&](std::size_t i) { with_range(ground_, c, b, i * kRange, work); });
+}
+
+// Residuals from the estimates, on this thread.
+template <class Real>
+void Propagator<Real>::rewrite(const Ground& ground, std::size_t c, std::size_t b) {
+  Block<Real>& block = state(c, b).block;
+  const std::size_t nodes = ground.versions.nodes();
+  for (std::size_t first = 0; first < nodes; first += kRange)
+    with_range(ground, c, b, first, [&](const Range<Real>& range) {
+      kernels(block).rewrite(block, ground.matrix(c), range);
+    });
+  kernels(block).scan(block, 0, nodes, false);
 }
 
 template <class Real>
@@ -312,7 +351,44 @@ template <class Real>
 void Propagator<Real>::initialise(const Ground& ground, std::size_t c, std::size_t b) {
   for (std::size_t node = 0; node < ground.versions.nodes(); ++node)
     initialise_row(ground, c, b, node, ground.view(c).degree(Node(node)));
-  kernels<Real>().scan(state(c, b).block, 0, ground.versions.nodes(), true);
+  kernels(state(c, b).block).scan(state(c, b).block, 0, ground.versions.nodes(), true);
+}
+
+// The first propagation over a large graph, where almost every node is above its limit: instead of
+// pushing one by one all are moved at once, by rows, which threads share out among nodes and which
+// reads the graph in its order. The residuals take turns with the estimates as their next values.
+template <class Real>
+void Propagator<Real>::sweep(std::size_t c, std::size_t b) {
+  State& s = state(c, b);
+  Block<Real>& block = s.block;
+  const Matrix of = ground_.matrix(c);
+  const std::size_t width = block.width;
+  for_ranges(c, b, [&](const Range<Real>& range) {
+    for (std::size_t node = range.first; node < range.last; ++node) {
+      const Real* const x = range.features.kept
+                                ? range.features.kept + node * width
+                                : range.features.read(range.features.reader, Node(node));
+      const double pivot = range.pivot[node - range.first];
+      const double scale =
+          pivot > 0 ? block.gain * of.residual_unit * range.power[node - range.first] / pivot : 0;
+      for (std::size_t i = 0; i < width; ++i)
+        block.estimate[node * width + i] = Real(scale * double(x[i]));
+    }
+  });
+  // All nodes may stay above for a while; once fewer are, ever fewer must be.
+  std::size_t before = nodes(), above = nodes();
+  for (int round = 0; round < kMaxSweeps && above > nodes() / kSweptShare; ++round) {
+    std::atomic<std::size_t> found{0};
+    for_ranges(c, b, [&](const Range<Real>& range) {
+      found += kernels(block).sweep(block, of, range, block.residual);
+    });
+    before = std::exchange(above, found);
+    std::swap(s.estimate, s.residual);
+    std::swap(block.estimate, block.residual);
+    ++sweeps_;
+    if (above >= before && before < nodes()) break;
+  }
+  for_ranges(c, b, [&](const Range<Real>& range) { kernels(block).rewrite(block, of, range); });
 }
 
 template <class Real>
@@ -341,8 +417,15 @@ void Propagator<Real>::start() {
     set_units(whole(), c);
     set_limits(ground_, c);
   }
+  const bool wide = nodes() >= settings_.sweep_nodes;
+  for (std::size_t item = 0; wide && item < states_.size(); ++item)
+    sweep(item / blocks_.size(), item % blocks_.size());
   for_items(whole(), [&](std::size_t c, std::size_t b) {
-    initialise(ground_, c, b);
+    Block<Real>& block = state(c, b).block;
+    if (wide)
+      kernels(block).scan(block, 0, nodes(), true);
+    else
+      initialise(ground_, c, b);
     settle(ground_, c, b);
   });
   forget_touched();
@@ -449,7 +532,7 @@ void Propagator<Real>::change_features(const Update& update) {
       Real* const r = block.residual + std::size_t(node) * block.width;
       for (std::size_t i = 0; i < blocks_[b].count; ++i)
         r[i] = Real(double(r[i]) + scale * change[i]);
-      kernels<Real>().scan(block, node, std::size_t(node) + 1, false);
+      kernels(block).scan(block, node, std::size_t(node) + 1, false);
     }
   });
 }
@@ -473,15 +556,13 @@ void Propagator<Real>::pass_time(const Lane& lane, std::optional<std::int64_t> e
       rescale_state(lane, c, units[c]);
     prepare(ground, c, ground.versions.swept(version_of(c)) ? 0 : nodes, true);
   }
-  const Diagonals diagonals(ground,
-                            [&](std::size_t c) { return ground.versions.leapt(version_of(c)); });
   for_items(lane, [&](std::size_t c, std::size_t b) {
     if (ground.versions.restarted(version_of(c))) return initialise(ground, c, b);
     correct(ground, c, b);
     if (ground.versions.leapt(version_of(c)))
-      kernels<Real>().rewrite(state(c, b).block, ground.matrix(c), diagonals.of(c));
+      rewrite(ground, c, b);
     else if (ground.versions.swept(version_of(c)))
-      kernels<Real>().scan(state(c, b).block, 0, nodes, false);
+      kernels(state(c, b).block).scan(state(c, b).block, 0, nodes, false);
   });
 }
 
@@ -507,7 +588,7 @@ void Propagator<Real>::step(const Lane& lane, const Update& update) {
     for (std::size_t node = before; node < now; ++node)
       initialise_row(ground, c, b, node, ground.versions.stored_loop(ground.view(c), Node(node)));
     correct(ground, c, b);
-    kernels<Real>().scan(s.block, before, now, false);
+    kernels(s.block).scan(s.block, before, now, false);
     settle(ground, c, b);
     s.log_begins.push_back(s.log.size());
     log_touched(s);
@@ -519,8 +600,9 @@ void Propagator<Real>::correct(const Ground& ground, std::size_t c, std::size_t 
   const Channel& channel = ground.channels[c];
   const double per_term =
       channel.spec.gamma / channel.spec.gamma0 * channel.residual_unit / channel.estimate_unit;
-  kernels<Real>().correct(state(c, b).block, ground.matrix(c), channel.moved.data(),
-                          channel.moved.size(), ground.view(c).terms().data(), per_term);
+  Block<Real>& block = state(c, b).block;
+  kernels(block).correct(block, ground.matrix(c), channel.moved.data(), channel.moved.size(),
+                         ground.view(c).terms().data(), per_term);
 }
 
 // Limits and pivots of the nodes from `first` on and of all that moved, and the coefficients of the
@@ -761,13 +843,32 @@ typename Propagator<Real>::Certificate Propagator<Real>::certify() {
   certificate.ratio.resize(channels() * padded);
   certificate.drift.resize(states_.size());
   certificate.excess.resize(states_.size());
-  const Diagonals diagonals(ground_, [](std::size_t) { return true; });
-  for_items(whole(), [&](std::size_t c, std::size_t b) {
-    Measured measured{certificate.ratio.data() + c * padded + blocks_[b].first, 0, 0};
-    kernels<Real>().measure(state(c, b).block, ground_.matrix(c), diagonals.of(c), measured);
-    certificate.drift[c * blocks_.size() + b] = measured.drift;
-    certificate.excess[c * blocks_.size() + b] = measured.excess;
-  });
+  std::mutex joining;
+  // A value that is not a number wins, so that a certificate cannot miss it.
+  const auto raise = [](double& to, double value) {
+    if (!(value <= to) && !std::isnan(to)) to = value;
+  };
+  for (std::size_t item = 0; item < states_.size(); ++item) {
+    const std::size_t c = item / blocks_.size(), b = item % blocks_.size();
+    const Block<Real>& block = state(c, b).block;
+    std::vector<double> largest(block.width, 0.0);
+    for_ranges(c, b, [&](const Range<Real>& range) {
+      std::vector<double> found(block.width, 0.0);
+      kernels(block).peak(block, range.first, range.last, found.data());
+      const std::lock_guard lock(joining);
+      for (std::size_t i = 0; i < block.width; ++i) raise(largest[i], found[i]);
+    });
+    for_ranges(c, b, [&](const Range<Real>& range) {
+      std::vector<double> ratio(block.width, 0.0);
+      Measured measured{ratio.data(), 0, 0};
+      kernels(block).measure(block, ground_.matrix(c), range, largest.data(), measured);
+      const std::lock_guard lock(joining);
+      for (std::size_t i = 0; i < block.width; ++i)
+        raise(certificate.ratio[c * padded + blocks_[b].first + i], ratio[i]);
+      raise(certificate.drift[item], measured.drift);
+      raise(certificate.excess[item], measured.excess);
+    });
+  }
   return certificate;
 }
 
@@ -809,17 +910,15 @@ typename Propagator<Real>::Audit Propagator<Real>::audit() {
 
 template <class Real>
 void Propagator<Real>::repair() {
-  const Diagonals diagonals(ground_, [](std::size_t) { return true; });
-  for_items(whole(), [&](std::size_t c, std::size_t b) { repair_block(ground_, c, b, diagonals); });
+  for_items(whole(), [&](std::size_t c, std::size_t b) { repair_block(ground_, c, b); });
   forget_touched();
 }
 
 template <class Real>
-void Propagator<Real>::repair_block(const Ground& ground, std::size_t c, std::size_t b,
-                                    const Diagonals& diagonals) {
+void Propagator<Real>::repair_block(const Ground& ground, std::size_t c, std::size_t b) {
   State& s = state(c, b);
-  kernels<Real>().rewrite(s.block, ground.matrix(c), diagonals.of(c));
-  kernels<Real>().settle(s.block, ground.matrix(c));
+  rewrite(ground, c, b);
+  kernels(s.block).settle(s.block, ground.matrix(c));
   s.edges_at_repair = s.block.edge_pushes;
   repairs_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -829,10 +928,10 @@ void Propagator<Real>::repair_block(const Ground& ground, std::size_t c, std::si
 template <class Real>
 void Propagator<Real>::settle(const Ground& ground, std::size_t c, std::size_t b) {
   State& s = state(c, b);
-  kernels<Real>().settle(s.block, ground.matrix(c));
+  kernels(s.block).settle(s.block, ground.matrix(c));
   const std::uint64_t pass = 2 * ground.versions.edges() + ground.versions.nodes();
   if (s.block.edge_pushes - s.edges_at_repair <= kEdgePushesPerRepair * pass) return;
-  repair_block(ground, c, b, Diagonals(ground, [&](std::size_t wanted) { return wanted == c; }));
+  repair_block(ground, c, b);
 }
 
 template <class Real>
@@ -840,8 +939,9 @@ void Propagator<Real>::refine(double factor) {
   tolerance_ = factor;
   for (std::size_t c = 0; c < channels(); ++c) set_limits(ground_, c);
   for_items(whole(), [&](std::size_t c, std::size_t b) {
-    kernels<Real>().scan(state(c, b).block, 0, nodes(), false);
-    kernels<Real>().settle(state(c, b).block, ground_.matrix(c));
+    Block<Real>& block = state(c, b).block;
+    kernels(block).scan(block, 0, nodes(), false);
+    kernels(block).settle(block, ground_.matrix(c));
   });
   forget_touched();
 }
@@ -910,6 +1010,7 @@ typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
   statistics.events = ground_.events;
   statistics.correction_rows = ground_.correction_rows;
   statistics.repairs = repairs_.load(std::memory_order_relaxed);
+  statistics.sweeps = sweeps_;
   statistics.graph_bytes = ground_.versions.bytes();
   statistics.edges = ground_.versions.edges();
   for (const State& s : states_) {

@@ -27,6 +27,8 @@ struct Settings {
   bool scale_by_degree = true;
   std::size_t block_columns = 0;  // widest block
   int threads = 1;
+  // From so many nodes on the first propagation begins with sweeps over all of them.
+  std::size_t sweep_nodes = std::size_t(1) << 20;
   FeatureSource features;
   std::vector<VersionSpec> versions;
   std::vector<std::pair<std::size_t, Direction>> views;  // version, direction
@@ -60,6 +62,11 @@ class Propagator {
     features_.borrow(rows.data(), rows.size() / columns());
   }
   void load(const Rows& rows, std::optional<std::int64_t> end);
+  // Instead: lists that outlive this object; `targets` where the graph is directed.
+  void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
+                std::span<const Node> self_nodes, std::span<const float> self_weights) {
+    ground_.versions.stand_on(sources, targets, edges, self_nodes, self_weights);
+  }
   void start();
 
   // All or nothing. The touched nodes, sorted, stay readable until the next step.
@@ -106,7 +113,7 @@ class Propagator {
 
   struct Statistics {
     std::uint64_t events = 0, pushes = 0, edge_pushes = 0, correction_rows = 0, stalled = 0;
-    std::uint64_t repairs = 0;  // of one channel on one block of columns
+    std::uint64_t repairs = 0, sweeps = 0;  // of one channel on one block of columns
     std::size_t graph_bytes = 0, state_bytes = 0, edges = 0;
   };
   Statistics statistics() const;
@@ -209,25 +216,19 @@ class Propagator {
   void for_items(const Lane& lane, Work work);
   template <class Visit>
   void for_nodes(std::span<const std::int64_t> nodes, Visit visit) const;
-  // One per channel, empty where it is not wanted.
-  class Diagonals {
-   public:
-    template <class Wanted>
-    Diagonals(const Ground& of, Wanted wanted);
-    Diagonal of(std::size_t channel) const {
-      return {values_[channel].data(), values_[channel].data() + values_[channel].size() / 2};
-    }
-
-   private:
-    std::vector<std::vector<double>> values_;  // pivots, then powers
-  };
+  template <class Work>
+  void with_range(const Ground& ground, std::size_t channel, std::size_t block, std::size_t first,
+                  Work work);
+  template <class Work>
+  void for_ranges(std::size_t channel, std::size_t block, Work work);
+  void sweep(std::size_t channel, std::size_t block);
+  void rewrite(const Ground& ground, std::size_t channel, std::size_t block);
   struct Certificate {
     std::vector<double> ratio;          // [channels, padded columns]
     std::vector<double> drift, excess;  // [channels, blocks]
   };
   Certificate certify();
-  void repair_block(const Ground& ground, std::size_t channel, std::size_t block,
-                    const Diagonals& diagonals);
+  void repair_block(const Ground& ground, std::size_t channel, std::size_t block);
   void settle(const Ground& ground, std::size_t channel, std::size_t block);
 
   Settings settings_;
@@ -242,6 +243,7 @@ class Propagator {
   std::vector<Node> touched_;
   std::vector<std::uint8_t> is_touched_;  // all zero between two calls of unite_touched
   std::atomic<std::uint64_t> repairs_ = 0;
+  std::uint64_t sweeps_ = 0;
   bool started_ = false;
 };
 

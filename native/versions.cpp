@@ -47,13 +47,15 @@ void View::begin() {
   terms_.clear();
 }
 
-void View::append(double degree) {
-  degree_.push_back(degree);
-  carry_.push_back(0);
-  slot_.push_back(0);
+void View::append(std::size_t count) {
+  if (degree_.empty()) degree_.reserve(count);
+  degree_.resize(degree_.size() + count);
+  if (!carry_.empty()) carry_.resize(degree_.size());
+  if (!slot_.empty()) slot_.resize(degree_.size());
 }
 
 void View::touch(Node node) {
+  if (slot_.empty()) slot_.resize(degree_.size());
   if (slot_[node]) return;
   moved_.push_back({node, 0, 0, degree_[node], degree_[node]});
   slot_[node] = std::uint32_t(moved_.size());
@@ -65,9 +67,11 @@ void View::change_row(Node row, Node other, double change) {
   // Two-sum: what rounding takes from the degree is carried, so a deletion takes out what its
   // insertion put in.
   const double old = degree_[row], sum = old + change, added = sum - old;
-  carry_[row] += (old - (sum - added)) + (change - added);
-  degree_[row] = sum + carry_[row];
-  carry_[row] -= degree_[row] - sum;
+  double carry = (carry_.empty() ? 0 : carry_[row]) + ((old - (sum - added)) + (change - added));
+  degree_[row] = sum + carry;
+  carry -= degree_[row] - sum;
+  if (carry != 0 && carry_.empty()) carry_.resize(degree_.size());
+  if (!carry_.empty()) carry_[row] = carry;
   degree.after = degree_[row];
   ++degree.last;
   entries_.push_back({slot_[row] - 1, {other, change}});
@@ -97,8 +101,8 @@ void View::scale(double factor) {
 
 void View::reset(Node node, double degree) {
   degree_[node] = degree;
-  carry_[node] = 0;
-  if (slot_[node]) moved_[slot_[node] - 1].after = degree;
+  if (!carry_.empty()) carry_[node] = 0;
+  if (!slot_.empty() && slot_[node]) moved_[slot_[node] - 1].after = degree;
 }
 
 void View::finish() {
@@ -200,9 +204,12 @@ void Versions::grow(std::size_t count) {
     if (version.spec.kind == VersionSpec::Kind::decay)
       version.decay.renewed.resize(nodes, timed_ ? half_lives(version, now_) : 0.0);
   }
-  for (View& view : views_)
-    for (std::size_t node = view.degrees().size(); node < nodes; ++node)
-      view.append(stored_loop(version_[view.version()], Node(node)));
+  for (View& view : views_) {
+    const std::size_t first = view.degrees().size();
+    view.append(nodes - first);
+    for (std::size_t node = first; node < nodes; ++node)
+      view.reset(Node(node), stored_loop(version_[view.version()], Node(node)));
+  }
 }
 
 std::size_t Versions::bytes() const {
@@ -215,8 +222,7 @@ std::size_t Versions::bytes() const {
              window.index.bytes() +
              window.pairs.size() * (sizeof(Window::Pair) + sizeof(std::uint64_t) + 1);
   }
-  for (const View& view : views_)
-    total += view.degrees().size() * (2 * sizeof(double) + sizeof(std::uint32_t));
+  for (const View& view : views_) total += view.bytes();
   return total;
 }
 
@@ -267,22 +273,28 @@ double Versions::self_weight(const View& view, Node node) const {
          double(graph_of(version).self_edge(node, version.decay.layer));
 }
 
+namespace {
+void set(Lists& lists, int which, const Adjacency& adjacency) {
+  lists.lists[which] = adjacency.lists();
+  lists.compact[which] = adjacency.compact();
+}
+}  // namespace
+
 Lists Versions::columns(const View& view) const {
   const Version& version = version_[view.version()];
   const Graph& graph = graph_of(version);
   Lists lists;
   lists.layer = version.decay.layer;
-  lists.lists[0] =
-      view.direction() == Direction::in ? graph.targets().lists() : graph.sources().lists();
-  if (view.direction() == Direction::both) lists.lists[1] = graph.targets().lists();
+  set(lists, 0, view.direction() == Direction::in ? graph.targets() : graph.sources());
+  if (view.direction() == Direction::both) set(lists, 1, graph.targets());
   return lists;
 }
 
 Lists Versions::rows(const View& view) const {
   Lists lists = columns(view);
   const Graph& graph = graph_of(version_[view.version()]);
-  if (view.direction() == Direction::out) lists.lists[0] = graph.targets().lists();
-  if (view.direction() == Direction::in) lists.lists[0] = graph.sources().lists();
+  if (view.direction() == Direction::out) set(lists, 0, graph.targets());
+  if (view.direction() == Direction::in) set(lists, 0, graph.sources());
   return lists;
 }
 
@@ -454,11 +466,28 @@ void Versions::check_row(const Rows& rows, std::size_t row, std::size_t nodes) {
 // ---- changing
 // -------------------------------------------------------------------------------------------------------
 
-bool Versions::load(const Rows& rows, std::optional<std::int64_t> end) {
-  const bool simple = std::all_of(version_.begin(), version_.end(), [](const Version& version) {
+bool Versions::plain() const {
+  return std::all_of(version_.begin(), version_.end(), [](const Version& version) {
     return version.spec.kind == VersionSpec::Kind::all;
   });
-  if (!simple || edges() > 0 || !rows.op.empty() ||
+}
+
+void Versions::stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
+                        std::span<const Node> self_nodes, std::span<const float> self_weights) {
+  user_.stand_on(sources, targets, edges);
+  for (std::size_t i = 0; i < self_nodes.size(); ++i)
+    user_.write(self_nodes[i], self_nodes[i], self_weights.subspan(i, 1));
+  sum_degrees();
+}
+
+void Versions::sum_degrees() {
+  for (View& view : views_)
+    for (std::size_t node = 0; node < nodes(); ++node)
+      view.reset(Node(node), sum_row(view, Node(node)));
+}
+
+bool Versions::load(const Rows& rows, std::optional<std::int64_t> end) {
+  if (!plain() || edges() > 0 || !rows.op.empty() ||
       rows.size() > std::numeric_limits<std::uint32_t>::max())
     return false;
   for (std::size_t row = 0; row < rows.size(); ++row) check_nodes(rows, row, nodes());
@@ -468,9 +497,7 @@ bool Versions::load(const Rows& rows, std::optional<std::int64_t> end) {
     planned_start_ = rows.t.empty() ? *end : rows.t.front();
     pass_time(end);
   }
-  for (View& view : views_)
-    for (std::size_t node = 0; node < nodes(); ++node)
-      view.reset(Node(node), sum_row(view, Node(node)));
+  sum_degrees();
   return true;
 }
 
@@ -719,15 +746,16 @@ void Versions::resum_cancelled() {
 }
 
 double Versions::sum_row(const View& view, Node node) const {
+  const Version& version = version_[view.version()];
+  const Graph& graph = graph_of(version);
   double sum = self_weight(view, node);
-  const Lists lists = rows(view);
-  for (const List* list : lists.lists) {
-    if (!list) continue;
-    const List& row = list[node];
-    const float* const weights = reinterpret_cast<const float*>(row.block) +
-                                 std::size_t(row.capacity) * std::size_t(1 + lists.layer);
-    for (std::uint32_t e = 0; e < row.size; ++e) sum += double(weights[e]);
-  }
+  const auto add = [&](const Adjacency& lists) {
+    const Entries row = lists.entries(node, version.decay.layer);
+    if (!row.weights) sum += double(row.size);
+    for (std::uint32_t e = 0; row.weights && e < row.size; ++e) sum += double(row.weights[e]);
+  };
+  if (view.direction() != Direction::out) add(graph.sources());
+  if (view.direction() != Direction::in) add(graph.targets());
   return sum;
 }
 
@@ -820,7 +848,9 @@ void Versions::archive(Archive& archive) {
   for (std::size_t v = 0; v < views_.size(); ++v) {
     const std::string name = "view" + std::to_string(v);
     archive.block(name + ".degree", views_[v].degree_.data(), views_[v].degree_.size());
-    archive.block(name + ".carry", views_[v].carry_.data(), views_[v].carry_.size());
+    archive.vector(name + ".carry", views_[v].carry_);
+    if (!views_[v].carry_.empty() && views_[v].carry_.size() != nodes())
+      throw ArchiveError(name + ".carry does not fit the nodes");
   }
 }
 

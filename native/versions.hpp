@@ -67,10 +67,13 @@ class View {
   const std::vector<double>& degrees() const { return degree_; }
   std::span<const Degree> moved() const { return moved_; }
   std::span<const Term> terms() const { return terms_; }
+  std::size_t bytes() const {
+    return (degree_.size() + carry_.size()) * sizeof(double) + slot_.size() * sizeof(std::uint32_t);
+  }
 
-  void begin();                // forgets the last step
-  void append(double degree);  // a new node
-  void touch(Node node);       // counts as moved even when its degree stays
+  void begin();                    // forgets the last step
+  void append(std::size_t count);  // new nodes, whose degrees are to be set
+  void touch(Node node);           // counts as moved even when its degree stays
   void change_row(Node row, Node other, double change);  // one entry of the matrix
   void change_edge(Node src, Node dst, double change);   // an edge, in whatever entries it stands
   void scale(double factor);                             // a power of two
@@ -79,11 +82,13 @@ class View {
 
  private:
   friend class Versions;
-  std::vector<double> degree_, carry_;  // the degree, and what rounding has kept from it
+  std::vector<double> degree_;
+  std::vector<double> carry_;  // what rounding has kept from it; empty while that is nothing
   std::size_t version_;
   Direction direction_;
   bool symmetric_;
-  std::vector<std::uint32_t> slot_;  // index into moved_ plus one, zero where not moved
+  // Index into moved_ plus one, zero where not moved; empty before anything has.
+  std::vector<std::uint32_t> slot_;
   std::vector<Degree> moved_;
   struct Entry {
     std::uint32_t slot;
@@ -157,6 +162,11 @@ class Versions {
   // The first rows of all, without staging them; false where these rows or versions need the long
   // way.
   bool load(const Rows& rows, std::optional<std::int64_t> end);
+  // Starts from the lists of a graph without edges so far, which must outlive this object. Only
+  // where plain(): every version sees all edges as they are.
+  void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
+                std::span<const Node> self_nodes, std::span<const float> self_weights);
+  bool plain() const;
   // Errors count rows from here.
   void count_rows_from(std::size_t row) { first_row_ = row; }
   // What passing time did to a decayed version: limits are stale; so much changed at once that
@@ -242,6 +252,7 @@ class Versions {
   void check_row(const Rows& rows, std::size_t row, std::size_t nodes);
   [[noreturn]] void refuse_lost(const Rows& rows, std::size_t row, double before) const;
   double sum_row(const View& view, Node node) const;
+  void sum_degrees();
   void advance(std::size_t version);
   void renew(std::size_t version, Node node, double when);
   void renew_idle(std::size_t version);

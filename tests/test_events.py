@@ -255,7 +255,7 @@ BAD_SKETCHES: dict[str, tuple[dict[str, Any], str]] = {
     "negative seed": ({"columns": 1, "seed": -1}, "seed is -1"),
     "seed beyond 64 bits": ({"columns": 1, "seed": 2**64}, "seed is"),
     "float seed": ({"columns": 1, "seed": 0.5}, "seed is 0.5"),
-    "negative first column": ({"columns": 1, "first": -1}, "first is -1"),
+    "negative first column": ({"columns": 1, "first_column": -1}, "first_column is -1"),
     "unknown distribution": ({"columns": 1, "distribution": "cauchy"}, "distribution is 'cauchy'"),
 }
 
@@ -291,7 +291,7 @@ def test_sketched_features_are_those_of_integer_arithmetic() -> None:
 
 
 def test_parts_of_a_sketch_are_side_by_side_the_whole() -> None:
-    whole = Sketch(7, seed=5, first=2)
+    whole = Sketch(7, seed=5, first_column=2)
     parts = [whole.part(first, columns).rows(range(9)) for first, columns in ((0, 3), (3, 4))]
     np.testing.assert_array_equal(np.hstack(parts), whole.rows(range(9)))
     np.testing.assert_array_equal(whole.rows(range(9)), Sketch(9, seed=5).rows(range(9))[:, 2:])

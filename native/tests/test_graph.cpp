@@ -28,7 +28,7 @@ bool agrees(const Adjacency& lists, Node node, const ListModel& model, int layer
     const auto found = model.find(neighbours[position]);
     if (found == model.end() || lists.find(node, neighbours[position]) != position) return false;
     for (int layer = 0; layer < layers; ++layer)
-      if (lists.weights(node, layer)[position] != found->second[std::size_t(layer)]) return false;
+      if (lists.weight(node, position, layer) != found->second[std::size_t(layer)]) return false;
   }
   return true;
 }
@@ -125,7 +125,7 @@ class GraphModel {
                           to = graph.sources().find(dst, src);
       if (from == Adjacency::kAbsent || to == Adjacency::kAbsent) return false;
       for (int layer = 0; layer < layers_; ++layer)
-        if (graph.targets().weights(src, layer)[from] != weights[std::size_t(layer)]) return false;
+        if (graph.targets().weight(src, from, layer) != weights[std::size_t(layer)]) return false;
       ++out[src], ++in[dst];
       if (!directed_) ++out[dst], ++in[src];
     }
@@ -151,8 +151,8 @@ Listing listing(const Graph& graph) {
       const std::span<const Node> ids = lists->neighbours(node);
       parts.emplace_back(ids.begin(), ids.end());
       for (int layer = 0; layer < graph.layers(); ++layer) {
-        const std::span<const float> weights = lists->weights(node, layer);
-        parts.emplace_back(weights.begin(), weights.end());
+        const tidegraph::Entries entries = lists->entries(node, layer);
+        parts.emplace_back(entries.weights, entries.weights + entries.size);
       }
       all.push_back(std::move(parts));
     }

@@ -160,8 +160,8 @@ class Sketch:
 
     Integer arithmetic up to one final division, so every implementation agrees to the bit.
     "gaussian" is the sum of twelve 16-bit integers scaled to variance 1; "uniform" lies in [0, 1);
-    "sign" is -1 or 1. Columns count from `first`, so that several sketches with one seed can be
-    side by side what a wider one is.
+    "sign" is -1 or 1. `first_column` is the number of the first column: the columns 8 to 15 of a
+    wider sketch are `Sketch(8, first_column=8)`.
 
     >>> Sketch(columns=4, distribution="sign").rows([7]).shape
     (1, 4)
@@ -170,22 +170,21 @@ class Sketch:
     columns: int
     seed: int = 0
     distribution: Distribution = "gaussian"
-    first: int = 0
+    first_column: int = 0
 
     def __post_init__(self) -> None:
+        first: Any = self.first_column
+        if isinstance(first, bool) or not isinstance(first, int) or not 0 <= first < 2**32:
+            raise ParameterError(f"first_column is {first!r}; give a number from 0 to 2**32 - 1")
         accepted = "a positive whole number of columns"
         object.__setattr__(self, "columns", _count(self.columns, "columns", accepted))
-        for name, bits in (("seed", 64), ("first", 62)):
-            given = getattr(self, name)
-            try:
-                number = -1 if isinstance(given, (bool, np.bool_)) else operator.index(given)
-            except TypeError:
-                number = -1
-            if not 0 <= number < 2**bits:
-                raise ParameterError(
-                    f"{name} is {given!r}; give an integer from 0 to 2**{bits} - 1"
-                )
-            object.__setattr__(self, name, number)
+        try:
+            seed = -1 if isinstance(self.seed, (bool, np.bool_)) else operator.index(self.seed)
+        except TypeError:
+            seed = -1
+        if not 0 <= seed < 2**64:
+            raise ParameterError(f"seed is {self.seed!r}; give an integer from 0 to 2**64 - 1")
+        object.__setattr__(self, "seed", seed)
         if self.distribution not in get_args(Distribution):
             raise ParameterError(
                 f"distribution is {self.distribution!r}; give 'gaussian', 'uniform' or 'sign'"
@@ -197,13 +196,13 @@ class Sketch:
         return _GAUSSIAN_MEAN / _GAUSSIAN_STD if self.distribution == "gaussian" else 1.0
 
     def part(self, first: int, columns: int) -> Sketch:
-        """So many columns of this sketch from `first` on, as a sketch."""
-        return replace(self, columns=columns, first=self.first + first)
+        """So many columns of this sketch from its column `first` on, as a sketch."""
+        return replace(self, columns=columns, first_column=self.first_column + first)
 
     def rows(self, nodes: ArrayLike) -> NDArray[np.float64]:
         """Features `[len(nodes), columns]` of the given node ids."""
         ids = np.atleast_1d(np.asarray(nodes, dtype=np.uint64))
-        columns = np.arange(self.first, self.first + self.columns, dtype=np.uint64)
+        columns = np.arange(self.columns, dtype=np.uint64) + np.uint64(self.first_column)
         key = _mix(np.array([self.seed], dtype=np.uint64) + _GOLDEN)
         h = _mix(_mix(key ^ (ids + _GOLDEN))[:, None] ^ (columns + _GOLDEN))  # [nodes, columns]
         if self.distribution == "sign":

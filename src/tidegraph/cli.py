@@ -16,6 +16,7 @@ from tidegraph.cli_learn import evaluate, predict, sweep, train
 from tidegraph.cli_record import record
 from tidegraph.cli_reproduce import reproduce
 from tidegraph.cli_run import compare, completion, resume, run
+from tidegraph.cli_scale import graph, plan, propagate
 from tidegraph.errors import TidegraphError
 from tidegraph.terminal import Command, Refusal, Stopped, refusal
 from tidegraph.terminal import console as _console
@@ -116,6 +117,9 @@ for command in (
     evaluate,
     sweep,
     reproduce,
+    graph,
+    plan,
+    propagate,
     completion,
 ):
     main.add_command(command)

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native, statefile
 from tidegraph.channels import Audit, Channel, RMaxUnit, Settings, Sketch, column_norms
-from tidegraph.errors import EventError, ParameterError, PrecisionError, StateFileError
+from tidegraph.compact import CompactGraph, open_graph
+from tidegraph.errors import DataError, EventError, ParameterError, PrecisionError, StateFileError
 from tidegraph.events import Batch
 from tidegraph.stream import Steps
 
@@ -30,6 +31,9 @@ _STATE_LAYOUT = 2  # of the arrays in a saved state
 # the allocator holds on to what large ones leave behind.
 _FEATURE_ROWS = 1 << 12
 _BLOCK_COLUMNS = 96
+# From so many nodes on the first propagation begins with sweeps over all of them, which share out
+# one block of columns among threads. Part of the result's bits.
+_SWEEP_NODES = 1 << 20
 _BORROWABLE = {np.dtype(np.float32).str, np.dtype(np.float64).str}  # in this machine's byte order
 
 
@@ -51,7 +55,10 @@ class Propagator:
     threads: None takes all cores. Results are the same to the bit for any number.
     block_columns: at most so many columns share a block, which one thread works on. Narrower
         blocks occupy more cores, wider ones do less work in total. Part of the result's bits.
-    initial: rows of a graph to start from.
+    initial: rows of a graph to start from, or a graph that `tidegraph.compact.build` made (or the
+        path of one), which is read where it lies: only the lists of nodes whose edges change are
+        copied. With it `nodes` may be left out. Saved states name the graph's directory and need it
+        again, unchanged.
 
     Calls from several threads queue; the interpreter lock is released while one computes. A child
     made by fork() can go on with it, unless another thread was computing at that moment.
@@ -78,8 +85,12 @@ class Propagator:
         dtype: Dtype = "float32",
         threads: int | None = None,
         block_columns: int = _BLOCK_COLUMNS,
-        initial: Batch | None = None,
+        initial: Batch | CompactGraph | str | Path | None = None,
     ) -> None:
+        if isinstance(initial, (str, Path)):
+            initial = open_graph(initial)
+        if isinstance(initial, CompactGraph) and isinstance(features, Sketch) and nodes is None:
+            nodes = initial.nodes
         settings = Settings(
             channels=tuple(channels),
             directed=directed,
@@ -112,7 +123,9 @@ class Propagator:
         else:
             for first, rows in source.pieces():
                 self._native.set_features(first, rows)
-        if initial is not None:
+        if isinstance(initial, CompactGraph):
+            self._stand_on(initial)
+        elif initial is not None:
             self._load(initial)
         self._check_precision(1.0)
         self._native.start()
@@ -138,6 +151,7 @@ class Propagator:
         self._thresholds = thresholds
         self._block_columns = block_columns
         self._sketch = sketch
+        self._graph: CompactGraph | None = None  # whose lists are read where they lie
         self._lock = threading.Lock()
         versions: list[tuple[int, float, int, int]] = []
         views: list[tuple[int, int]] = []
@@ -165,8 +179,35 @@ class Propagator:
             natives,
             (rows, 0, 0, 0)
             if sketch is None
-            else (_SKETCHED, sketch.seed, _DISTRIBUTIONS[sketch.distribution], sketch.first),
+            else (
+                _SKETCHED,
+                sketch.seed,
+                sketch.first_column,
+                _DISTRIBUTIONS[sketch.distribution],
+            ),
+            _SWEEP_NODES,
         )
+
+    def _stand_on(self, graph: CompactGraph) -> None:
+        if graph.directed != self.directed:
+            kind = {True: "directed", False: "undirected"}
+            raise ParameterError(
+                f"initial is an {kind[graph.directed]} graph".replace("an d", "a d")
+                + f" and the propagator is {kind[self.directed]}; give directed={graph.directed}"
+            )
+        if graph.nodes > self._native.nodes:
+            raise ParameterError(
+                f"initial has {graph.nodes} nodes and features has {self._native.nodes} rows;"
+                " give a row for every node"
+            )
+        if any(_version(channel, self._settings)[0] != _ALL for channel in self.channels):
+            self._load(graph.rows())  # windows and decay keep weights of their own
+            return
+        nodes, weights = graph.self_edges
+        targets = graph.targets if graph.directed else None
+        between = graph.edges - nodes.size
+        self._native.stand_on(graph.sources, targets, between, nodes, weights)
+        self._graph = graph
 
     def _load(self, batch: Batch) -> None:
         if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
@@ -311,6 +352,7 @@ class Propagator:
         """Takes over the state of another one with the same settings, which is then used up."""
         with self._lock:
             self._native = other._native
+            self._graph = other._graph
             self._native.set_threads(self._threads)
 
     def apply_snapshot(
@@ -510,6 +552,12 @@ class Propagator:
             "dtype": self._dtype.name,
             "block_columns": self._block_columns,
             "sketch": None if self._sketch is None else dataclasses.asdict(self._sketch),
+            "graph": None
+            if self._graph is None
+            else {
+                "path": str(self._graph.path.resolve()),
+                "fingerprint": self._graph.fingerprint,
+            },
         }
 
     def save(self, path: str | Path) -> None:
@@ -553,6 +601,19 @@ class Propagator:
             description["block_columns"],
             None if description["sketch"] is None else Sketch(**description["sketch"]),
         )
+        if (saved := description.get("graph")) is not None:
+            try:
+                graph = open_graph(saved["path"])
+            except DataError as error:
+                raise StateFileError(
+                    f"{source} stands on a graph in a directory: {error}"
+                ) from None
+            if graph.fingerprint != saved["fingerprint"]:
+                raise StateFileError(
+                    f"{source} stands on another graph than the one now in {graph.path};"
+                    " bring back the one it was saved with"
+                )
+            propagator._stand_on(graph)
         try:
             propagator._native.restore(arrays)
         except _native.ArchiveError as error:

@@ -1,0 +1,211 @@
+"""The commands for graphs near the size of memory: `graph`, `plan` and `propagate`."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegraph.terminal import console, progress
+
+__all__ = ["graph", "plan", "propagate"]
+
+_JSON = click.option(
+    "--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON."
+)
+_MEMORY = click.option(
+    "--memory",
+    default="8G",
+    show_default=True,
+    help="What the process may take; files in the page cache are not counted.",
+)
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
+@click.group()
+def graph() -> None:
+    """Graphs in files: built in bounded memory, read where they lie."""
+
+
+@graph.command("build")
+@click.argument("edges", type=click.Path(exists=True, path_type=Path))
+@click.option("-o", "--output", type=_DIRECTORY, required=True, help="A new directory.")
+@click.option("--src", metavar="COLUMN", help="Integer ids from 0 on. Default: src.")
+@click.option("--dst", metavar="COLUMN", help="Likewise. Default: dst.")
+@click.option("--weight", metavar="COLUMN", help="Default: every row counts one.")
+@click.option("--nodes", type=click.IntRange(min=1), help="Default: the largest id plus one.")
+@click.option("--directed", is_flag=True)
+@_MEMORY
+@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
+@_JSON
+def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
+    """Build a compact graph from a Parquet file, a text file or a generated stream.
+
+    The table may be far larger than memory. An interrupted build goes on where it stood when the
+    command is repeated.
+
+    \b
+      tidegraph data generate mag -o mag --scale 0.1
+      tidegraph graph build mag -o mag.graph --memory 4G
+    """
+    from tidegraph import compact
+
+    begin = time.perf_counter()
+    with progress("build") as report:
+        built = compact.build(edges, output, progress=report, **options)
+    _describe(built, as_json, {"seconds": round(time.perf_counter() - begin, 2)})
+
+
+@graph.command("info")
+@click.argument("directory", type=_DIRECTORY)
+@click.option("--verify", is_flag=True, help="Compares every byte with its digest.")
+@_JSON
+def info(directory: Path, verify: bool, as_json: bool) -> None:
+    """Say what a compact graph holds, and whether it is whole."""
+    from tidegraph import compact
+
+    opened = compact.open_graph(directory)
+    if verify:
+        with progress("verify") as report:
+            opened.verify(report)
+    _describe(opened, as_json, {"verified": verify})
+
+
+def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
+    facts = {
+        "path": str(built.path),
+        "nodes": built.nodes,
+        "edges": built.edges,
+        "directed": built.directed,
+        "weighted": built.weighted,
+        "disk_bytes": built.disk_bytes,
+        "bytes_per_edge": round(built.disk_bytes / max(1, built.edges), 2),
+        **more,
+    }
+    kind = "directed" if built.directed else "undirected"
+    console().print(
+        f"{built.path}: {built.nodes:,} nodes, {built.edges:,} {kind} edges,"
+        f" {_size(built.disk_bytes)}, {facts['bytes_per_edge']:g} bytes per edge",
+        markup=False,
+    )
+    if as_json:
+        click.echo(json.dumps(facts))
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(min=1), required=True)
+@click.option("--edges", type=click.IntRange(min=0), required=True)
+@click.option("--columns", type=click.IntRange(min=1), required=True)
+@click.option("--channels", type=click.IntRange(min=1), default=1, show_default=True)
+@_MEMORY
+@click.option("--r-max", type=float, default=1e-2, show_default=True)
+@click.option(
+    "--events",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of a stream that is applied afterwards.",
+)
+@_JSON
+def plan(as_json: bool, **options: Any) -> None:
+    """Say what propagating columns over a graph will take, before it starts.
+
+    \b
+      tidegraph plan --nodes 121751665 --edges 1297748926 --columns 64 --memory 8G
+    """
+    from tidegraph import passes
+
+    made = passes.plan(**options)
+    console().print(
+        f"{made.passes} passes of {made.columns_per_pass} columns, {_size(made.memory_bytes)} of"
+        f" memory each\n"
+        f"graph on disk {_size(made.graph_bytes)} ({_size(made.build_disk_bytes)} while it is"
+        f" being built), embeddings {_size(made.embedding_bytes)}\n"
+        f"about {_duration(made.build_s)} to build, {_duration(made.propagate_s)} to propagate"
+        + (f", {_duration(made.update_s)} to apply the events" if options["events"] else "")
+    )
+    if as_json:
+        click.echo(json.dumps(asdict(made)))
+
+
+@click.command()
+@click.argument("directory", type=_DIRECTORY)
+@click.option("--sketch", type=click.IntRange(min=1), required=True, metavar="COLUMNS")
+@click.option("-o", "--output", type=_DIRECTORY, required=True, help="A new directory.")
+@_MEMORY
+@click.option("--alpha", type=float, default=0.2, show_default=True, help="Of the filter.")
+@click.option("--high-pass", is_flag=True, help="Adds the filter with alternating signs.")
+@click.option("--r-max", type=float, default=1e-2, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--stored", type=click.Choice(["float32", "float16"]), default="float32", show_default=True
+)
+@click.option("--threads", type=click.IntRange(min=1), help="Default: all cores.")
+@_JSON
+def propagate(
+    directory: Path,
+    sketch: int,
+    output: Path,
+    alpha: float,
+    high_pass: bool,
+    seed: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Propagate random features over a compact graph, in passes within the memory given.
+
+    Whole passes are kept: repeat the command to go on after an interruption.
+
+    \b
+      tidegraph propagate mag.graph --sketch 64 --memory 8G -o mag.embeddings
+    """
+    from tidegraph import compact, passes
+    from tidegraph.channels import Channel, Sketch
+
+    begin = time.perf_counter()
+    channels = [Channel.low_pass(alpha)] + ([Channel.high_pass(alpha)] if high_pass else [])
+    with progress("propagate") as report:
+        made = passes.propagate_in_passes(
+            compact.open_graph(directory),
+            Sketch(sketch, seed=seed),
+            output,
+            channels=channels,
+            progress=report,
+            **options,
+        )
+    elapsed_s = time.perf_counter() - begin
+    nodes, channel_count, columns = made.shape
+    console().print(
+        f"{output}: {nodes:,} nodes, {channel_count} channels, {columns} columns in"
+        f" {len(made.residuals)} passes, {_duration(elapsed_s)}; the largest residual is"
+        f" {made.residuals.max():.4f} of what r_max allows",
+        markup=False,
+    )
+    if as_json:
+        facts = {
+            "nodes": nodes,
+            "channels": channel_count,
+            "columns": columns,
+            "passes": len(made.residuals),
+            "residual": float(made.residuals.max()),
+            "seconds": round(elapsed_s, 2),
+        }
+        click.echo(json.dumps(facts))

@@ -1,0 +1,666 @@
+"""Graphs near the size of memory: lists of neighbours in files, built in bounded memory.
+
+A compact graph is a directory:
+
+graph.json             counts, and the digest of every piece of every file; written last
+sources.offsets        uint64 [nodes + 1]: where the list of a node begins
+sources.neighbours     uint32: for every node those with an edge into it, ascending
+sources.weights        float32, where weights are not all one
+targets.*              the same for the nodes an edge leads to; of directed graphs only
+selves.nodes, .weights edges from a node to itself
+
+An edge that occurs twice stands twice in a list without weights: 8 bytes per undirected edge. Where
+most entries would be repetitions they are merged into weights instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph import _native
+from tidegraph.datasets import storage
+from tidegraph.errors import DataError, ParameterError, StorageError
+from tidegraph.events import Batch
+from tidegraph.tables import scan_table
+
+__all__ = ["CompactGraph", "build", "memory_bytes", "open_graph"]
+
+Progress: TypeAlias = Callable[[int, int, str], None]
+Lists: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32] | None]
+
+_HEADER, _WORK = "graph.json", "building"
+_FORMAT, _VERSION = "tidegraph compact graph", 1
+_MAX_NODES = 0xFFFFFFFE
+_PIECE = 1 << 26  # bytes of a file under one digest
+_ROWS = 1 << 24  # pairs handed to the core at once
+_OVERHEAD = 192 << 20  # the interpreter, the reader's batches, buffers of files
+_SRC, _DST, _BOTH = range(3)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def memory_bytes(memory: str | int) -> int:
+    """The bytes that a number, or a text such as "8G" or "500M", stands for.
+
+    >>> memory_bytes("1.5G")
+    1610612736
+    """
+    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
+        return memory
+    match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*)\s*([KMGT]?)I?B?\s*", str(memory).upper())
+    if not isinstance(memory, str) or match is None or float(match[1]) == 0:
+        raise ParameterError(f"memory is {memory!r}; give a number of bytes, or 500M, 8G, ...")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+# Reading ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CompactGraph:
+    """A graph in a directory: mapped into memory, shared by all who read it, never written to.
+
+    `tidegraph.Propagator(features, initial=graph)` starts from it without copying an edge.
+    """
+
+    path: Path
+    nodes: int
+    edges: int  # distinct ones
+    entries: int  # in all lists
+    directed: bool
+    weighted: bool
+    fingerprint: str  # of everything in it
+    _files: dict[str, dict[str, Any]]
+
+    @cached_property
+    def sources(self) -> Lists:
+        """Offsets, neighbours and weights of the lists of nodes with an edge into a node."""
+        return self._lists("sources")
+
+    @cached_property
+    def targets(self) -> Lists:
+        """The lists of nodes that a node has an edge to."""
+        return self._lists("targets") if self.directed else self.sources
+
+    @cached_property
+    def self_edges(self) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """The nodes with an edge to themselves, and its weight."""
+        return self._map("selves.nodes", np.uint32), self._map("selves.weights", np.float32)
+
+    @property
+    def disk_bytes(self) -> int:
+        return sum(int(file["bytes"]) for file in self._files.values())
+
+    def _lists(self, side: str) -> Lists:
+        weights = self._map(f"{side}.weights", np.float32) if self.weighted else None
+        offsets = self._map(f"{side}.offsets", np.uint64)
+        return offsets, self._map(f"{side}.neighbours", np.uint32), weights
+
+    def _map(self, name: str, dtype: Any) -> NDArray[Any]:
+        if self._files[name]["bytes"] == 0:
+            return np.empty(0, dtype=dtype)
+        return np.asarray(np.memmap(self.path / name, dtype=dtype, mode="r"))
+
+    def neighbours(self, node: int) -> NDArray[np.uint32]:
+        """Those a node has an edge to, ascending; repeated edges are repeated."""
+        offsets, neighbours, _ = self.targets
+        return neighbours[int(offsets[node]) : int(offsets[node + 1])]
+
+    def rows(self) -> Batch:
+        """All edges as rows, undirected ones once: for graphs that fit into memory."""
+        offsets, src, weights = self.sources
+        dst = np.repeat(np.arange(self.nodes), np.diff(offsets).astype(np.int64))
+        once = np.ones(len(dst), dtype=bool) if self.directed else src <= dst
+        selves, self_weights = self.self_edges
+        values = np.ones(len(dst), dtype=np.float32) if weights is None else weights
+        return Batch(
+            src=np.concatenate([src[once], selves]).astype(np.int64),
+            dst=np.concatenate([dst[once], selves]),
+            weight=np.concatenate([values[once], self_weights]).astype(np.float64),
+        )
+
+    def verify(self, progress: Progress | None = None) -> None:
+        """Compares every byte with the digests; raises `StorageError` where one differs."""
+        total = len(self._files)
+        for done, (name, file) in enumerate(self._files.items()):
+            if _digests(self.path / name) != file["digests"]:
+                raise StorageError(f"{self.path / name} is damaged: build the graph anew")
+            if progress is not None:
+                progress(done + 1, total, "files compared with their digests")
+
+
+def open_graph(path: str | os.PathLike[str]) -> CompactGraph:
+    """The graph in a directory, in an instant: sizes are compared, contents are not (`verify`)."""
+    path = Path(path)
+    try:
+        header = json.loads((path / _HEADER).read_bytes())
+        body = header["graph"]
+        whole = header["digest"] == _digest(json.dumps(body).encode())
+    except FileNotFoundError as error:
+        unfinished = (path / _WORK).is_dir()
+        raise DataError(
+            f"{path} holds a graph whose building has not ended; repeat the command that builds it"
+            if unfinished
+            else f"{path} holds no compact graph; make one with tidegraph graph build"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path / _HEADER} cannot be read ({error}); build it anew") from error
+    if not whole:
+        raise DataError(f"{path / _HEADER} was altered; build the graph anew")
+    if body["format"] != _FORMAT or body["version"] != _VERSION:
+        raise DataError(
+            f"{path} has version {body['version']} of {body['format']!r}; this release reads"
+            f" version {_VERSION}: build the graph anew"
+        )
+    for name, file in body["files"].items():
+        size = (path / name).stat().st_size if (path / name).is_file() else None
+        if size != file["bytes"]:
+            raise DataError(
+                f"{path / name} has {size} bytes where {file['bytes']} were written;"
+                " copy it again, or build the graph anew"
+            )
+    names = ("nodes", "edges", "entries", "directed", "weighted")
+    return CompactGraph(
+        path=path,
+        fingerprint=header["digest"],
+        _files=body["files"],
+        **{name: body[name] for name in names},
+    )
+
+
+def _digest(data: Any) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _digests(path: Path) -> list[str]:
+    """Of the pieces of a file, one after the other."""
+    size = path.stat().st_size
+
+    def piece(first: int) -> str:
+        with path.open("rb") as file:
+            file.seek(first)
+            return _digest(file.read(_PIECE))
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(piece, range(0, size, _PIECE)))
+
+
+# Building -----------------------------------------------------------------------------------------
+
+
+def build(
+    source: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    nodes: int | None = None,
+    directed: bool = False,
+    src: str | None = None,
+    dst: str | None = None,
+    weight: str | None = None,
+    memory: str | int = "4G",
+    threads: int = 2,
+    progress: Progress | None = None,
+) -> CompactGraph:
+    """Builds the graph of all edges in `source` in the new directory `path`, and opens it.
+
+    source: a Parquet file whose columns `src` and `dst` hold integers from 0 on, any other table of
+        edges that `tidegraph.scan_table` reads with such ids, or the directory of a generated
+        stream. Times are not read: the graph is that of all edges.
+    nodes: how many there are; by default one more than the largest id.
+    weight: the column of weights; by default every row counts one.
+    memory: what the process may take, files in the page cache not counted.
+
+    A build that was interrupted goes on where it stood when it is called again in the same way, and
+    ends with the same bytes, also with another `memory`. Until the end it takes another 8 bytes of
+    disk per row, 12 with weights.
+    """
+    table = Path(source)
+    if (table / storage.DESCRIPTION).is_file():
+        table = table / storage.EDGES
+    if not table.is_file():
+        raise DataError(f"there is no file of edges {table}")
+    if nodes is not None and not 0 < nodes <= _MAX_NODES:
+        raise ParameterError(f"nodes is {nodes}; give 1 to {_MAX_NODES}")
+    stat = table.stat()
+    order = {
+        "source": str(table.resolve()),
+        "bytes": stat.st_size,
+        "modified_ns": stat.st_mtime_ns,
+        "nodes": nodes,
+        "directed": directed,
+        "columns": [src, dst, weight],
+        "version": _VERSION,
+    }
+    if (Path(path) / _HEADER).exists():
+        raise StorageError(f"{path} holds a graph already; give a new directory")
+    try:
+        work = _Work(Path(path), order)
+        return _Build(work, table, memory_bytes(memory), threads, progress).run()
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(
+            f"building {path} stopped: {error.strerror or error}; what is done is kept: make room"
+            " and repeat the command"
+        ) from error
+
+
+class _Work:
+    """How far a build has come: a manifest beside files of which only a known part counts."""
+
+    def __init__(self, path: Path, order: dict[str, Any]) -> None:
+        self.path, self.directory = path, path / _WORK
+        self._manifest = self.directory / "manifest.json"
+        if path.exists() and not self.directory.is_dir() and any(path.iterdir()):
+            raise StorageError(f"{path} is not empty; give a new directory")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.order = order
+        self.state: dict[str, Any] = {"stage": "read", "rows": 0, "group": 0}
+        if self._manifest.is_file():
+            saved = json.loads(self._manifest.read_bytes())
+            if saved["order"] != order:
+                raise StorageError(
+                    f"{path} holds the beginning of another build; give a new directory, or"
+                    " delete it"
+                )
+            self.state = saved["state"]
+        else:
+            self.save()
+
+    def save(self, **changes: Any) -> None:
+        """Remembers what holds from now on; files must be safe before."""
+        self.state |= changes
+        fresh = self._manifest.with_suffix(".new")
+        with fresh.open("w", encoding="utf-8") as file:
+            json.dump({"order": self.order, "state": self.state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, self._manifest)
+
+    @contextmanager
+    def appending(self, sizes: Mapping[Path, int]) -> Iterator[list[Any]]:
+        """The files, cut to the part that counts, to be written on; safe on disk afterwards."""
+        with ExitStack() as opened:
+            files = []
+            for path, size in sizes.items():
+                mode = "r+b" if path.exists() else "w+b"
+                files.append(opened.enter_context(path.open(mode)))
+                files[-1].truncate(size)
+                files[-1].seek(size)
+            yield files
+            _sync(*files)
+
+
+def _sync(*files: Any) -> None:
+    for file in files:
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class _Build:
+    """The stages of a build, each of which begins where the manifest says.
+
+    read     rows of the table become pairs of 32-bit ids in files; self-edges are put aside
+    lists    for each side: how long lists are; then window by window of as many nodes as memory
+             allows the lists are filled by a pass over all pairs, sorted and appended
+    merge    where repetitions prevail
+    seal     offsets, digests, and the header that makes it a graph
+    """
+
+    def __init__(
+        self, work: _Work, table: Path, memory: int, threads: int, progress: Progress | None
+    ) -> None:
+        self._work, self._table, self._memory = work, table, memory
+        self._threads, self._progress = threads, progress
+        self._weighted_rows = work.order["columns"][2] is not None
+        self._sides = (
+            {"sources": _DST, "targets": _SRC} if work.order["directed"] else {"sources": _BOTH}
+        )
+
+    def run(self) -> CompactGraph:
+        state = self._work.state
+        if state["stage"] == "read":
+            self._read()
+        for side in self._sides:
+            if state["stage"] == "lists" and state["side"] == side:
+                self._fill(side)
+        if state["stage"] == "merge":
+            self._merge()
+        self._seal()
+        return open_graph(self._work.path)
+
+    def _report(self, done: int, total: int, what: str) -> None:
+        if self._progress is not None:
+            self._progress(done, total, what)
+
+    # read
+
+    def _read(self) -> None:
+        work, state = self._work, self._work.state
+        names = ["src", "dst"] + ["weight"] * self._weighted_rows
+        selves: dict[int, float] = {int(k): w for k, w in state.get("selves", {}).items()}
+        largest, rows = int(state.get("largest", -1)), int(state["rows"])
+        with work.appending({work.directory / name: 4 * rows for name in names}) as files:
+            for group, columns, (done, total) in self._groups(int(state["group"])):
+                largest = max(largest, self._largest(columns[:2]))
+                loops = columns[0] == columns[1]
+                if loops.any():
+                    weights = columns[2][loops] if self._weighted_rows else np.ones(loops.sum())
+                    for node, value in zip(columns[0][loops], weights, strict=True):
+                        selves[int(node)] = selves.get(int(node), 0.0) + float(value)
+                    columns = [column[~loops] for column in columns]
+                for name, file, column in zip(names, files, columns, strict=True):
+                    kind = np.float32 if name == "weight" else np.uint32
+                    file.write(np.ascontiguousarray(column, dtype=kind).data)
+                rows += len(columns[0])
+                if group is not None:
+                    _sync(*files)
+                    work.save(rows=rows, group=group, largest=largest, selves=selves)
+                self._report(done, total, "rows read")
+        nodes = work.order["nodes"] or largest + 1
+        if nodes == 0:
+            raise DataError(
+                f"{self._table} holds no rows; give nodes to make a graph without edges"
+            )
+        self._save_selves(selves)
+        work.save(stage="lists", side="sources", rows=rows, nodes=nodes, node=0, entries=0)
+
+    def _largest(self, columns: list[NDArray[Any]]) -> int:
+        limit = self._work.order["nodes"] or _MAX_NODES
+        largest = -1
+        for ids in columns:
+            if not len(ids):
+                continue
+            largest = max(largest, int(ids.max()))
+            if int(ids.min()) < 0 or largest >= limit:
+                raise DataError(
+                    f"{self._table} names node {min(int(ids.min()), 0) or largest}; ids run from 0"
+                    f" to {limit - 1}: number the nodes, or give nodes"
+                )
+        return largest
+
+    def _save_selves(self, selves: dict[int, float]) -> None:
+        order = sorted(selves)
+        path = self._work.path
+        np.array(order, dtype=np.uint32).tofile(path / "selves.nodes")
+        np.array([selves[node] for node in order], dtype=np.float32).tofile(path / "selves.weights")
+
+    def _groups(
+        self, begin: int
+    ) -> Iterator[tuple[int | None, list[NDArray[Any]], tuple[int, int]]]:
+        """`(where to go on after it, or None; columns; done, of how many)` of the table's rows."""
+        src, dst, weight = self._work.order["columns"]
+        parquet = _ParquetEdges.of(self._table, src or "src", dst or "dst", weight)
+        if parquet is not None:
+            yield from parquet.groups(begin)
+            return
+        names = {"src": src, "dst": dst, "weight": False if weight is None else weight}
+        done = 0
+        for chunk in scan_table(self._table, ids="keep", **names):
+            done += len(chunk)
+            columns: list[NDArray[Any]] = [chunk.src, chunk.dst]
+            if chunk.weight is not None:
+                columns.append(chunk.weight)
+            yield None, columns, (done, done)
+
+    # lists
+
+    def _pairs(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+        work = self._work
+
+        def column(name: str, dtype: Any) -> NDArray[Any]:
+            if work.state["rows"] == 0:
+                return np.empty(0, dtype=dtype)
+            return np.asarray(np.memmap(work.directory / name, dtype=dtype, mode="r"))
+
+        weight = column("weight", np.float32) if self._weighted_rows else None
+        return column("src", np.uint32), column("dst", np.uint32), weight
+
+    def _lengths(self, side: str) -> NDArray[np.uint32]:
+        """How many entries the list of each node has, repetitions counted."""
+        work, nodes = self._work, int(self._work.state["nodes"])
+        path = work.directory / f"{side}.lengths"
+        if not path.is_file():
+            if 4 * nodes + _OVERHEAD > self._memory:
+                self._refuse(4 * nodes)
+            lengths = np.zeros(nodes, dtype=np.uint32)
+            src, dst, _ = self._pairs()
+            for first in range(0, len(src), _ROWS):
+                last = min(first + _ROWS, len(src))
+                _native.count_entries(
+                    src[first:last], dst[first:last], self._sides[side], lengths, self._threads
+                )
+                self._report(last, len(src), "rows counted")
+            fresh = path.with_suffix(".new")
+            with fresh.open("wb") as file:
+                file.write(lengths.data)
+                _sync(file)
+            os.replace(fresh, path)
+        return np.asarray(np.memmap(path, dtype=np.uint32, mode="r"))
+
+    def _refuse(self, needed: int) -> None:
+        raise ParameterError(
+            f"memory is {self._memory:,} bytes; this graph needs at least"
+            f" {needed + _OVERHEAD:,} to be built"
+        )
+
+    def _window(self, lengths: NDArray[np.uint32], first: int, per_entry: int) -> int:
+        """Up to which node lists fit into memory."""
+        room = self._memory - _OVERHEAD
+        used, last = 0, first
+        step = 1 << 16
+        while last < len(lengths):
+            bytes_ = np.cumsum(
+                lengths[last : last + step].astype(np.int64) * per_entry + 16  # places and counts
+            )
+            fitting = int(np.searchsorted(bytes_, room - used, side="right"))
+            last += fitting
+            if fitting < len(bytes_):
+                break
+            used += int(bytes_[-1])
+        if last == first:
+            self._refuse(int(lengths[first]) * per_entry + 16)
+        return last
+
+    def _fill(self, side: str) -> None:
+        work, state = self._work, self._work.state
+        lengths = self._lengths(side)
+        begun, entries = int(state["node"]), int(state["entries"])
+        distinct = int(state.get("distinct", 0))
+        sizes = {work.path / f"{side}.neighbours": 4 * entries}
+        if self._weighted_rows:
+            sizes |= {work.path / f"{side}.weights": 4 * entries}
+            sizes |= {work.directory / f"{side}.merged": 4 * begun}
+        with work.appending(sizes) as files:
+            while begun < len(lengths):
+                last = self._window(lengths, begun, 8 if self._weighted_rows else 4)
+                found, parts = self._fill_window(side, lengths, begun, last)
+                for file, part in zip(files, parts, strict=True):
+                    file.write(part.data)
+                _sync(*files)
+                begun, entries, distinct = last, entries + len(parts[0]), distinct + found
+                del parts
+                work.save(node=begun, entries=entries, distinct=distinct)
+        sides = list(self._sides)
+        if side != sides[-1]:
+            work.save(side=sides[sides.index(side) + 1], node=0, entries=0, distinct=0)
+            return
+        repeated = not self._weighted_rows and 0 < 2 * distinct <= entries
+        work.save(stage="merge" if repeated else "seal", merged=self._weighted_rows)
+
+    def _fill_window(
+        self, side: str, lengths: NDArray[np.uint32], begun: int, last: int
+    ) -> tuple[int, list[NDArray[Any]]]:
+        """How many entries differ, and the lists of some nodes as they are to be written."""
+        src, dst, weight = self._pairs()
+        begin = _starts(lengths[begun:last])
+        neighbours = np.empty(int(begin[-1]), dtype=np.uint32)
+        weights = None if weight is None else np.empty(int(begin[-1]), dtype=np.float32)
+        filled = np.zeros(last - begun, dtype=np.uint32)
+        for first in range(0, len(src), _ROWS):
+            rows = slice(first, min(first + _ROWS, len(src)))
+            _native.fill_lists(
+                src[rows],
+                dst[rows],
+                None if weight is None else weight[rows],
+                self._sides[side],
+                begun,
+                begin,
+                neighbours,
+                weights,
+                filled,
+                self._threads,
+            )
+            what = f"rows, for the lists of nodes {begun:,} to {last - 1:,} of {len(lengths):,}"
+            self._report(rows.stop, len(src), what)
+        distinct = _native.sort_lists(begin, neighbours, weights, self._threads)
+        if weights is None:
+            return distinct, [neighbours]
+        count = _native.merge_lists(begin, neighbours, weights, True, filled)
+        return distinct, [neighbours[:count], weights[:count], filled]
+
+    # merge
+
+    def _merge(self) -> None:
+        """Writes the lists anew, every neighbour once and with a weight."""
+        work = self._work
+        for side in self._sides:
+            lengths = self._lengths(side)
+            old = np.memmap(work.path / f"{side}.neighbours", dtype=np.uint32, mode="r")
+            names = ("neighbours", "weights", "merged")
+            begun = place = 0
+            with work.appending({work.directory / f"{side}.{name}": 0 for name in names}) as files:
+                while begun < len(lengths):
+                    last = self._window(lengths, begun, 8)
+                    begin = _starts(lengths[begun:last])
+                    neighbours = np.array(old[place : place + int(begin[-1])])
+                    weights = np.empty(len(neighbours), dtype=np.float32)
+                    kept = np.empty(last - begun, dtype=np.uint32)
+                    count = _native.merge_lists(begin, neighbours, weights, False, kept)
+                    parts = (neighbours[:count], weights[:count], kept)
+                    for file, part in zip(files, parts, strict=True):
+                        file.write(part.data)
+                    begun, place = last, place + len(neighbours)
+                    self._report(last, len(lengths), "lists merged")
+        # The old lists go last: until then merging can be begun again.
+        work.save(stage="seal", merged=True, moving=True)
+
+    # seal
+
+    def _seal(self) -> None:
+        work, state = self._work, self._work.state
+        if state.get("moving"):
+            for side in self._sides:
+                for name in ("neighbours", "weights"):
+                    if (work.directory / f"{side}.{name}").is_file():
+                        os.replace(work.directory / f"{side}.{name}", work.path / f"{side}.{name}")
+        files = {"selves.nodes", "selves.weights"}
+        entries = 0
+        for side in self._sides:
+            kept = work.directory / f"{side}.merged"
+            lengths = np.fromfile(kept, dtype=np.uint32) if state["merged"] else self._lengths(side)
+            entries += self._write_offsets(side, lengths)
+            files |= {f"{side}.offsets", f"{side}.neighbours"}
+            files |= {f"{side}.weights"} if state["merged"] else set()
+        selves = (work.path / "selves.nodes").stat().st_size // 4
+        described: dict[str, Any] = {}
+        for done, name in enumerate(sorted(files)):
+            path = work.path / name
+            self._report(done, len(files), "files under digests")
+            described[name] = {"bytes": path.stat().st_size, "digests": _digests(path)}
+        distinct = int(state["distinct"])
+        directed = bool(work.order["directed"])
+        body = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "nodes": state["nodes"],
+            "edges": (distinct if directed else distinct // 2) + selves,
+            "entries": entries,
+            "directed": directed,
+            "weighted": bool(state["merged"]),
+            "files": described,
+        }
+        header = {"graph": body, "digest": _digest(json.dumps(body).encode())}
+        fresh = work.path / f"{_HEADER}.new"
+        with fresh.open("w", encoding="utf-8") as file:
+            json.dump(header, file)
+            _sync(file)
+        os.replace(fresh, work.path / _HEADER)
+        shutil.rmtree(work.directory)
+
+    def _write_offsets(self, side: str, lengths: NDArray[np.uint32]) -> int:
+        total, step = 0, 1 << 20
+        with (self._work.path / f"{side}.offsets").open("wb") as file:
+            file.write(np.zeros(1, dtype=np.uint64).data)
+            for first in range(0, len(lengths), step):
+                ends = total + np.cumsum(lengths[first : first + step], dtype=np.uint64)
+                file.write(np.ascontiguousarray(ends, dtype=np.uint64).data)
+                total = int(ends[-1])
+            _sync(file)
+        return total
+
+
+def _starts(lengths: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """Where each list begins, and the last ends."""
+    starts = np.zeros(len(lengths) + 1, dtype=np.uint64)
+    np.cumsum(lengths, dtype=np.uint64, out=starts[1:])
+    return starts
+
+
+class _ParquetEdges:
+    """A Parquet file with integer ids, read by row group and without its other columns."""
+
+    _GROUPS = 16  # between two points at which an interrupted build goes on
+
+    def __init__(self, file: Any, names: list[str]) -> None:
+        self._file, self._names = file, names
+
+    @classmethod
+    def of(cls, path: Path, src: str, dst: str, weight: str | None) -> _ParquetEdges | None:
+        """The file, or None where it is not one of this kind."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            file = pq.ParquetFile(path)
+        except (pa.ArrowInvalid, OSError):
+            return None
+        schema = file.schema_arrow
+        names = [src, dst] + ([weight] if weight is not None else [])
+        if not all(name in schema.names for name in names):
+            return None
+        if not all(pa.types.is_integer(schema.field(name).type) for name in (src, dst)):
+            return None
+        return cls(file, names)
+
+    def groups(
+        self, begin: int
+    ) -> Iterator[tuple[int | None, list[NDArray[Any]], tuple[int, int]]]:
+        metadata = self._file.metadata
+        ends = np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
+        for group in range(begin, metadata.num_row_groups):
+            table = self._file.read_row_group(group, columns=self._names)
+            columns = []
+            for name in self._names:
+                column = table[name]
+                if column.null_count:
+                    raise DataError(f"column {name} has rows without a value; leave them out")
+                columns.append(column.to_numpy())
+            if len(columns) > 2 and not (np.isfinite(columns[2]) & (columns[2] > 0)).all():
+                raise DataError(f"column {self._names[2]} must hold finite weights above 0")
+            last = group + 1 == metadata.num_row_groups
+            point = group + 1 if last or (group + 1) % self._GROUPS == 0 else None
+            yield point, columns, (int(ends[group]), int(ends[-1]))

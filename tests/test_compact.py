@@ -1,0 +1,397 @@
+"""Graphs in files: built in bounded memory, read where they lie, changed by copying."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tidegraph import Batch, Channel, Propagator, Sketch, compact, propagation, reference
+from tidegraph.compact import CompactGraph, build, open_graph
+from tidegraph.errors import DataError, ParameterError, StateFileError, StorageError
+from tidegraph.events import Op
+
+IntArray = NDArray[np.int64]
+
+
+def write_edges(path: Path, rows: dict[str, Any], group: int = 50) -> Path:
+    pq.write_table(pa.table(rows), path, row_group_size=group)
+    return path
+
+
+def some_pairs(seed: int, nodes: int, rows: int) -> tuple[IntArray, IntArray]:
+    """Pairs with hubs, repetitions and self-edges."""
+    rng = np.random.default_rng(seed)
+    return tuple(np.minimum(nodes - 1, rng.geometric(3 / nodes, (2, rows))))
+
+
+def contents(graph: CompactGraph) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in graph.path.iterdir()}
+
+
+def lists_of(node: IntArray, neighbour: IntArray, nodes: int) -> tuple[IntArray, IntArray]:
+    """Offsets and neighbours, by NumPy's sorting."""
+    order = np.lexsort([neighbour, node])
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes))])
+    return offsets, neighbour[order]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("memory", [20_000, 10**9])
+def test_lists_are_those_of_sorting_all_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directed: bool, memory: int
+) -> None:
+    monkeypatch.setattr(compact, "_OVERHEAD", 0)
+    nodes = 500
+    src, dst = some_pairs(1, nodes, 3000)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
+    graph = build(edges, tmp_path / "graph", nodes=nodes, directed=directed, memory=memory)
+    apart = src != dst
+    ends = [(dst[apart], src[apart])] if directed else []
+    ends += [(src[apart], dst[apart])] if directed else []
+    if not directed:
+        both = np.concatenate([src, dst])[np.tile(apart, 2)]
+        ends = [(both, np.concatenate([dst, src])[np.tile(apart, 2)])]
+    for lists, (node, neighbour) in zip([graph.sources, graph.targets], ends, strict=False):
+        offsets, neighbours = lists_of(node, neighbour, nodes)
+        np.testing.assert_array_equal(lists[0], offsets)
+        np.testing.assert_array_equal(lists[1], neighbours)
+        assert lists[2] is None
+    loops, counts = np.unique(src[~apart], return_counts=True)
+    np.testing.assert_array_equal(graph.self_edges[0], loops)
+    np.testing.assert_array_equal(graph.self_edges[1], counts)
+    pairs = np.stack([src, dst], axis=1)
+    distinct = np.unique(pairs if directed else np.sort(pairs, axis=1), axis=0)
+    assert graph.edges == len(distinct)
+    graph.verify()
+
+
+def test_weights_of_repeated_edges_add_up(tmp_path: Path) -> None:
+    src, dst = some_pairs(2, 40, 2000)
+    weight = np.random.default_rng(2).choice([0.25, 0.5, 2.0, 3.0], 2000)
+    edges = write_edges(tmp_path / "e.parquet", {"a": src, "b": dst, "w": weight})
+    graph = build(edges, tmp_path / "graph", src="a", dst="b", weight="w", directed=True)
+    dense = np.zeros((40, 40))
+    np.add.at(dense, (src, dst), weight)
+    found = np.zeros((40, 40))
+    rows = graph.rows()
+    assert rows.weight is not None
+    found[rows.src, rows.dst] = rows.weight
+    np.testing.assert_array_equal(found, dense)
+    assert graph.edges == (dense > 0).sum()
+
+
+def test_where_repetitions_prevail_they_are_merged_into_weights(tmp_path: Path) -> None:
+    src, dst = some_pairs(3, 20, 5000)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
+    graph = build(edges, tmp_path / "graph")
+    assert graph.weighted
+    assert graph.sources[2] is not None
+    assert graph.sources[2].sum() == 2 * (src != dst).sum()
+    offsets, neighbours, _ = graph.sources
+    for node in range(graph.nodes):
+        others = np.concatenate([dst[src == node], src[dst == node]])
+        np.testing.assert_array_equal(graph.neighbours(node), np.unique(others[others != node]))
+    assert offsets[-1] == len(neighbours)
+
+
+def test_a_text_file_of_edges_gives_the_same_graph(tmp_path: Path) -> None:
+    src, dst = some_pairs(4, 30, 200)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
+    text = tmp_path / "edges.csv"
+    lines = (f"{a},{b},{t}" for t, (a, b) in enumerate(zip(src, dst, strict=True)))
+    text.write_text("\n".join(["src,dst,t", *lines]))
+    one, other = build(edges, tmp_path / "one"), build(text, tmp_path / "other")
+    assert contents(one) == contents(other)
+
+
+@pytest.mark.parametrize("rows", [400, 4000])
+def test_a_build_killed_anywhere_goes_on_to_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(compact, "_OVERHEAD", 0)
+    monkeypatch.setattr(compact._ParquetEdges, "_GROUPS", 2)
+    src, dst = some_pairs(5, 60, rows)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst}, group=rows // 8)
+    whole = contents(build(edges, tmp_path / "whole", memory=rows * 3, directed=True))
+    sync = compact._sync
+
+    class Killed(BaseException):
+        pass
+
+    survived = False
+    kills = 0
+    while not survived:
+        kills += 1
+        calls = 0
+
+        def dying(*files: Any, fatal: int = kills) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == fatal:
+                raise Killed  # before what was written is safe
+            sync(*files)
+
+        path = tmp_path / f"killed{kills}"
+        monkeypatch.setattr(compact, "_sync", dying)
+        try:
+            build(edges, path, memory=rows * 3, directed=True)
+            survived = True
+        except Killed:
+            with pytest.raises(DataError, match="has not ended"):
+                open_graph(path)
+            monkeypatch.setattr(compact, "_sync", sync)
+            assert contents(build(edges, path, memory=rows * 5, directed=True)) == whole
+    assert kills > 8
+
+
+def test_a_directory_with_another_build_in_it_is_left_alone(tmp_path: Path) -> None:
+    src, dst = some_pairs(6, 30, 100)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
+    build(edges, tmp_path / "graph")
+    with pytest.raises(StorageError, match="already"):
+        build(edges, tmp_path / "graph")
+    with pytest.raises(DataError, match="node 2"):
+        build(edges, tmp_path / "small", nodes=20)
+    with pytest.raises(StorageError, match="another build"):
+        build(edges, tmp_path / "small", nodes=30)
+    with pytest.raises(ParameterError, match="at least"):
+        build(edges, tmp_path / "poor", memory="1M")
+
+
+def test_damaged_graphs_are_refused(tmp_path: Path) -> None:
+    src, dst = some_pairs(7, 30, 200)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
+    graph = build(edges, tmp_path / "graph")
+    lists = graph.path / "sources.neighbours"
+    intact = lists.read_bytes()
+    lists.write_bytes(intact[:-4])
+    with pytest.raises(DataError, match="bytes"):
+        open_graph(graph.path)
+    lists.write_bytes(bytes([intact[0] ^ 1]) + intact[1:])
+    with pytest.raises(StorageError, match="damaged"):
+        open_graph(graph.path).verify()
+    lists.unlink()
+    with pytest.raises(DataError, match="None bytes"):
+        open_graph(graph.path)
+    lists.write_bytes(intact)
+    open_graph(graph.path).verify()
+    header = json.loads((graph.path / "graph.json").read_text())
+    header["graph"]["nodes"] += 1
+    (graph.path / "graph.json").write_text(json.dumps(header))
+    with pytest.raises(DataError, match="altered"):
+        open_graph(graph.path)
+    with pytest.raises(DataError, match="no compact graph"):
+        open_graph(tmp_path)
+
+
+# The engine on such a graph -----------------------------------------------------------------------
+
+
+@st.composite
+def beginnings(draw: st.DrawFn) -> dict[str, Any]:
+    return {
+        "seed": draw(st.integers(0, 2**32)),
+        "nodes": draw(st.sampled_from([2, 9, 50])),
+        "directed": draw(st.booleans()),
+        "weighted": draw(st.booleans()),
+        "columns": draw(st.sampled_from([1, 3, 8, 40])),
+        "dtype": draw(st.sampled_from(["float32", "float64"])),
+        "sweep": draw(st.booleans()),
+    }
+
+
+class Changes:
+    """Batches of anything, valid one after another."""
+
+    def __init__(self, propagator: Propagator, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._of = propagator
+        self._removed: set[int] = set()
+
+    def batch(self) -> Batch:
+        rng, of = self._rng, self._of
+        alive = np.array(sorted(set(range(of.nodes)) - self._removed))
+        src, dst, _ = of.edges()
+        leave = rng.random(len(src)) < 0.2
+        change = ~leave & (rng.random(len(src)) < 0.2)
+        fresh = rng.choice(alive, (2, 4)) if len(alive) else np.empty((2, 0), dtype=np.int64)
+        ops = [
+            *[Op.REMOVE] * int(leave.sum()),
+            *[Op.SET] * int(change.sum()),
+            *[Op.ADD] * fresh.shape[1],
+        ]
+        new = int(rng.integers(0, 3))
+        gone = alive[rng.permutation(len(alive))[: int(len(alive) > 2 and rng.random() < 0.3)]]
+        self._removed |= set(gone.tolist())
+        named = rng.choice(np.setdiff1d(alive, gone), 1)
+        return Batch(
+            src=np.concatenate([src[leave], src[change], fresh[0]]),
+            dst=np.concatenate([dst[leave], dst[change], fresh[1]]),
+            weight=np.concatenate(
+                [np.full(leave.sum(), np.inf), rng.random(change.sum()) + 0.5, rng.random(4) + 0.5]
+            )[: len(ops)],
+            op=ops,
+            new_nodes=new,
+            new_features=rng.normal(size=(new, of.columns)) if new else None,
+            feature_nodes=named,
+            feature_values=rng.normal(size=(1, of.columns)),
+            removed_nodes=gone,
+        )
+
+
+def same(one: Propagator, other: Propagator) -> None:
+    np.testing.assert_array_equal(one.embedding(), other.embedding())
+    np.testing.assert_array_equal(one.residual(), other.residual())
+    np.testing.assert_array_equal(one.degree(), other.degree())
+    np.testing.assert_array_equal(np.array(one.edges()), np.array(other.edges()))
+    assert one.statistics()["edges"] == other.statistics()["edges"]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(beginnings())
+def test_the_form_of_the_graph_changes_no_bit(
+    tmp_path_factory: pytest.TempPathFactory, case: dict[str, Any]
+) -> None:
+    path = tmp_path_factory.mktemp("compact")
+    rng = np.random.default_rng(case["seed"])
+    nodes = case["nodes"]
+    pairs = rng.integers(0, nodes, (3 * nodes, 2))
+    pairs = np.unique(pairs if case["directed"] else np.sort(pairs, axis=1), axis=0)
+    rng.shuffle(pairs)
+    weight = rng.random(len(pairs)) + 0.5 if case["weighted"] else np.ones(len(pairs))
+    rows = {"src": pairs[:, 0], "dst": pairs[:, 1], "w": weight}
+    edges = write_edges(path / "edges.parquet", rows)
+    graph = build(
+        edges,
+        path / "graph",
+        nodes=nodes,
+        directed=case["directed"],
+        weight="w" if case["weighted"] else None,
+    )
+    assert not graph.weighted or case["weighted"]
+    directions = ("out", "in", "both") if case["directed"] else ("out",)
+    options: dict[str, Any] = {
+        "channels": [Channel.low_pass(direction=d) for d in directions] + [Channel.high_pass()],
+        "directed": case["directed"],
+        "dtype": case["dtype"],
+    }
+    features = rng.normal(size=(nodes, case["columns"]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(propagation, "_SWEEP_NODES", 0 if case["sweep"] else 1 << 20)
+        initial = Batch(src=pairs[:, 0], dst=pairs[:, 1], weight=weight)
+        one = Propagator(features, initial=initial, **options)
+        other = Propagator(features, initial=graph, **options)
+        narrow = Propagator(features, initial=graph, threads=1, **options)
+    same(one, other)
+    changes = Changes(one, case["seed"])
+    for step in range(6):
+        batch = changes.batch()
+        for propagator in (one, other, narrow):
+            propagator.apply(batch)
+        same(one, other)
+        same(one, narrow)
+        if step == 3:
+            other.save(path / "state")
+            other = Propagator.load(path / "state")
+            same(one, other)
+    exact = reference.exact_of(other)
+    assert (np.abs(exact - other.embedding()) <= other.error_bound()).all()
+
+
+def iterated(propagator: Propagator) -> NDArray[np.float64]:
+    """The exact solution of an undirected graph too large to be solved, by 120 iterations."""
+    import scipy.sparse as sp
+
+    src, dst, weight = propagator.edges()
+    nodes, x = propagator.nodes, propagator.features()
+    apart = src != dst
+    half = sp.coo_array((weight[apart], (src[apart], dst[apart])), shape=(nodes, nodes))
+    loops = propagator.loops(0) + np.bincount(src[~apart], weight[~apart], minlength=nodes)
+    scale = 1 / np.sqrt(propagator.degree()[:, :1])
+    found = []
+    for channel in propagator.channels:
+        pi = channel.gamma0 * x
+        for _ in range(120):
+            y = scale * pi
+            pi = channel.gamma0 * x + channel.gamma * scale * (
+                half @ y + half.T @ y + loops[:, None] * y
+            )
+        found.append(pi)
+    return np.stack(found, axis=1)
+
+
+@pytest.mark.parametrize("columns", [2, 5])
+def test_sweeps_keep_the_promise_over_repeated_edges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setattr(propagation, "_SWEEP_NODES", 0)
+    src, dst = some_pairs(8, 20_000, 100_000)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst}, group=30_000)
+    graph = build(edges, tmp_path / "graph")
+    assert not graph.weighted
+    assert graph.edges < len(src)
+    sketch = Sketch(columns=columns)
+    filters = (Channel.low_pass(), Channel.high_pass())
+    one = Propagator(sketch, initial=graph.path, threads=1, channels=filters)
+    two = Propagator(sketch, initial=graph, threads=2, channels=filters)
+    same(one, two)
+    assert one.statistics()["sweeps"] > 0
+    error = np.abs(iterated(one) - one.embedding())
+    assert (error <= one.error_bound()).all()
+    assert (error <= (1 + one.audit().drift.max()) * one.threshold()).all()
+    # Copying a list out of the base merges its repetitions.
+    batch = Batch(src=src[:200], dst=dst[:200], op=[Op.SET] * 200)
+    one.apply(batch)
+    error = np.abs(iterated(one) - one.embedding())
+    assert (error <= one.error_bound()).all()
+
+
+def test_windows_read_a_compact_graph_as_rows(tmp_path: Path) -> None:
+    edges = write_edges(tmp_path / "edges.parquet", {"src": [0, 1], "dst": [1, 2]})
+    graph = build(edges, tmp_path / "graph")
+    recent = Propagator(np.eye(3), initial=graph, channels=[Channel.low_pass(last=1)])
+    assert len(recent.edges(0)[0]) == 1
+    assert len(recent.edges()[0]) == 2
+
+
+def test_a_state_needs_the_graph_it_was_saved_with(tmp_path: Path) -> None:
+    edges = write_edges(tmp_path / "edges.parquet", {"src": [0, 1], "dst": [1, 2]})
+    graph = build(edges, tmp_path / "graph")
+    Propagator(np.eye(3), initial=graph).save(tmp_path / "state")
+    moved = graph.path.rename(tmp_path / "moved")
+    with pytest.raises(StateFileError, match="no compact graph"):
+        Propagator.load(tmp_path / "state")
+    other = write_edges(tmp_path / "others.parquet", {"src": [0, 0], "dst": [1, 2]})
+    build(other, graph.path)
+    with pytest.raises(StateFileError, match="another graph"):
+        Propagator.load(tmp_path / "state")
+    assert open_graph(moved).fingerprint == graph.fingerprint
+
+
+def test_a_graph_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    edges = write_edges(tmp_path / "edges.parquet", {"src": [0, 1], "dst": [1, 2]})
+    graph = build(edges, tmp_path / "graph")
+    with pytest.raises(ParameterError, match="give directed=False"):
+        Propagator(np.eye(3), initial=graph, directed=True)
+    with pytest.raises(ParameterError, match="3 nodes"):
+        Propagator(np.eye(2), initial=graph)
+    later = Propagator(np.eye(4), initial=graph)
+    later.apply(Batch(src=[3], dst=[0]))
+    assert later.degree([0, 3]).tolist() == [[3.0], [2.0]]
+
+
+def test_memory_is_said_in_bytes_or_in_words() -> None:
+    assert compact.memory_bytes("500M") == compact.memory_bytes("500 MiB") == 500 << 20
+    assert compact.memory_bytes(123) == 123
+    for wrong in ("", "much", "0G", -1, True, 1.5):
+        with pytest.raises(ParameterError, match="memory is"):
+            compact.memory_bytes(wrong)  # type: ignore[arg-type]

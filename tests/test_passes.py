@@ -1,0 +1,180 @@
+"""Columns in passes: planned, kept within memory, resumed, and read back by node."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from tidegraph import Channel, Propagator, Sketch, compact, passes
+from tidegraph.cli import main
+from tidegraph.compact import CompactGraph
+from tidegraph.errors import DataError, EventError, ParameterError, StorageError
+from tidegraph.passes import Embeddings, plan, propagate_in_passes
+
+NODES = 3000
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> CompactGraph:
+    path = tmp_path_factory.mktemp("passes")
+    src, dst = np.random.default_rng(0).integers(0, NODES, (2, 20_000))
+    pq.write_table(pa.table({"src": src, "dst": dst}), path / "edges.parquet")
+    return compact.build(path / "edges.parquet", path / "graph", nodes=NODES)
+
+
+def memory_for(columns: int, channels: int = 1) -> int:
+    return passes._pass_bytes(NODES, columns, channels)
+
+
+@pytest.mark.parametrize("stored", ["float32", "float16"])
+def test_passes_give_what_one_propagation_gives(
+    tmp_path: Path, graph: CompactGraph, stored: Any
+) -> None:
+    sketch, filters = Sketch(30, seed=3), (Channel.low_pass(), Channel.high_pass())
+    out = tmp_path / "out"
+    made = propagate_in_passes(
+        graph, sketch, out, memory=memory_for(8, 2), channels=filters, stored=stored
+    )
+    assert made.shape == (NODES, 2, 30)
+    assert len(made.residuals) == 4
+    assert made.residuals.max() <= 1
+    assert made.dtype == stored
+    whole = Propagator(sketch, initial=graph, channels=filters)
+    nodes = np.array([5, 0, NODES - 1, 5])
+    expected = whole.embedding(nodes)
+    rounding = np.abs(expected) * (2.0**-10 if stored == "float16" else 0) + 1e-6
+    # Either is within its promise of the exact solution.
+    distance = np.abs(Embeddings.open(out)[nodes] - expected)
+    assert (distance <= 2 * whole.threshold(nodes) + rounding).all()
+
+
+def test_the_columns_of_a_sketch_do_not_depend_on_the_pass() -> None:
+    wide = Sketch(12, seed=9)
+    np.testing.assert_array_equal(
+        wide.rows([4, 7])[:, 5:9], Sketch(4, seed=9, first_column=5).rows([4, 7])
+    )
+    part = Propagator(Sketch(4, seed=9, first_column=5), nodes=8, dtype="float64")
+    np.testing.assert_allclose(part.features([4, 7]), wide.rows([4, 7])[:, 5:9], rtol=1e-14)
+    with pytest.raises(ParameterError, match="first_column"):
+        Sketch(4, first_column=-1)
+
+
+def test_an_interrupted_run_goes_on_after_its_last_whole_pass(
+    tmp_path: Path, graph: CompactGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sketch, memory = Sketch(12), memory_for(4)
+    whole = propagate_in_passes(graph, sketch, tmp_path / "whole", memory=memory)
+    audit, calls = Propagator.audit, 0
+
+    def dying(self: Propagator) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+        return audit(self)
+
+    monkeypatch.setattr(Propagator, "audit", dying)
+    with pytest.raises(KeyboardInterrupt):
+        propagate_in_passes(graph, sketch, tmp_path / "cut", memory=memory)
+    with pytest.raises(DataError, match="4 of 12 columns"):
+        Embeddings.open(tmp_path / "cut")
+    first = (tmp_path / "cut" / "block-000.npy").stat().st_mtime_ns
+    resumed = propagate_in_passes(graph, sketch, tmp_path / "cut", memory=memory)
+    assert (tmp_path / "cut" / "block-000.npy").stat().st_mtime_ns == first
+    everyone = np.arange(NODES)
+    np.testing.assert_array_equal(resumed[everyone], whole[everyone])
+    with pytest.raises(StorageError, match="another order"):
+        propagate_in_passes(graph, Sketch(12, seed=1), tmp_path / "cut", memory=memory)
+
+
+def test_a_plan_keeps_to_the_memory_it_was_given() -> None:
+    for memory in ("400M", "1G", "8G"):
+        made = plan(10**6, 10**7, 200, memory=memory)
+        assert made.memory_bytes <= compact.memory_bytes(memory)
+        assert made.passes * made.columns_per_pass >= 200
+        assert (made.passes - 1) * made.columns_per_pass < 200
+    little = plan(10**6, 10**7, 200, memory="400M")
+    assert plan(10**6, 10**7, 200, memory="8G").passes < little.passes
+    with pytest.raises(ParameterError, match="takes at least"):
+        plan(10**9, 10**9, 1, memory="1G")
+
+
+PROMISE = """
+import resource, sys
+from tidegraph import Sketch, compact, passes
+limit = int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+graph = compact.open_graph(sys.argv[1])
+made = passes.propagate_in_passes(graph, Sketch(40), sys.argv[2], memory=limit, threads=2)
+lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(len(made.residuals), int(lines["RssAnon"].split()[0]) * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of data are Linux's")
+def test_passes_keep_within_the_memory_promised(tmp_path: Path) -> None:
+    nodes = 300_000
+    src, dst = np.random.default_rng(1).integers(0, nodes, (2, 600_000))
+    pq.write_table(pa.table({"src": src, "dst": dst}), tmp_path / "edges.parquet")
+    graph = compact.build(tmp_path / "edges.parquet", tmp_path / "graph", nodes=nodes)
+    limit = passes._pass_bytes(nodes, 16, 1)
+    wanted = passes._pass_bytes(nodes, 40, 1)
+    assert limit < wanted  # 40 columns at once would not fit
+    done = subprocess.run(
+        [sys.executable, "-c", PROMISE, str(graph.path), str(tmp_path / "out"), str(limit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    count, anonymous = map(int, done.stdout.split())
+    assert count == 3
+    assert anonymous <= limit
+
+
+def test_what_is_asked_wrongly_is_refused(tmp_path: Path, graph: CompactGraph) -> None:
+    made = propagate_in_passes(graph, Sketch(3), tmp_path / "out")
+    with pytest.raises(EventError, match="ids from 0 to 2999"):
+        made[[NODES]]
+    with pytest.raises(EventError, match="integer ids"):
+        made[[0.5]]
+    with pytest.raises(ParameterError, match="stored"):
+        propagate_in_passes(graph, Sketch(3), tmp_path / "x", stored="int8")  # type: ignore[arg-type]
+    (tmp_path / "out" / "block-000.npy").unlink()
+    with pytest.raises(DataError, match="no embeddings that can be read"):
+        Embeddings.open(tmp_path / "out")
+
+
+def test_the_commands_build_plan_and_propagate(tmp_path: Path) -> None:
+    edges = tmp_path / "edges.csv"
+    edges.write_text("src,dst,t\n0,1,1\n1,2,2\n2,2,3\n")
+    run = CliRunner()
+
+    def last_line(*words: str) -> dict[str, Any]:
+        result = run.invoke(main, [*words, "--json"])
+        assert result.exit_code == 0, result.output
+        facts: dict[str, Any] = json.loads(result.output.splitlines()[-1])
+        return facts
+
+    built = last_line("graph", "build", str(edges), "-o", str(tmp_path / "graph"))
+    assert (built["nodes"], built["edges"]) == (3, 3)
+    assert last_line("graph", "info", str(tmp_path / "graph"), "--verify")["verified"]
+    planned = last_line("plan", "--nodes", "1000000", "--edges", "10000000", "--columns", "64")
+    assert planned["passes"] == 1
+    out = str(tmp_path / "out")
+    made = last_line("propagate", str(tmp_path / "graph"), "--sketch", "5", "-o", out)
+    assert made["columns"] == 5
+    assert made["residual"] <= 1
+    assert Embeddings.open(out)[[0, 2]].shape == (2, 1, 5)
+    refused = run.invoke(main, ["graph", "info", str(tmp_path)])
+    assert refused.exit_code == 2
+    assert "no compact graph" in refused.output

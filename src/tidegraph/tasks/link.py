@@ -202,8 +202,16 @@ class LinkPredictor(Estimator):
         self, stream: EventStream, split: Split, *, progress: Progress | None = None
     ) -> None:
         """Propagates and records: the part of `fit` that works on the graph."""
-        self._span = max(1.0, float(split.validation_time) - float(stream.t[0]))
+        self._span = _span(stream, split)
         self._record(stream, progress)
+        self._open(stream)
+
+    def reopen(self, stream: EventStream, split: Split) -> None:
+        """As `observe`, where another process has recorded this stream to `path`."""
+        if self.path is None:
+            raise ParameterError("path is None; give the path to which the stream was recorded")
+        self._span = _span(stream, split)
+        self._directory, self._saved = Path(self.path), False
         self._open(stream)
 
     def propagated(self, stream: EventStream) -> Sketch:
@@ -507,6 +515,11 @@ class LinkPredictor(Estimator):
         predictor._open(predictor._stream)
         predictor._restore(predictor._new_network(), tensors)
         return predictor
+
+
+def _span(stream: EventStream, split: Split) -> float:
+    """How long the training period is."""
+    return max(1.0, float(split.validation_time) - float(stream.t[0]))
 
 
 def _pieces(count: int, size: int) -> list[slice]:

@@ -27,17 +27,18 @@ __all__ = ["Embeddings", "Plan", "plan", "propagate_in_passes"]
 Progress: TypeAlias = Callable[[int, int, str], None]
 Stored: TypeAlias = Literal["float32", "float16"]
 
-# What things cost, in one place. Bytes follow from the structures in native/; times were measured
-# by benchmarks/scale.py on two cores of an AMD EPYC and are what a plan is an estimate by.
+# What things cost, in one place. Bytes follow from the structures in native/. Times are those of
+# one thread of an AMD EPYC, as benchmarks/scale.py measured them (`cpu_s`: entries and columns on a
+# tenth of MAG with 4 and 16 columns, rows and events on a hundredth); plans go by them.
 _PROCESS_BYTES = 128 << 20  # interpreter, libraries, stacks
 _NODE_BYTES = 8 + 4 + 1 + 1  # degree, place in a step, removed, touched
 _CHANNEL_NODE_BYTES = 4 + 4  # limit, pivot
 _BLOCK_NODE_BYTES = 4 + 1 + 0.25  # queue, marks, list of touched nodes
 _VALUE_BYTES = 2 * 4  # estimate and residual of one column
-_ENTRY_NS = 11.0  # of a sweep over one entry of a list, on all threads together
-_ENTRY_COLUMN_NS = 0.7  # the same, for each column
-_ROW_NS = 130.0  # to read, count, fill and sort one row of a table of edges
-_EVENT_COLUMN_US = 0.35  # to apply one event of a stream to one column
+_ENTRY_NS = 19.3  # of a sweep over one entry of a list
+_ENTRY_COLUMN_NS = 2.1  # the same, for each column
+_ROW_NS = 207.0  # to read, count, fill and sort one row of a table of edges
+_EVENT_COLUMN_US = 0.27  # to apply one event of a stream to one column
 _WIDEST_PASS = 96  # columns of a block; beyond it nothing is gained
 
 
@@ -84,6 +85,7 @@ def plan(
     r_max: float = 1e-2,
     events: int = 0,
     stored: Stored = "float32",
+    threads: int = 2,
 ) -> Plan:
     """How many columns fit into a pass, and what all passes take.
 
@@ -123,8 +125,8 @@ def plan(
         graph_bytes=graph,
         build_disk_bytes=graph + 8 * edges + 4 * nodes,
         embedding_bytes=nodes * channels * columns * (2 if stored == "float16" else 4),
-        build_s=edges * _ROW_NS * 1e-9,
-        propagate_s=passes * sweeps * sweep_ns * 1e-9,
+        build_s=edges * _ROW_NS * 1e-9 / threads,
+        propagate_s=passes * sweeps * sweep_ns * 1e-9 / threads,
         update_s=events * columns * channels * _EVENT_COLUMN_US * 1e-6,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -585,6 +586,36 @@ def test_comparing_runs_shows_numbers_and_the_settings_that_differ(
     for one in found["runs"]:
         assert f"{100 * one['metrics']['random-dst']['all']['ap']['mean']:.2f}" in result.stdout
     assert "different events" in run("compare", *both, tmp_path / "three").stdout
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"metrics": 3}'])
+def test_a_run_with_broken_numbers_is_told_how_to_mend_it(
+    text: str, whole: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(whole, broken)
+    (broken / "metrics.json").write_text(text)
+    result = run("compare", whole, broken)
+    assert result.exit_code == 2
+    assert f"{broken / 'metrics.json'} is damaged" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_run_is_asked_as_a_model_is(toy: Path, tmp_path: Path) -> None:
+    words = ["--out", tmp_path, "--name", "a run", "--no-report", "--seeds", "3,1", *QUICKLY]
+    told = run("run", toy, *words)
+    assert told.exit_code == 0, told.output
+    directory = tmp_path / "a run"
+    (kept,) = (line for line in told.stdout.splitlines() if line.startswith("Kept in "))
+    for name in kept.removesuffix(".").rpartition(": ")[2].split(", "):
+        assert (directory / name).exists(), name
+    assert "seed-3/model" in kept
+    assert "seed-1/model" not in kept  # of the first seed alone
+    (line,) = (line for line in told.stdout.splitlines() if "--rank 5" in line)
+    by_run = run(*shlex.split(line)[1:])
+    assert by_run.exit_code == 0, by_run.output
+    asked = shlex.split(line)[3:]
+    assert by_run.stdout == run("predict", directory / "seed-3" / "model", *asked).stdout
 
 
 def test_help_lists_all_settings_of_both_tasks() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import difflib
+import itertools
 import json
 import re
 import sys
@@ -31,7 +32,17 @@ if TYPE_CHECKING:
     from tidegraph.stream import EventStream
     from tidegraph.tasks import LinkPredictor
 
-__all__ = ["PROTOCOLS", "SAMPLERS", "as_seeds", "evaluate", "predict", "print_results", "train"]
+__all__ = [
+    "MEANINGS",
+    "PROTOCOLS",
+    "SAMPLERS",
+    "as_seeds",
+    "evaluate",
+    "next_steps",
+    "predict",
+    "print_results",
+    "train",
+]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
@@ -49,7 +60,7 @@ _PRESETS = (
 )
 
 # What the settings of a LinkPredictor mean, for the shell; a test keeps the list whole.
-_MEANINGS = {
+MEANINGS = {
     "columns": "random feature columns per channel: more is finer and slower",
     "alpha": "how far a node looks: at 0.9 hardly beyond itself, at 0.05 far",
     "half_lives": "of the channels that forget, as [60,3600] in the data's unit; none: one, a"
@@ -97,7 +108,7 @@ def _help_on_settings(
 
         for name, default in LinkPredictor().get_params().items():
             value = "none" if default is None else str(default).lower()
-            click.echo(f"  {f'{name}={value}':<24} {_MEANINGS.get(name, '')}".rstrip())
+            click.echo(f"  {f'{name}={value}':<24} {MEANINGS.get(name, '')}".rstrip())
         ctx.exit()
     return words
 
@@ -308,12 +319,22 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
         *(f"Note: {warning}" for warning in result.warnings),
         f"Saved in {trained.path}; times count {stream.unit}, the last event is at"
         f" {_moment(int(stream.t[-1]), stream.unit)}.",
-        "Next:",
-        f"  tidegraph predict {trained.path} --src {_an_id(stream)} --rank 5",
-        f"  tidegraph predict {trained.path} --pairs FILE.csv   (columns src, dst and perhaps t)",
+        *next_steps(trained.path, stream),
     ]
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)
+
+
+def next_steps(model: Path, stream: EventStream) -> list[str]:
+    """Lines that say how to ask what was trained."""
+    import shlex
+
+    path = shlex.quote(str(model))
+    return [
+        "Next:",
+        f"  tidegraph predict {path} --src {_an_id(stream)} --rank 5",
+        f"  tidegraph predict {path} --pairs FILE.csv   (columns src, dst and perhaps t)",
+    ]
 
 
 def _an_id(stream: EventStream) -> str:
@@ -363,7 +384,10 @@ def predict(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Say how likely links are, with a model that tidegraph train made.
+    """Say how likely links are, with a model that tidegraph train or run made.
+
+    DIRECTORY is what train was given as -o, or a run such as runs/calls (the model of its first
+    seed).
 
     \b
       tidegraph predict calls.model --src ann --dst bob             just after the last event
@@ -387,23 +411,29 @@ def predict(
         raise click.UsageError("--new belongs to --rank")
     if output is not None:
         refuse_to_overwrite(output)
-    from tidegraph.stream import counted
-
+    directory = _model_in(model)
     asked = None if pairs is None else _Asked.read(pairs)
-    predictor = _load(model)
+    from tidegraph.stream import counted
+    from tidegraph.tasks import LinkPredictor
+
+    predictor = LinkPredictor.load(directory)
     stream = predictor.stream
     now = int(stream.t[-1]) + 1 if when is None else stream.time(when)
     span = int(stream.t[-1]) - int(stream.t[0])
     if not int(stream.t[0]) < now <= int(stream.t[-1]) + max(1, span):
         click.echo(
-            f"Note: {when} is {now} {stream.unit}, and the events are from {stream.t[0]} to"
-            f" {stream.t[-1]}; so far from them an answer says little",
+            f"Note: {_moment(now, stream.unit)} is far from the events, which are from"
+            f" {_moment(int(stream.t[0]), stream.unit)} to"
+            f" {_moment(int(stream.t[-1]), stream.unit)}; an answer says little there",
             err=True,
         )
     if asked is not None:
         header, rows = _answer(predictor, asked, now)
     elif rank is not None:
         header, rows = _ranked(predictor, src or "", rank, now, new)
+        if len(rows) < rank:
+            only = "that it has not met" if new else "that were destinations before"
+            click.echo(f"Note: there are only {counted(len(rows), 'node')} {only}", err=True)
     else:
         header = ["src", "dst", "t", "probability"]
         ends = _numbers(stream, [src or ""], "src"), _numbers(stream, [dst or ""], "dst")
@@ -420,28 +450,50 @@ def predict(
     if output is not None:
         click.echo(f"Wrote {output}: {counted(len(rows), 'row')}", err=True)
     if as_json:
-        answers = [
-            {**dict(zip(header, row, strict=True)), "probability": float(row[-1])} for row in rows
-        ]
+        answers = [dict(zip(header, row, strict=True)) for row in rows]
+        numbers = {"probability": float} | ({} if rank is None else {"rank": int})
+        for answer in answers:
+            answer.update({name: kind(answer[name]) for name, kind in numbers.items()})
         click.echo(
             json.dumps({"model": str(model), "t": now, "unit": stream.unit, "answers": answers})
         )
 
 
-def _load(path: Path) -> LinkPredictor:
-    from tidegraph import experiment
-    from tidegraph.tasks import LinkPredictor
-
-    if not (path / "model.safetensors").is_file():
-        if experiment.unfinished(path).exists():
-            raise StateFileError(
-                f"the training of {path} was not finished; give the same command of tidegraph train"
-                " again, and it goes on"
-            )
+def _model_in(path: Path) -> Path:
+    """The directory of the model: `path` itself, or in a run's directory that of its first seed."""
+    unfinished = path.absolute().with_name(f"{path.absolute().name}.unfinished")
+    if (path / "model.safetensors").is_file():
+        return path
+    if (path / "config.toml").is_file():
+        return _model_of_run(path)
+    if unfinished.exists():
         raise StateFileError(
-            f"{path} holds no model; give a directory that tidegraph train wrote (its -o)"
+            f"the training of {path} was not finished; give the same command of tidegraph train"
+            " again, and it goes on"
         )
-    return LinkPredictor.load(path)
+    problem = "holds no model" if path.exists() else "does not exist"
+    raise StateFileError(
+        f"{path} {problem}; give a directory that tidegraph train wrote (its -o), or one of"
+        " tidegraph run (runs/NAME)"
+    )
+
+
+def _model_of_run(path: Path) -> Path:
+    from tidegraph import config
+
+    told = config.read(path / "config.toml")
+    if told.get("task") == "node":
+        raise StateFileError(
+            f"the run in {path} is about classes of nodes, and links are predicted here; in Python,"
+            " NodeClassifier.load reads its seed-N/model"
+        )
+    first = next(iter(told.get("seeds") or [0]))
+    model = path / f"seed-{first}" / "model"
+    if not (model / "model.safetensors").is_file():
+        raise StateFileError(
+            f"the run in {path} has no model yet; tidegraph resume {path} goes on with it"
+        )
+    return model
 
 
 @dataclass(frozen=True)
@@ -455,13 +507,18 @@ class _Asked:
     @classmethod
     def read(cls, file: IO[str]) -> _Asked:
         source = getattr(file, "name", "standard input")
-        reader = csv.reader(file)
+        first = file.readline()
+        marks = [mark for mark in ",;\t" if mark in first]
+        reader = csv.reader(
+            itertools.chain([first] if first else [], file),
+            delimiter=marks[0] if len(marks) == 1 else ",",
+        )
         header = [name.strip() for name in next(reader, [])]
         missing = [name for name in ("src", "dst") if name not in header]
         if missing:
             raise DataError(
                 f"{source} has the columns {', '.join(header) or '(none)'}; src and dst are needed,"
-                " t is optional, parted by commas"
+                " t is optional, parted by commas, semicolons or tabs"
             )
         rows, places = [], []
         line = reader.line_num + 1  # a quoted cell may hold line breaks
@@ -591,7 +648,7 @@ def as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise click.BadParameter(
-            f"{text!r} are not whole numbers parted by commas, such as 0,1,2", ctx, param
+            f"{text!r} are not whole numbers from 0 on, parted by commas, such as 0,1,2", ctx, param
         )
     return tuple(int(word) for word in words)
 
@@ -739,7 +796,7 @@ def evaluate(
 
 
 def print_results(out: Console, results: Mapping[str, Any]) -> None:
-    """Prints what `experiment.evaluate` gives: a table per sampler, notes, and seconds."""
+    """Prints what `experiment.evaluate` gives: tables, notes, verdicts, and seconds."""
     from rich.markup import escape
 
     sizes = ", ".join(f"{part} {count:,}" for part, count in results["split"]["sizes"].items())
@@ -774,5 +831,9 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
         out.print(shown)
     for warning in results["warnings"]:
         out.print(f"Note: {warning}", style="yellow", markup=False)
+    for verdict in results["verdicts"]:
+        out.print(verdict, style="bold", markup=False, soft_wrap=True)
+    if len(results["seeds"]) == 1:
+        out.print("One seed says nothing about the spread; --seeds 0,1,2 does.", markup=False)
     stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in results["elapsed_s"].items())
     out.print(f"Seconds: {stages}")

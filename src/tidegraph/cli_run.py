@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from tidegraph.cli_data import READING_NAMES, echo_report, read_events, reading_options
-from tidegraph.cli_learn import PROTOCOLS, SAMPLERS, print_results
+from tidegraph.cli_learn import PROTOCOLS, SAMPLERS, next_steps, print_results
 from tidegraph.terminal import Command, Progress, Stopped, console, progress, table
 
 if TYPE_CHECKING:
@@ -248,45 +248,29 @@ def _execute(run: Run, quiet: bool, as_json: bool) -> None:
     with _shown("run", quiet) as report:
         results = run.execute(progress=report)
     if not quiet:
-        _print(console(), run.directory, results)
+        _print(console(), run, results)
     if as_json:
         click.echo(json.dumps(results))
 
 
-def _print(out: Console, directory: Path, results: Mapping[str, Any]) -> None:
+def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:
+    directory = run.directory
     print_results(out, results)
-    for line in _headlines(results):
-        out.print(line, style="bold", markup=False, soft_wrap=True)
     if results["reused"]:
         out.print(f"As before, and not done again: {', '.join(results['reused'])}.", markup=False)
-    out.print(f"Kept in {directory}: config.toml, metrics.json, log.txt, models.", markup=False)
+    names = ("config.toml", "metrics.json", "log.txt", "events.tide")
+    kept = [name for name in names if (directory / name).is_file()]
+    kept += [f"seed-{seed}/model" for seed in results["seeds"] if _model(directory, seed).is_dir()]
+    out.print(f"Kept in {directory}: {', '.join(kept)}.", markup=False, soft_wrap=True)
     if results["report"] is not None:
         out.print(f"Report: {results['report']}", markup=False, soft_wrap=True)
+    if results["task"] == "link":
+        for line in next_steps(directory, run.stream):
+            out.print(line, markup=False, soft_wrap=True)
 
 
-def _headlines(results: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence per sampler on all test events: the model, the best heuristic, and who wins."""
-    from tidegraph.evaluation import outcome_of_heuristic
-
-    for sampler, parts in results["metrics"].items():
-        if "all" not in parts:
-            continue
-        wanted = results["headlines"][sampler]
-        metric = wanted if wanted in parts["all"] else next(iter(parts["all"]))
-        own = parts["all"][metric]["mean"]
-        rules = {
-            rule: values[sampler]["all"][metric] for rule, values in results["heuristics"].items()
-        }
-        best = max(rules, key=lambda rule: rules[rule])
-        outcome = outcome_of_heuristic(rules[best], own)
-        verdict = f"A heuristic {outcome}" if outcome else "The model wins"
-        against = "" if sampler == "none" else f" under {sampler}"
-        yield (
-            f"{verdict}{against}: {metric.upper().replace('_', ' ')} {100 * own:.2f}, the best"
-            f" heuristic ({best}) {100 * rules[best]:.2f}."
-        )
-    if len(results["seeds"]) == 1:
-        yield "One seed says nothing about the spread; --seeds 0,1,2 does."
+def _model(directory: Path, seed: int) -> Path:
+    return directory / f"seed-{seed}" / "model"
 
 
 @contextlib.contextmanager

@@ -171,6 +171,7 @@ def _headline(run: Run) -> Html:
         "The result",
         element("div", [_card(finding) for finding in main], class_="cards"),
         element("p", _verdict(findings), class_="verdict", id="verdict"),
+        [element("p", aside, class_="small note") for aside in run.asides()],
         [element("p", f"Note: {note}", class_="small note") for note in warnings],
         figure,
         name="headline",
@@ -222,10 +223,10 @@ def _verdict(findings: Sequence[Finding]) -> Html:
         f" {(finding.best or ('', 0.0))[1]:.4f}, the model {finding.value}"
         for finding in lost
     ]
-    outcome = next((one.outcome for one in lost if one.outcome == "wins"), lost[0].outcome)
+    outcome = next((one.outcome for one in lost if one.outcome == "ahead"), lost[0].outcome)
     rest = len(rivalled) - len(lost)
     return join(
-        element("strong", f"A heuristic {outcome}: ", class_="bad"),
+        element("strong", f"A heuristic is {outcome}: ", class_="bad"),
         "; ".join(told),
         ".",
         f" In the other {rest} comparisons the model is ahead." if rest > 1 else None,

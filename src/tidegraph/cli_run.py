@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from tidegraph.cli_data import READING_NAMES, echo_report, read_events, reading_options
+from tidegraph.cli_data import READING_NAMES, echo_read, read_events, reading_options
 from tidegraph.cli_learn import PROTOCOLS, SAMPLERS, next_steps, print_results
 from tidegraph.terminal import Command, Progress, Stopped, console, progress, table
 
@@ -221,8 +221,8 @@ def _read(data: Data, quiet: bool) -> EventStream:
     with _shown("read", quiet) as report:
         report(0, 1, data.name)
         stream = read_events(data.name, options)
-    if stream.report is not None and data.name not in datasets.DATA_SETS and not quiet:
-        echo_report(stream.report)
+    if not quiet:
+        echo_read(data.name, stream)
     return stream
 
 

@@ -698,7 +698,7 @@ def test_a_quotation_mark_between_white_space_is_part_of_a_name(tmp_path: Path) 
     assert stream.name(stream.src[1:3]).tolist() == ['"x', 'y"']
 
 
-# What strangers bring ------------------------------------------------------------------------------
+# What strangers bring -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "READING_NAMES",
+    "check_there",
     "data",
     "echo_read",
     "read_events",
@@ -148,6 +149,14 @@ def read_events(
         ids += [f"dst {number}" for number in range(stream.nodes - users)]
         stream = replace(stream, names=NodeNames(np.array(ids, dtype=np.dtypes.StringDType())))
     return stream
+
+
+def check_there(name: str) -> None:
+    """Refuses a name that is neither a data set nor a path, as reading it would, but at once."""
+    from tidegraph import datasets
+
+    if name not in datasets.DATA_SETS and not Path(name).exists():
+        datasets.load_dataset(name)  # says what there is
 
 
 def _needs_no_options(name: str | Path, given: Iterable[str]) -> click.UsageError:

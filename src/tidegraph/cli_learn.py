@@ -18,7 +18,12 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tidegraph.cli_data import reading_options, refuse_to_overwrite, told_events
+from tidegraph.cli_data import (
+    check_there,
+    reading_options,
+    refuse_to_overwrite,
+    told_events,
+)
 from tidegraph.config import value_of
 from tidegraph.errors import DataError, ParameterError, StateFileError
 from tidegraph.terminal import Command, Stopped, console, progress, table
@@ -41,6 +46,7 @@ __all__ = [
     "next_steps",
     "predict",
     "print_results",
+    "time_options",
     "train",
 ]
 
@@ -141,7 +147,8 @@ def _data_options(command: _Command) -> _Command:
     return click.argument("given", metavar="[DATA]", required=False)(command)
 
 
-def _time_options(command: _Command) -> _Command:
+def time_options(command: _Command) -> _Command:
+    """Gives a command the times of the protocol `time`."""
     for part in ("test", "validation"):
         command = click.option(
             f"--{part}-after",
@@ -176,27 +183,31 @@ def _preset(name: str | None, data: str | None) -> dict[str, Any]:
     return preset(name, known)
 
 
+def _check_early(data: str | None, words: Sequence[str]) -> None:
+    """Refuses data that is not there and settings that do not exist, before torch is imported."""
+    if data is not None:
+        check_there(data)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{word!r} is not NAME=VALUE", param_hint="--set")
+        if name not in MEANINGS:
+            near = difflib.get_close_matches(name, MEANINGS, n=1, cutoff=0.5)
+            advice = f"did you mean {near[0]!r}? " if near else ""
+            raise ParameterError(
+                f"there is no setting {name!r}; {advice}`--set help` lists what there is"
+            )
+
+
 def _settings(words: Sequence[str]) -> dict[str, Any]:
     """`NAME=VALUE` words as settings of a LinkPredictor; values are of the type they should be."""
     from typing import get_type_hints
 
     from tidegraph.tasks import LinkPredictor
 
-    known = LinkPredictor().get_params()
     hints = get_type_hints(LinkPredictor)
-    settings: dict[str, Any] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{word!r} is not NAME=VALUE", param_hint="--set")
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            advice = f"did you mean {near[0]!r}? " if near else ""
-            raise ParameterError(
-                f"there is no setting {name!r}; {advice}`--set help` lists what there is"
-            )
-        settings[name] = value_of(name, text, hints[name])
-    return settings
+    named = (word.partition("=")[::2] for word in words)
+    return {name: value_of(name, text, hints[name]) for name, text in named}
 
 
 # train --------------------------------------------------------------------------------------------
@@ -218,7 +229,7 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
     type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
     help="Keeps the test events of this protocol out of training. Default: none are kept out.",
 )
-@_time_options
+@time_options
 @_JSON
 def train(
     given: str | None,
@@ -248,6 +259,7 @@ def train(
     its files are in OUTPUT.unfinished.
     """
     begun = time.perf_counter()
+    _check_early(given or data, settings)
     chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 
@@ -450,8 +462,10 @@ def predict(
     if output is not None:
         click.echo(f"Wrote {output}: {counted(len(rows), 'row')}", err=True)
     if as_json:
-        answers = [dict(zip(header, row, strict=True)) for row in rows]
-        numbers = {"probability": float} | ({} if rank is None else {"rank": int})
+        answers: list[dict[str, Any]] = [dict(zip(header, row, strict=True)) for row in rows]
+        numbers: dict[str, Callable[[str], float]] = {"probability": float} | (
+            {} if rank is None else {"rank": int}
+        )
         for answer in answers:
             answer.update({name: kind(answer[name]) for name, kind in numbers.items()})
         click.echo(
@@ -643,12 +657,16 @@ def _moment(t: int, unit: str) -> str:
 # evaluate -----------------------------------------------------------------------------------------
 
 
-def as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, ...]:
-    """Whole numbers parted by commas."""
+def as_seeds(
+    ctx: click.Context, param: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
+    """Whole numbers parted by commas, where any are given."""
+    if text is None:
+        return None
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
-        raise click.BadParameter(
-            f"{text!r} are not whole numbers from 0 on, parted by commas, such as 0,1,2", ctx, param
+        raise ParameterError(
+            f"--seeds is {text!r}; give whole numbers from 0 on, parted by commas, such as 0,1,2"
         )
     return tuple(int(word) for word in words)
 
@@ -685,7 +703,7 @@ def as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int
     metavar="N",
     help="Ranks for so many test events only; implies --rank.",
 )
-@_time_options
+@time_options
 @click.option(
     "--snapshot-seconds",
     type=click.IntRange(min=1),
@@ -754,6 +772,7 @@ def evaluate(
     }
     if also_reversed and protocol["protocol"] != "roland":
         raise click.UsageError("--reversed belongs to --protocol roland")
+    _check_early(given or data, settings)
     chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 

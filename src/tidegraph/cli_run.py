@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import logging
 import shlex
@@ -14,8 +15,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from tidegraph.cli_data import READING_NAMES, echo_read, read_events, reading_options
-from tidegraph.cli_learn import PROTOCOLS, SAMPLERS, next_steps, print_results
+from tidegraph.cli_data import (
+    READING_NAMES,
+    check_there,
+    echo_read,
+    read_events,
+    reading_options,
+)
+from tidegraph.cli_learn import (
+    MEANINGS,
+    PROTOCOLS,
+    SAMPLERS,
+    as_seeds,
+    next_steps,
+    print_results,
+    time_options,
+)
+from tidegraph.errors import ParameterError
 from tidegraph.terminal import Command, Progress, Stopped, console, progress, table
 
 if TYPE_CHECKING:
@@ -30,6 +46,43 @@ __all__ = ["compare", "completion", "resume", "run"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+# What the settings of a run mean; a test keeps the list whole.
+_ALL_MEANINGS = {
+    "task": "link: which pairs meet; node: what nodes are",
+    "seeds": "one training each, as 0,1,2",
+    "preset": "settings of the model by name, such as historical; none: those of the task",
+    "keep": "the models of all seeds, not of the first alone",
+    "data.name": "a data set or a file",
+    "data.format": "of the file: auto, table, jodie, tgn, tgl or snap",
+    "data.src": "the column that says who acts; none: guessed",
+    "data.dst": "... on whom",
+    "data.time": "... when",
+    "data.weight": "... how much",
+    "data.label": "... the state of the source",
+    "data.edge_features": "columns of numbers that describe events",
+    "data.bipartite": "whether an id is one node as src and another as dst",
+    "data.unit": "of the times, such as s or day",
+    "data.sort": "whether rows may be in any order",
+    "data.on_bad": "error or drop: what becomes of rows that cannot be used",
+    "evaluation.protocol": "tgn, tgb, time or roland: how events are divided",
+    "evaluation.samplers": "of negatives, as random-dst,historical",
+    "evaluation.rank": "whether all destinations are ranked too",
+    "evaluation.rank_sample": "... for so many test events only",
+    "evaluation.validation_after": "when validation begins, for the protocol time",
+    "evaluation.test_after": "when the test begins, for the protocol time",
+    "evaluation.snapshot_seconds": "width of a snapshot, for the protocol roland",
+    "evaluation.first_test": "its first test task",
+    "report.html": "whether report.html is written",
+    "report.tensorboard": "whether curves for TensorBoard are written",
+    **{f"model.{name}": meaning for name, meaning in MEANINGS.items()},
+    "model.states": "whether to read representations themselves; none: where nodes have features",
+    "model.activity": "whether to read how often and when it and its last partner met others",
+    "model.known_labels": "whether to read labels as far as they were known by then",
+    "model.balance": "classes weigh their rarity to this power, from 0 to 1",
+    "model.ask_after": "how long after a label's time it is asked for",
+    "model.members": "networks whose answers are averaged",
+    "model.weight_decay": "pull of the weights towards zero",
+}
 # Settings under [data] that are called otherwise by the options of other commands.
 _COLUMN_OPTIONS = {"format_": "format", "t": "time"}
 
@@ -70,7 +123,8 @@ def _help_on_settings(
             for key, value in config.defaults(task).items():
                 if key not in ("task", "data.name"):
                     shown = value if isinstance(value, str) else json.dumps(value)
-                    click.echo(f"  {key}={'none' if value is None else shown}")
+                    line = f"{key}={'none' if value is None else shown}"
+                    click.echo(f"  {line:<34} {_ALL_MEANINGS.get(key, '')}".rstrip())
         ctx.exit()
     return words
 
@@ -97,7 +151,7 @@ def _help_on_settings(
     metavar="KEY=VALUE",
     help="A setting, such as model.epochs=4; may be given several times. `--set help` lists them.",
 )
-@click.option("--seeds", metavar="0,1,2", help="One training each. Default: 0.")
+@click.option("--seeds", callback=as_seeds, metavar="0,1,2", help="One training each. Default: 0.")
 @click.option("--task", type=click.Choice(["link", "node"]), help="Default: link.")
 @click.option("--preset", help="Settings of the model by name, such as historical or paper-lstm.")
 @click.option("--protocol", type=click.Choice(PROTOCOLS), help="Default: tgn.")
@@ -108,6 +162,7 @@ def _help_on_settings(
     multiple=True,
     help="Of negatives; may be given several times. Default: random-dst and historical.",
 )
+@time_options
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -152,6 +207,7 @@ def run(
     resume runs/NAME, or with the same command; stages whose inputs have not changed are not done
     again. Exit codes: 0 done, 1 failed, 2 refused, 130 interrupted.
     """
+    _check_early(data, words)
     settings = _settings(ctx, data, config_file, words, options)
     from tidegraph import runs
 
@@ -161,6 +217,23 @@ def run(
         runs.check(settings)  # before reading, which may take long
         stream = _read(settings.data, quiet)
         _execute(runs.Run(directory, settings, stream, command=command), quiet, as_json)
+
+
+def _check_early(data: str | None, words: tuple[str, ...]) -> None:
+    """Refuses data that is not there and settings that do not exist, before torch is imported."""
+    if data is not None:
+        check_there(data)
+    known = {key.rpartition(".")[2]: key for key in _ALL_MEANINGS}
+    for word in words:
+        key, equals, _ = word.partition("=")
+        name = key.rpartition(".")[2]
+        if not equals or name in known or name in ("seed", "path"):
+            continue  # what else may be wrong is told by the settings themselves
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        advice = f"did you mean {known[near[0]]!r}? " if near else ""
+        raise ParameterError(
+            f"there is no setting {key!r}; {advice}`tidegraph run --set help` lists what there is"
+        )
 
 
 def _settings(
@@ -181,13 +254,14 @@ def _settings(
         key: options[key] for key in ("task", "preset", "keep") if was_given(key)
     }
     if was_given("seeds"):
-        given |= config.assignments([f"seeds={options['seeds']}"])
+        given["seeds"] = options["seeds"]
     given["data"] = {
         _COLUMN_OPTIONS.get(key, key): options[key] for key in READING_NAMES if was_given(key)
     }
     if data is not None:
         given["data"]["name"] = data
-    given["evaluation"] = {key: options[key] for key in ("protocol", "samplers") if was_given(key)}
+    asked = ("protocol", "samplers", "validation_after", "test_after")
+    given["evaluation"] = {key: options[key] for key in asked if was_given(key)}
     given["report"] = {"tensorboard": True} if options["tensorboard"] else {}
     if options["no_report"]:
         given["report"]["html"] = False
@@ -336,6 +410,9 @@ def compare(directories: tuple[Path, ...], html_file: Path | None, as_json: bool
     """
     from tidegraph import runs
 
+    if len(directories) == 1:
+        runs.read_metrics(directories[0])  # a mistake in the path is told first
+        raise click.UsageError("one run has nothing beside it; give two or more")
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise click.BadParameter(f"{html_file.parent} is not a directory", param_hint="--html")
     compared = runs.compare(directories)

@@ -1079,8 +1079,8 @@ class _Reading:
         if self.kept == 0:
             dropped = ""
             if self.read:
-                rows = f"all {self.read:,} rows were" if self.read > 1 else "the only row was"
-                dropped = f": {rows} dropped, {self._why_none()}"
+                which = f"all {self.read:,} rows were" if self.read > 1 else "the only row was"
+                dropped = f": {which} dropped, {self._why_none()}"
             raise DataError(
                 f"{self.source.name} holds no events{dropped}; at least one row is needed"
             )

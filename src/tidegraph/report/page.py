@@ -676,12 +676,16 @@ def _mover(row: dict[str, Any], unit: str) -> Html:
         ("time passing", why["time_passing"]),
     ]
     size = sum(abs(share) for _, share in shares) or 1.0
+    widths = [
+        (share, element("i", class_=f"c{k}", style=f"width:{100 * abs(share) / size:.1f}%"))
+        for k, (_, share) in enumerate(shares)
+    ]
+    against = [drawn for share, drawn in widths if share < 0]
     bar = element(
         "div",
-        [
-            element("i", class_=f"c{k}", style=f"width:{100 * abs(share) / size:.1f}%")
-            for k, (_, share) in enumerate(shares)
-        ],
+        # What pulled the other way lies left of a mark, and what moved the node right of it.
+        [*against, element("b")] if against else None,
+        [drawn for share, drawn in widths if share >= 0],
         class_="share",
         role="img",
         aria_label="; ".join(f"{name} {share:+.0%}" for name, share in shares),
@@ -722,7 +726,7 @@ def _mover(row: dict[str, Any], unit: str) -> Html:
 
 
 def _signed(share: float) -> str:
-    return f"{100 * share:+.1f} %"
+    return f"{100 * share:+.1f}\N{NO-BREAK SPACE}%"
 
 
 # The end ------------------------------------------------------------------------------------------

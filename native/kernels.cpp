@@ -101,13 +101,18 @@ inline void fetch(const void* memory, std::size_t bytes) {
     __builtin_prefetch(static_cast<const char*>(memory) + byte, kToWrite);
 }
 
-// The entries of a node in the first or second of the lists.
+inline bool is_compact(const Lists& lists) { return lists.compact[0] || lists.compact[1]; }
+
+// The entries of a node in the first or second of the lists. Pushes are compiled for one form at a
+// time: on a stream of small steps a question per push costs some percent.
+template <bool kCompact>
 inline Entries entries_at(const Lists& lists, int which, Node node) {
   const auto weights_of = [&](const List& list) {
     return reinterpret_cast<const float*>(list.block + std::size_t(list.capacity) *
                                                            std::size_t(1 + lists.layer));
   };
-  if (lists.lists[which]) {
+  if constexpr (!kCompact) {
+    if (!lists.lists[which]) return {};
     const List& list = lists.lists[which][node];
     return {list.block, weights_of(list), list.size};
   }
@@ -124,11 +129,16 @@ inline Entries entries_at(const Lists& lists, int which, Node node) {
           std::uint32_t(last - first)};
 }
 
+inline Entries entries_in(const Lists& lists, int which, Node node) {
+  return is_compact(lists) ? entries_at<true>(lists, which, node)
+                           : entries_at<false>(lists, which, node);
+}
+
 // Adds weight * q to the residual of every neighbour and queues those that cross their limit.
 // Fields are copied to locals, since a store through a vector may alias them. Queueing is written
 // without a branch, since whether a neighbour crosses its limit is a coin toss: the entry behind
 // the last is always written, and counted only when it is wanted.
-template <class Real>
+template <bool kCompact, class Real>
 inline void spread(Block<Real>& block, const Lists& graph, Node node,
                    const typename Vector<Real>::type* q) {
   using V = typename Vector<Real>::type;
@@ -165,9 +175,9 @@ inline void spread(Block<Real>& block, const Lists& graph, Node node,
     block.edge_pushes += size;
   };
   for (int which = 0; which < 2; ++which) {
-    const Entries list = entries_at(graph, which, node);
+    const Entries list = entries_at<kCompact>(graph, which, node);
     if (list.size == 0) continue;
-    if (const float* const weights = list.weights)
+    if (const float* const weights = list.weights; weights || !kCompact)
       walk(list.neighbours, list.size, [weights](std::uint32_t e) { return Real(weights[e]); });
     else
       walk(list.neighbours, list.size, [](std::uint32_t) { return Real(1); });
@@ -180,7 +190,7 @@ static_assert(kQueued == 1, "spread() writes a truth value as the mark");
 // loses exactly that; a step too small for the estimate to feel stays in the residual. Where steps
 // come down to single ulps, rounding can turn relaxation into over-shooting that never ends:
 // the careful form lets columns wait whose step is below four half-ulps.
-template <class Real, bool kCareful>
+template <bool kCareful, bool kCompact, class Real>
 inline void push(Block<Real>& block, const Lists& graph, Node node) {
   using V = typename Vector<Real>::type;
   constexpr Real kFeel = sizeof(Real) == 4 ? Real(0x1p-22) : Real(0x1p-51);
@@ -212,7 +222,7 @@ inline void push(Block<Real>& block, const Lists& graph, Node node) {
   }
   ++block.pushes;
   touch(block, node);
-  spread(block, graph, node, q);
+  spread<kCompact>(block, graph, node, q);
   // Over-relaxation and rounding may leave this node above its limit.
   const bool again = after.exceed(block.limit[node]);
   offer(block, node, again && moved);
@@ -234,7 +244,7 @@ template <class Visit, class Foresee>
 inline void for_entries(const Lists& lists, Node node, Visit visit, Foresee foresee) {
   constexpr std::uint32_t kAhead = 16;
   for (int which = 0; which < 2; ++which) {
-    const Entries list = entries_at(lists, which, node);
+    const Entries list = entries_in(lists, which, node);
     for (std::uint32_t e = 0; e < list.size; ++e) {
       if (e + kAhead < list.size) foresee(list.neighbours[e + kAhead]);
       visit(list.neighbours[e], list.weights ? list.weights[e] : 1.0f);
@@ -243,7 +253,7 @@ inline void for_entries(const Lists& lists, Node node, Visit visit, Foresee fore
 }
 
 inline std::size_t entries_of(const Lists& lists, Node node) {
-  return std::size_t(entries_at(lists, 0, node).size) + entries_at(lists, 1, node).size;
+  return std::size_t(entries_in(lists, 0, node).size) + entries_in(lists, 1, node).size;
 }
 
 // The residual of a node from the estimates: d^beta x - (pivot p - gamma sum_j w(i,j) p(j)) / gain,
@@ -311,7 +321,7 @@ std::size_t sweep(const Block<Real>& block, const Matrix& matrix, const Range<Re
       }
     };
     for (int which = 0; which < 2; ++which) {
-      const Entries list = entries_at(matrix.rows, which, Node(node));
+      const Entries list = entries_in(matrix.rows, which, Node(node));
       if (list.weights)
         gather(list, [&](std::uint32_t e) { return Real(list.weights[e]); });
       else
@@ -336,7 +346,7 @@ std::size_t sweep(const Block<Real>& block, const Matrix& matrix, const Range<Re
 // Large residuals first: while much is to be done, nodes within `level` times their limit wait, so
 // that what their neighbours are about to send them goes out in one push instead of two. Saves a
 // sixth of the work on snapshots.
-template <class Real>
+template <bool kCompact, class Real>
 void settle_large(Block<Real>& block, const Matrix& matrix) {
   constexpr std::size_t kSample = 64;
   Real level = 1;
@@ -350,26 +360,31 @@ void settle_large(Block<Real>& block, const Matrix& matrix) {
     for (std::size_t round = block.queued; round; --round) {
       const Node node = pop(block);
       if (extremes_of(block, node).exceed(level * block.limit[node]))
-        push<Real, false>(block, matrix.columns, node);
+        push<false, kCompact>(block, matrix.columns, node);
       else
         offer(block, node, true);
     }
   }
 }
 
-template <class Real>
-void settle(Block<Real>& block, const Matrix& matrix) {
+template <bool kCompact, class Real>
+void settle_over(Block<Real>& block, const Matrix& matrix) {
   // Far more pushes per node than convergence can need: the precision is exhausted.
   constexpr std::uint64_t kPatience = 1000;
   constexpr std::size_t kMany = 64;
   const std::uint64_t before = block.pushes;
-  if (block.queued > kMany) settle_large(block, matrix);
+  if (block.queued > kMany) settle_large<kCompact>(block, matrix);
   while (block.queued && block.pushes - before < kPatience * (block.touches + kMany))
-    push<Real, false>(block, matrix.columns, pop(block));
+    push<false, kCompact>(block, matrix.columns, pop(block));
   while (block.queued) {
     const Node node = pop(block);
-    if (above(block, node)) push<Real, true>(block, matrix.columns, node);
+    if (above(block, node)) push<true, kCompact>(block, matrix.columns, node);
   }
+}
+
+template <class Real>
+void settle(Block<Real>& block, const Matrix& matrix) {
+  is_compact(matrix.columns) ? settle_over<true>(block, matrix) : settle_over<false>(block, matrix);
 }
 
 // What the estimate of a node whose degree grew manyfold becomes.
@@ -418,7 +433,8 @@ void correct(Block<Real>& block, const Matrix& matrix, const Moved* moved, std::
         parts[c] = Real((double(estimate) - double(p[c])) * block.gamma / block.gain);
         p[c] = estimate;
       }
-      spread(block, matrix.columns, move.node, q);
+      is_compact(matrix.columns) ? spread<true>(block, matrix.columns, move.node, q)
+                                 : spread<false>(block, matrix.columns, move.node, q);
     }
   }
   for (std::size_t m = 0; m < count; ++m) offer(block, moved[m].node, above(block, moved[m].node));

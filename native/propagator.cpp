@@ -708,7 +708,7 @@ template <class Real>
 std::size_t Propagator<Real>::lanes_for(std::size_t steps) const {
   const std::size_t most = std::min(states_.size(), std::size_t(std::max(settings_.threads, 1)));
   const std::size_t bytes = ground_.bytes();
-  if (most < 2 || bytes > steps * kCopiedPerStep) return 1;
+  if (most < 2 || bytes == 0 || bytes > steps * kCopiedPerStep) return 1;
   const std::size_t room = std::max(kSmallCopies, statistics().state_bytes / 8);
   return std::min(most, 1 + room / bytes);
 }

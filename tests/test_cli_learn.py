@@ -177,7 +177,7 @@ def test_settings_are_judged_before_anything_is_read(tmp_path: Path) -> None:
         ("dropout=2", "dropout is 2.0"),
         ("path=x", "decided by the run"),
     ):
-        assert advice in refused(run("train", "absent.csv", "-o", path, "--set", word))
+        assert advice in refused(run("train", __file__, "-o", path, "--set", word))
     listed = succeeded(run("train", "--set", "help")).stdout
     meant = dict(line.split(maxsplit=1) for line in listed.splitlines())
     assert {word.partition("=")[0] for word in meant} == set(LinkPredictor().get_params())
@@ -200,7 +200,7 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
     for words, advice in (
         ([], "give DATA or --data"),
         ([purchases, "--data", "uci"], "give DATA or --data"),
-        ([purchases], "for instance --src 'Receipt No'"),
+        ([purchases], "perhaps --src 'Customer Name' --dst Shop --time 'Bought At'"),
         ([purchases, *AWKWARD[:-1]], "not in time order"),
         ([purchases, *AWKWARD[:-1]], "say --sort"),
         (["absent.csv"], "no data set and no file is called 'absent.csv'"),
@@ -603,7 +603,7 @@ def test_an_evaluation_refuses_what_it_cannot_do(purchases: Path) -> None:
         (["--protocol", "roland"], "needs --snapshot-seconds"),
         (["--protocol", "time"], "give --validation-after"),
     ):  # before anything is read
-        assert advice in refused(run("evaluate", "absent.csv", *words))
+        assert advice in refused(run("evaluate", __file__, *words))
     for words, advice in (
         (["--seeds", "a,b"], "parted by commas"),
         (["--seeds", "1,1"], "each once"),

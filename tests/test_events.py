@@ -255,6 +255,7 @@ BAD_SKETCHES: dict[str, tuple[dict[str, Any], str]] = {
     "negative seed": ({"columns": 1, "seed": -1}, "seed is -1"),
     "seed beyond 64 bits": ({"columns": 1, "seed": 2**64}, "seed is"),
     "float seed": ({"columns": 1, "seed": 0.5}, "seed is 0.5"),
+    "negative first column": ({"columns": 1, "first_column": -1}, "first_column is -1"),
     "unknown distribution": ({"columns": 1, "distribution": "cauchy"}, "distribution is 'cauchy'"),
 }
 
@@ -287,6 +288,13 @@ def test_sketched_features_are_those_of_integer_arithmetic() -> None:
             key = splitmix_key(seed, node, column)
             assert uniform[i, column] == (key >> 11) * 2.0**-53
             assert sign[i, column] == (1.0 if key >> 63 else -1.0)
+
+
+def test_parts_of_a_sketch_are_side_by_side_the_whole() -> None:
+    whole = Sketch(7, seed=5, first_column=2)
+    parts = [whole.part(first, columns).rows(range(9)) for first, columns in ((0, 3), (3, 4))]
+    np.testing.assert_array_equal(np.hstack(parts), whole.rows(range(9)))
+    np.testing.assert_array_equal(whole.rows(range(9)), Sketch(9, seed=5).rows(range(9))[:, 2:])
 
 
 @pytest.mark.parametrize("distribution", ["gaussian", "uniform", "sign"])

@@ -76,7 +76,7 @@ def options(dtype: str) -> dict[str, Any]:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("distribution", ["gaussian", "uniform", "sign"])
 def test_a_sketch_gives_the_bits_of_its_rows(distribution: Any, dtype: str) -> None:
-    sketch = Sketch(COLUMNS, seed=7, distribution=distribution)
+    sketch = Sketch(COLUMNS, seed=7, distribution=distribution, first_column=3)
     rows = sketch.rows(np.arange(NODES + 4))
     kept = play(Propagator(rows[:NODES], **options(dtype)), history(rows[-2:]))
     sketched = play(Propagator(sketch, nodes=NODES, **options(dtype)), history(None))
@@ -165,7 +165,7 @@ def reload_file(propagator: Propagator, path: Path) -> Propagator:
 def test_a_restored_propagator_continues_to_the_bit(
     again: Callable[[Propagator, Path], Propagator], source: str, tmp_path: Path
 ) -> None:
-    sketch = Sketch(COLUMNS, seed=7)
+    sketch = Sketch(COLUMNS, seed=7, first_column=3)
     features = sketch if source == "sketch" else read_only(sketch.rows(np.arange(NODES)))
     batches = history(None)
     propagator = Propagator(features, nodes=NODES, channels=CHANNELS)

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 # A module imports only from lines above its own. Modules on one line do not know each other.
 LAYERS = [
     {"errors"},
-    {"events", "channels", "statefile", "segments", "terminal", "past"},
+    {"events", "channels", "statefile", "segments", "terminal", "past", "workers"},
     {"stream"},
     {"tables", "evaluation", "edge_features"},
     {"formats"},
@@ -24,22 +24,24 @@ LAYERS = [
     {"compact"},
     {"reference", "propagation", "history"},
     {"trajectories", "models", "training", "passes"},
+    {"shards"},
     {"features"},
     {"tasks"},
     {"experiment"},
+    {"sweep"},
     {"verify", "explanation"},
     {"bench", "demo", "report"},
     {"reproduce", "config"},
     {"runs"},
     {"cli_data"},
-    {"cli_explain", "cli_learn", "cli_reproduce", "cli_scale"},
+    {"cli_explain", "cli_learn", "cli_record", "cli_reproduce", "cli_scale"},
     {"cli_run"},
     {"cli"},
     {"__main__"},
 ]
 RANK = {module: rank for rank, layer in enumerate(LAYERS) for module in layer}
 # Each takes longer to import than all of tidegraph: imported inside the functions that need it.
-HEAVY = ["matplotlib", "pyarrow", "scipy", "sklearn", "torch"]
+HEAVY = ["matplotlib", "pyarrow", "ray", "scipy", "sklearn", "torch"]
 
 
 def module_of(path: Path) -> str:

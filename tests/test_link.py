@@ -69,6 +69,41 @@ def test_a_graph_to_start_from_is_known_from_the_first_event_on() -> None:
     assert np.abs(known - unknown).max() > 0.1
 
 
+def test_no_negative_for_training_comes_from_events_kept_out_of_it() -> None:
+    split = evaluation.tgn_split(STREAM)
+    kept_out = np.setdiff1d(
+        np.union1d(STREAM.src, STREAM.dst),
+        np.union1d(*(c[split.train] for c in (STREAM.src, STREAM.dst))),
+    )
+    assert len(kept_out)
+    learner = predictor(max_examples=200, past_negatives=3, epochs=1)
+    learner.observe(STREAM, split)
+    drawn = []
+    examples = LinkPredictor._examples
+
+    def watched(self: LinkPredictor, *args: Any, **options: Any) -> Any:
+        drawn.append(examples(self, *args, **options))
+        return drawn[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LinkPredictor, "_examples", watched)
+        learner.train(split)
+    assert not np.isin([drawn[0].src, drawn[0].dst], kept_out).any()
+
+
+def test_a_failed_observation_changes_nothing() -> None:
+    learner = predictor(epochs=1).fit(STREAM, SPLIT)
+    src, dst, t = questions(20)
+    before = learner.score(src, dst, t)
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learner.observe(STREAM[: EVENTS // 2], SPLIT, progress=stop)
+    np.testing.assert_array_equal(learner.score(src, dst, t), before)
+
+
 Questions = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -411,7 +446,7 @@ def test_past_negatives_happened_strictly_before() -> None:
     for src, dst, t in zip(ties.src.tolist(), ties.dst.tolist(), ties.t.tolist(), strict=True):
         met.setdefault((src, dst), t)
     for events in (split.train, split.validation):
-        examples = model._examples(events, seed=0)
+        examples = model._examples(events, np.arange(events[0]), seed=0)
         rows = np.flatnonzero((examples.label == 0) & (examples.weight > 0))
         assert len(rows) > 100
         for row in rows.tolist():

@@ -15,6 +15,7 @@ import pytest
 
 import tidegraph as tg
 from tidegraph import Batch, Channel, EventError, EventStream, Op, Propagator, Sketch
+from tidegraph.propagation import _Features
 from tidegraph.reference import exact_of
 
 EVERY_VERSION = (
@@ -566,3 +567,16 @@ def test_the_steps_of_a_stream_are_applied_as_they_are() -> None:
         one.apply_steps(steps, [0, 1])
     with pytest.raises(EventError, match="no offsets; give Steps"):
         one.apply_steps(Batch(src=[0], dst=[1]))
+
+
+def test_propagating_once_copies_no_features() -> None:
+    features = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
+    assert _Features(features, None, still=True).lasting() is features
+    assert _Features(features, None).lasting() is None  # its owner may write to it later
+
+
+def test_steps_without_nodes_do_nothing() -> None:
+    empty = Propagator(
+        Sketch(64), nodes=0, channels=[Channel.low_pass(), Channel.high_pass()], threads=2
+    )
+    assert empty.apply_steps(Batch(src=[], dst=[]), [0, 0, 0]).tolist() == [0, 0]

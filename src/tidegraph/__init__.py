@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tidegraph.channels import Audit, Channel, Sketch
     from tidegraph.datasets import generate_communities, load_dataset
     from tidegraph.errors import (
+        ClusterError,
         DataError,
         EvaluationError,
         EventError,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tidegraph.explanation import Explanation, explain
     from tidegraph.formats import read
     from tidegraph.propagation import Propagator, propagate
+    from tidegraph.shards import ShardedTrajectories, record_shards
     from tidegraph.stream import EventStream, Steps
     from tidegraph.tables import read_table, scan_table
     from tidegraph.tasks import LinkPredictor, NodeClassifier
@@ -32,6 +34,7 @@ __all__ = [
     "Audit",
     "Batch",
     "Channel",
+    "ClusterError",
     "DataError",
     "EvaluationError",
     "EventError",
@@ -43,6 +46,7 @@ __all__ = [
     "ParameterError",
     "PrecisionError",
     "Propagator",
+    "ShardedTrajectories",
     "Sketch",
     "StateFileError",
     "Steps",
@@ -56,6 +60,7 @@ __all__ = [
     "read",
     "read_table",
     "record",
+    "record_shards",
     "reference",
     "scan_table",
 ]
@@ -69,6 +74,7 @@ _HOMES = {
     "explanation": ("Explanation", "explain"),
     "formats": ("read",),
     "propagation": ("Propagator", "propagate"),
+    "shards": ("ShardedTrajectories", "record_shards"),
     "stream": ("EventStream", "Steps"),
     "tasks": ("LinkPredictor", "NodeClassifier"),
     "tables": ("read_table", "scan_table"),

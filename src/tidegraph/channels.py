@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -194,6 +194,10 @@ class Sketch:
     def largest(self) -> float:
         """No number of this distribution is larger in size."""
         return _GAUSSIAN_MEAN / _GAUSSIAN_STD if self.distribution == "gaussian" else 1.0
+
+    def part(self, first: int, columns: int) -> Sketch:
+        """So many columns of this sketch from its column `first` on, as a sketch."""
+        return replace(self, columns=columns, first_column=self.first_column + first)
 
     def rows(self, nodes: ArrayLike) -> NDArray[np.float64]:
         """Features `[len(nodes), columns]` of the given node ids."""

@@ -12,7 +12,8 @@ import click
 
 from tidegraph.cli_data import data, reading_options, told_events
 from tidegraph.cli_explain import explain
-from tidegraph.cli_learn import evaluate, predict, train
+from tidegraph.cli_learn import evaluate, predict, sweep, train
+from tidegraph.cli_record import record
 from tidegraph.cli_reproduce import reproduce
 from tidegraph.cli_run import compare, completion, resume, run
 from tidegraph.cli_scale import graph, plan, propagate
@@ -34,6 +35,7 @@ _EXTRAS = {  # what brings a module that not every installation has
     "torch": "train",
     "sklearn": "train",
     "safetensors": "train",
+    "ray": "ray",
     "torch_geometric": "bench",
 }
 _BUSY = 0.5  # load average from which times are not to be trusted
@@ -113,9 +115,11 @@ for command in (
     compare,
     data,
     explain,
+    record,
     train,
     predict,
     evaluate,
+    sweep,
     reproduce,
     graph,
     plan,

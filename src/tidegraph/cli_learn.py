@@ -1,12 +1,14 @@
-"""The commands `tidegraph train`, `predict` and `evaluate`: from events to predictions of links."""
+"""The commands `tidegraph train`, `predict`, `evaluate` and `sweep`: predictions of links."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
 import difflib
+import io
 import itertools
 import json
+import os
 import re
 import sys
 import time
@@ -46,6 +48,7 @@ __all__ = [
     "next_steps",
     "predict",
     "print_results",
+    "sweep",
     "time_options",
     "train",
 ]
@@ -183,12 +186,11 @@ def _preset(name: str | None, data: str | None) -> dict[str, Any]:
     return preset(name, known)
 
 
-def _check_early(data: str | None, words: Sequence[str]) -> None:
-    """Refuses data that is not there and settings that do not exist, before torch is imported."""
-    if data is not None:
-        check_there(data)
+def _named(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Name and value of `NAME=VALUE` words, after checking the names."""
+    named = []
     for word in words:
-        name, equals, _ = word.partition("=")
+        name, equals, text = word.partition("=")
         if not equals:
             raise click.BadParameter(f"{word!r} is not NAME=VALUE", param_hint="--set")
         if name not in MEANINGS:
@@ -197,16 +199,25 @@ def _check_early(data: str | None, words: Sequence[str]) -> None:
             raise ParameterError(
                 f"there is no setting {name!r}; {advice}`--set help` lists what there is"
             )
+        named.append((name, text))
+    return named
+
+
+def _check_early(data: str | None, words: Sequence[str]) -> None:
+    """Refuses data that is not there and settings that do not exist, before torch is imported."""
+    _named(words)
+    if data is not None:
+        check_there(data)
 
 
 def _settings(words: Sequence[str]) -> dict[str, Any]:
     """`NAME=VALUE` words as settings of a LinkPredictor; values are of the type they should be."""
+    named = _named(words)
     from typing import get_type_hints
 
     from tidegraph.tasks import LinkPredictor
 
     hints = get_type_hints(LinkPredictor)
-    named = (word.partition("=")[::2] for word in words)
     return {name: value_of(name, text, hints[name]) for name, text in named}
 
 
@@ -257,12 +268,17 @@ def train(
     The last 15 % of the events decide when to stop, all others train. A run that was killed goes
     on when the same command is given again, and ends with the same weights; until it is finished
     its files are in OUTPUT.unfinished.
+
+    \b
+    On several processors or machines that share a file system:
+      torchrun --nproc_per_node 2 -m tidegraph train calls.csv -o calls.model
     """
     begun = time.perf_counter()
     _check_early(given or data, settings)
     chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 
+    leads = os.environ.get("RANK", "0") == "0"  # as torchrun counts the processes it starts
     experiment.check_training(
         output,
         protocol=protocol,
@@ -270,12 +286,15 @@ def train(
         validation_after=validation_after,
         test_after=test_after,
     )
-    _, stream = _events(given, data, options)
+    with contextlib.ExitStack() as quiet:
+        if not leads:
+            quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        _, stream = _events(given, data, options)
     work = experiment.unfinished(output)
-    if (work / "run.json").exists():
+    if leads and (work / "run.json").exists():
         click.echo(f"Going on from {work}")
     try:
-        with progress("train") as report:
+        with progress("train") if leads else contextlib.nullcontext() as report:
             trained = experiment.train(
                 stream,
                 output,
@@ -291,6 +310,8 @@ def train(
         raise Stopped(
             f"What is done so far is in {work}; give the same command again to go on, or delete it"
         ) from None
+    if not leads:
+        return
     _print_trained(console(), trained, time.perf_counter() - begun)
     if as_json:
         ap = trained.validation.row("validation").metrics
@@ -856,3 +877,149 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
         out.print("One seed says nothing about the spread; --seeds 0,1,2 does.", markup=False)
     stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in results["elapsed_s"].items())
     out.print(f"Seconds: {stages}")
+
+
+# sweep --------------------------------------------------------------------------------------------
+
+_BETWEEN_VALUES = re.compile(r",(?![^\[{]*[\]}])")  # a comma inside a list or object is part of it
+
+
+def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
+    """`NAME=VALUE,VALUE` words as settings to try."""
+    grid: dict[str, list[Any]] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{word!r} is not NAME=VALUE,VALUE", param_hint="--grid")
+        if name in grid:
+            raise click.BadParameter(f"{name} is given twice", param_hint="--grid")
+        values = _BETWEEN_VALUES.split(text)
+        grid[name] = [_settings([f"{name}={value}"])[name] for value in values]
+    return grid
+
+
+@click.command(cls=Command)
+@_data_options
+@click.option(
+    "--grid",
+    "words",
+    multiple=True,
+    required=True,
+    metavar="NAME=V1,V2",
+    help="Values of a setting to try; several settings are combined.",
+)
+@_SETTINGS
+@click.option(
+    "--seeds",
+    callback=as_seeds,
+    default="0,1",
+    show_default=True,
+    help="One training each, for every combination.",
+)
+@click.option(
+    "--protocol",
+    type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
+    default="tgn",
+    show_default=True,
+    help="How events are divided.",
+)
+@time_options
+@click.option(
+    "--metric",
+    type=click.Choice(["ap", "auc", "ap_global", "auc_global"]),
+    default="ap",
+    show_default=True,
+    help="Of the validation events: orders the combinations.",
+)
+@click.option("--test", is_flag=True, help="Judges the best one by the test events, at the end.")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="One training after the other here, or side by side on a Ray cluster.",
+)
+@click.option("--address", metavar="ADDRESS", help="Of a running Ray cluster, such as auto.")
+@click.option("--workers", type=click.IntRange(min=1), help="Trainings at a time, with ray.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="A directory for what is found.",
+)
+@_JSON
+def sweep(
+    given: str | None,
+    data: str | None,
+    words: tuple[str, ...],
+    settings: tuple[str, ...],
+    validation_after: str | None,
+    test_after: str | None,
+    output: Path,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Try settings against each other, judged by validation events alone.
+
+    \b
+      tidegraph sweep calls.csv --grid alpha=0.1,0.2 --grid columns=64,128 -o calls.sweep
+      tidegraph sweep wikipedia --grid "half_lives=[3600],[60,3600]" --engine ray -o wiki.sweep
+
+    Every training that is done is kept: the same command goes on where it was stopped, and a larger
+    grid adds to what there is. OUTPUT/results.csv and results.json hold the table. Test events are
+    not looked at before --test asks for them, of the best combination only.
+    """
+    own = {
+        name: options.pop(name)
+        for name in ("seeds", "protocol", "metric", "test", "engine", "address", "workers")
+    }
+    _check_early(given or data, settings)
+    chosen, grid = _settings(settings), _grid(words)
+    from tidegraph import sweep as sweeps
+
+    sweeps.check_sweep(
+        grid=grid,
+        settings=chosen,
+        validation_after=validation_after,
+        test_after=test_after,
+        **{name: value for name, value in own.items() if name != "test"},
+    )
+    _, stream = _events(given, data, options)
+    try:
+        with progress("sweep") as report:
+            results = sweeps.sweep(
+                stream,
+                output,
+                grid=grid,
+                settings=chosen,
+                validation_after=_time_or_none(validation_after, stream.unit),
+                test_after=_time_or_none(test_after, stream.unit),
+                progress=report,
+                **own,
+            )
+    except KeyboardInterrupt:
+        raise Stopped(f"What is found is in {output}; give the same command again") from None
+    _print_sweep(console(), results, list(grid))
+    click.echo(f"Wrote {output / 'results.csv'} and results.json")
+    if as_json:
+        click.echo(json.dumps(results))
+
+
+def _print_sweep(out: Console, results: Mapping[str, Any], names: Sequence[str]) -> None:
+    seeds = len(results["seeds"])
+    metrics = list(results["choices"][0]["metrics"])
+    shown = table(
+        f"Validation, percent ({seeds} seed{'s' if seeds > 1 else ''} each)",
+        [*names, *metrics, "seconds"],
+    )
+    for row in results["choices"]:
+        cells = [
+            f"{100 * value['mean']:.2f}" + (f" ± {100 * value['std']:.2f}" if seeds > 1 else "")
+            for value in row["metrics"].values()
+        ]
+        chosen = [str(row["settings"][name]) for name in names]
+        shown.add_row(*chosen, *cells, f"{row['elapsed_s']:.1f}")
+    out.print(shown)
+    if "test" in results:
+        print_results(out, results["test"])

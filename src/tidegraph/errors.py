@@ -33,3 +33,7 @@ class EvaluationError(TidegraphError, ValueError):
 
 class StorageError(TidegraphError, OSError):
     """A file that could not be written, for instance on a full disk; what was stored is intact."""
+
+
+class ClusterError(TidegraphError, ConnectionError):
+    """Workers or a cluster that were lost or never there; what was finished before is kept."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph import evaluation
+from tidegraph import evaluation, training
 from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
 from tidegraph.events import Op
@@ -38,6 +38,7 @@ __all__ = [
     "summary",
     "train",
     "unfinished",
+    "validate",
 ]
 
 IntArray = NDArray[np.int64]
@@ -87,6 +88,9 @@ def train(
     one, its test events are kept out of training. The directory appears when it is whole. What a
     run that was killed leaves beside it (`unfinished`) is taken up by the next one with the same
     events and settings, which ends with the same weights.
+
+    Started by `torchrun` in several processes that see one file system, the first propagates and
+    writes while the others wait, and all train together; each of them returns the model.
     """
     check_training(
         path,
@@ -102,29 +106,51 @@ def train(
             " events that add, as stream.where(stream.op == Op.ADD) does"
         )
     split = _split(stream, protocol, validation_after, test_after)
-    records = work / "trajectories"
-    predictor = _with(LinkPredictor(), settings, {"path": str(records)})
-    report = progress or _silent
-    work.mkdir(exist_ok=True)
-    with only_writer(work):
-        _take_up(work, _run(stream, split, predictor))
-        report(0, 1, "looking for records")
-        try:
-            predictor.observe(stream, split, progress=progress)
-        except TidegraphError:
-            if not (records / "manifest.json").exists():  # refused, and there is nothing to keep
-                shutil.rmtree(work)
-            raise
+    predictor = _with(LinkPredictor(), settings, {"path": str(work / "trajectories")})
+    with training.joined(predictor.device) as ranks, contextlib.ExitStack() as held:
+        report = progress if progress is not None and ranks.leads else _silent
+        if ranks.leads:
+            work.mkdir(exist_ok=True)
+            held.enter_context(only_writer(work))
+            _observe(stream, split, predictor, work, report)
+        ranks.share(None)  # from here on there is a record
+        if not ranks.leads:
+            predictor.reopen(stream, split)
         report(0, 1, "reading features of pairs")
-        predictor.train(split, checkpoint=work / "training.safetensors", progress=progress)
+        predictor.train(split, checkpoint=work / "training.safetensors", progress=report)
         report(0, 1, "saving and validating")
-        whole = work / "model"
-        if whole.exists():  # the last run was killed while it was being written
-            shutil.rmtree(whole)
-        predictor.save(whole)
-        whole.replace(directory)
-        shutil.rmtree(work)
-    kept = LinkPredictor.load(directory)
+        if ranks.leads:
+            whole = work / "model"
+            if whole.exists():  # the last run was killed while it was being written
+                shutil.rmtree(whole)
+            predictor.save(whole)
+            whole.replace(directory)
+        ranks.share(None)  # from here on there is a model, and nobody needs the record
+        if ranks.leads:
+            shutil.rmtree(work)
+        kept = LinkPredictor.load(directory)
+        result = ranks.share(_validated(kept, stream, split) if ranks.leads else None)
+    assert result is not None  # it is the first one's
+    return Trained(kept, directory, result)
+
+
+def _observe(
+    stream: EventStream, split: Split, predictor: LinkPredictor, work: Path, report: Progress
+) -> None:
+    """Records the stream, or what an earlier run has left to record."""
+    _take_up(work, _run(stream, split, predictor))
+    report(0, 1, "looking for records")
+    try:
+        predictor.observe(stream, split, progress=report)
+    except TidegraphError:
+        # Refused before there was anything to keep.
+        if not (work / "trajectories" / "manifest.json").exists():
+            shutil.rmtree(work)
+        raise
+
+
+def _validated(kept: LinkPredictor, stream: EventStream, split: Split) -> Result:
+    """How a model does on the events that decided when to stop."""
     result = evaluation.evaluate_link(
         kept.score,
         stream,
@@ -134,8 +160,7 @@ def train(
         training_negatives=kept.training_negatives,
     )
     own = result.row("validation")
-    notes = (*result.warnings, *_too_few(own.examples))
-    return Trained(kept, directory, replace(result, warnings=notes))
+    return replace(result, warnings=(*result.warnings, *_too_few(own.examples)))
 
 
 def check_training(
@@ -148,9 +173,6 @@ def check_training(
 ) -> None:
     """Refuses of `train`'s arguments what can be refused before there are events."""
     directory, work = Path(path), unfinished(path)
-    if work.is_dir():
-        with only_writer(work):  # refuses where another process trains
-            pass
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         if (directory / "model.safetensors").is_file() and (work / "run.json").is_file():
             shutil.rmtree(work)  # of a run that was killed after its model had become whole
@@ -319,6 +341,48 @@ def summary(
         ],
         "elapsed_s": dict(elapsed_s),
         "version": version("tidegraph"),
+    }
+
+
+def validate(
+    stream: EventStream,
+    *,
+    protocol: str = "tgn",
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    validation_after: float | None = None,
+    test_after: float | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """What a model trained with one seed achieves on the validation events, in plain types.
+
+    For choosing among settings: no number here has seen a test event as an answer. `metrics` are
+    those against random destinations.
+    """
+    clock = _Clock()
+    split = _split(stream, protocol, validation_after, test_after)
+    own = {"seed": seed, "path": None, **({} if threads is None else {"threads": threads})}
+    predictor = _with(LinkPredictor(), settings, own)
+    with clock.stage("record"):
+        predictor.observe(stream, split, progress=progress)
+    with clock.stage("train"):
+        predictor.train(split, progress=progress)
+    with clock.stage("score"):
+        result = evaluation.evaluate_link(
+            predictor.score,
+            stream,
+            split,
+            parts=("validation",),
+            model=_MODEL,
+            heuristics=list,
+        )
+    row = result.row("validation")
+    return {
+        "metrics": {_plainly(metric): float(value) for metric, value in row.metrics.items()},
+        "events": row.examples,
+        "epochs": len(predictor.epochs_),
+        "elapsed_s": clock.stages(),
     }
 
 

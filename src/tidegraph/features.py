@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from tidegraph.channels import Sketch
 from tidegraph.edge_features import EdgeFeatures
 from tidegraph.history import History
+from tidegraph.shards import ShardedTrajectories
 from tidegraph.trajectories import Trajectories
 
 __all__ = ["PairFeatures"]
@@ -31,7 +32,7 @@ class PairFeatures:
 
     def __init__(
         self,
-        trajectories: Trajectories,
+        trajectories: Trajectories | ShardedTrajectories,
         history: History,
         sketch: Sketch,
         edges: EdgeFeatures | None = None,

@@ -714,8 +714,10 @@ class _Features:
             return None
         if not (array.flags.c_contiguous and array.flags.aligned):
             return None
+        if self._still:
+            return array
         owner: Any = array
-        while isinstance(owner, np.ndarray) and not self._still:
+        while isinstance(owner, np.ndarray):
             if owner.flags.writeable:  # a view may be read-only and what it shows may not
                 return None
             owner = owner.base

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,10 +20,11 @@ from torch import Tensor, nn
 
 from tidegraph.errors import ParameterError, StateFileError
 
-__all__ = ["Epoch", "Training", "fit", "read_tensors", "write_tensors"]
+__all__ = ["Epoch", "Ranks", "Training", "fit", "joined", "read_tensors", "write_tensors"]
 
 Progress = Callable[[int, int, str], None]
 Loss = Callable[[NDArray[np.int64]], Tensor]  # positions of examples -> a scalar
+_Value = TypeVar("_Value")
 _WARM_UP = 0.1  # share of the steps during which the learning rate grows
 
 
@@ -64,6 +67,85 @@ class Epoch:
     elapsed_s: float
 
 
+# Several processes --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes that train one model together, and which of them this is."""
+
+    rank: int = 0
+    size: int = 1
+
+    @classmethod
+    def present(cls) -> Ranks:
+        """Those that were joined; this process alone where none were."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return cls(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        return cls()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the one that records, validates and writes."""
+        return self.rank == 0
+
+    def share(self, value: _Value) -> _Value:
+        """What the first process gives here, in all of them; until all are here, none goes on."""
+        if self.size == 1:
+            return value
+        box = [value if self.leads else None]
+        torch.distributed.broadcast_object_list(box)
+        return box[0]  # type: ignore[return-value]
+
+    def broadcast(self, module: nn.Module) -> None:
+        """Gives all processes the weights and buffers of the first."""
+        if self.size > 1:
+            for tensor in module.state_dict().values():
+                torch.distributed.broadcast(tensor, 0)
+
+    def add_gradients(self, module: nn.Module) -> None:
+        """Gives all processes the sums of their gradients, in one message."""
+        if self.size == 1:
+            return
+        parameters = [each for each in module.parameters() if each.requires_grad]
+        gradients = [
+            torch.zeros_like(each) if each.grad is None else each.grad for each in parameters
+        ]
+        summed = torch.cat([gradient.flatten() for gradient in gradients])
+        torch.distributed.all_reduce(summed)
+        parts = torch.split(summed, [gradient.numel() for gradient in gradients])
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.grad = part.view_as(parameter)
+
+
+@contextlib.contextmanager
+def joined(device: str) -> Iterator[Ranks]:
+    """Joins the processes that `torchrun` started; elsewhere, and inside another join, nothing.
+
+    On GPUs (`device="cuda"`) process n of a machine takes GPU n and they talk by NCCL, elsewhere by
+    gloo.
+    """
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    if alone or torch.distributed.is_initialized():
+        yield Ranks.present()
+        return
+    on_gpu = torch.device(device).type == "cuda"
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.distributed.init_process_group(
+        "nccl" if on_gpu else "gloo",
+        # The first may propagate for hours while the others wait; torchrun ends them if it dies.
+        timeout=datetime.timedelta(days=30),
+    )
+    try:
+        yield Ranks.present()
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+# The loop -----------------------------------------------------------------------------------------
+
+
 def fit(
     module: nn.Module,
     examples: int,
@@ -79,7 +161,14 @@ def fit(
     `loss` is asked for batches of positions below `examples`. All that is random follows from the
     seed and the number of the epoch, so a run that was stopped and goes on from its `checkpoint`
     ends with the same weights as one that was not.
+
+    Processes that were `joined` share out every batch. A step follows the mean over the whole
+    batch, so it is the step of one process but for dropout and rounding; the first process
+    validates and writes the checkpoint, which all must be able to read. `loss` is a mean over the
+    positions it is asked for.
     """
+    ranks = Ranks.present()
+    ranks.broadcast(module)
     optimiser = torch.optim.Adam(
         module.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay
     )
@@ -91,7 +180,8 @@ def fit(
     while len(epochs) < training.epochs and not _exhausted(epochs, training.patience):
         number = len(epochs)
         begun = time.perf_counter()
-        torch.manual_seed(training.seed * 1_000_003 + number)  # of dropout
+        # Of dropout; processes forget different inputs.
+        torch.manual_seed((training.seed * 1_000_003 + number) * ranks.size + ranks.rank)
         order = np.random.default_rng((training.seed, number)).permutation(examples)
         module.train()
         total = 0.0
@@ -99,20 +189,24 @@ def fit(
             rate = _rate(training, number * batches + batch, training.epochs * batches)
             for group in optimiser.param_groups:
                 group["lr"] = rate
-            value = loss(order[batch * training.batch_size : (batch + 1) * training.batch_size])
+            rows = order[batch * training.batch_size : (batch + 1) * training.batch_size]
+            own = rows[ranks.rank :: ranks.size]
             optimiser.zero_grad()
-            value.backward()  # type: ignore[no-untyped-call]
+            if len(own):  # the last batch may be smaller than the number of processes
+                value = loss(own) * (len(own) / len(rows))
+                value.backward()  # type: ignore[no-untyped-call]
+                total += float(value.detach())
+            ranks.add_gradients(module)
             optimiser.step()
-            total += float(value.detach())
             if progress is not None:
                 done = number * batches + batch + 1
                 progress(done, training.epochs * batches, f"epoch {number + 1}")
         module.eval()
-        score = validate()
+        total, score = ranks.share((total * ranks.size, validate() if ranks.leads else 0.0))
         if not epochs or score > max(epoch.validation for epoch in epochs):
             best = {name: tensor.clone() for name, tensor in module.state_dict().items()}
         epochs.append(Epoch(number, total / batches, score, time.perf_counter() - begun))
-        if checkpoint is not None:
+        if checkpoint is not None and ranks.leads:
             _save(checkpoint, module, optimiser, best, epochs, training)
     module.load_state_dict(best)
     module.eval()

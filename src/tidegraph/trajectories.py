@@ -60,7 +60,7 @@ _MANIFEST = "manifest.json"
 _NAMES = "names.json"
 _BEGINNING = np.iinfo(np.int64).min
 _END = np.iinfo(np.int64).max
-_SEGMENT_BYTES = 1 << 27  # of records, after which a segment is sealed
+SEGMENT_BYTES = 1 << 27  # of records, after which a segment is sealed
 _STEPS_PER_CALL = 4096  # between two looks at the keyboard and the progress
 
 
@@ -567,7 +567,7 @@ def record(
     resume: bool = True,
     progress: Progress | None = None,
     checkpoint_every_s: float = 60.0,
-    segment_bytes: int = _SEGMENT_BYTES,
+    segment_bytes: int = SEGMENT_BYTES,
 ) -> Trajectories:
     """The trajectories of all nodes while the propagator goes through all events.
 

@@ -197,12 +197,21 @@ class LinkPredictor(Estimator):
             self.train(split, checkpoint=checkpoint, progress=report)
         return self
 
+    @all_or_nothing
     def observe(
         self, stream: EventStream, split: Split, *, progress: Progress | None = None
     ) -> None:
         """Propagates and records: the part of `fit` that works on the graph."""
-        self._span = max(1.0, float(split.validation_time) - float(stream.t[0]))
+        self._span = _span(stream, split)
         self._record(stream, progress)
+        self._open(stream)
+
+    def reopen(self, stream: EventStream, split: Split) -> None:
+        """As `observe`, where another process has recorded this stream to `path`."""
+        if self.path is None:
+            raise ParameterError("path is None; give the path to which the stream was recorded")
+        self._span = _span(stream, split)
+        self._directory, self._saved = Path(self.path), False
         self._open(stream)
 
     def propagated(self, stream: EventStream) -> Sketch:
@@ -240,8 +249,11 @@ class LinkPredictor(Estimator):
         progress: Progress | None = None,
     ) -> None:
         """Fits the network to what `observe` recorded: the part of `fit` that needs no graph."""
-        examples = self._examples(split.train[-self.max_examples :], seed=0)
-        held_back = self._examples(split.validation[-self.max_examples :], seed=1)
+        # What is not for training, such as events of nodes held out, makes no negatives either.
+        earlier, latest = np.split(split.train, [max(0, len(split.train) - self.max_examples)])
+        examples = self._examples(latest, earlier, seed=0)
+        held = split.validation[-self.max_examples :]
+        held_back = self._examples(held, np.arange(held[0]), seed=1)
         features = self._pair_features(examples.src, examples.dst, examples.t)
         held_features = self._pair_features(held_back.src, held_back.dst, held_back.t)
         torch.manual_seed(self.seed)
@@ -285,8 +297,11 @@ class LinkPredictor(Estimator):
         pair = len(self._features) if self._reads_pairs() else 0
         return _Network(self, columns, pair).to(self.device)
 
-    def _examples(self, events: IntArray, *, seed: int) -> _Examples:
-        """The events, and for each of them its negatives, one kind after the other."""
+    def _examples(self, events: IntArray, earlier: IntArray, *, seed: int) -> _Examples:
+        """The events, and for each of them its negatives, one kind after the other.
+
+        Pairs of the past are those of the events themselves and of `earlier` ones.
+        """
         generator = np.random.default_rng((self.seed, seed))
         stream, count = self._stream, len(events)
         src, dst, t = stream.src[events], stream.dst[events], stream.t[events]
@@ -295,7 +310,7 @@ class LinkPredictor(Estimator):
         for _ in range(self.random_negatives):
             sources.append(src)
             targets.append(generator.choice(known, count))
-        past, before = self._past_pairs(events)
+        past, before = self._past_pairs(events, earlier)
         for _ in range(self.past_negatives):
             pick = (generator.random(count) * before).astype(np.int64)
             sources.append(past[pick, 0])
@@ -314,14 +329,14 @@ class LinkPredictor(Estimator):
             weights,
         )
 
-    def _past_pairs(self, events: IntArray) -> tuple[IntArray, IntArray]:
+    def _past_pairs(self, events: IntArray, earlier: IntArray) -> tuple[IntArray, IntArray]:
         """Distinct pairs in the order in which they first met, and per event how many met before.
 
-        They are those of `events` and of all events before the first of them; what meets at the
-        very time of an event does not count as before it.
+        They are those of `earlier` and of `events`; what meets at the very time of an event does
+        not count as before it.
         """
         stream = self._stream
-        seen = np.concatenate([np.arange(events[0]), events])
+        seen = np.concatenate([earlier, events])
         key = stream.src[seen] * stream.nodes + stream.dst[seen]
         first = seen[np.sort(np.unique(key, return_index=True)[1])]
         before = np.searchsorted(stream.t[first], stream.t[events], side="left")
@@ -469,7 +484,7 @@ class LinkPredictor(Estimator):
     def _go_on_training(self, seen: int, progress: Progress | None) -> None:
         """One careful pass over the events from number `seen` on."""
         self._network = copy.deepcopy(self._network)
-        fresh = self._examples(np.arange(seen, len(self._stream)), seed=seen)
+        fresh = self._examples(np.arange(seen, len(self._stream)), np.arange(seen), seed=seen)
         features = self._pair_features(fresh.src, fresh.dst, fresh.t)
 
         def loss(rows: IntArray) -> Tensor:
@@ -506,6 +521,11 @@ class LinkPredictor(Estimator):
         predictor._open(predictor._stream)
         predictor._restore(predictor._new_network(), tensors)
         return predictor
+
+
+def _span(stream: EventStream, split: Split) -> float:
+    """How long the training period is."""
+    return max(1.0, float(split.validation_time) - float(stream.t[0]))
 
 
 def _pieces(count: int, size: int) -> list[slice]:

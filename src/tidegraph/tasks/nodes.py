@@ -241,6 +241,7 @@ class NodeClassifier(Estimator):
             )
         return classes
 
+    @all_or_nothing
     def observe(
         self, stream: EventStream, split: Split, *, progress: Progress | None = None
     ) -> None:

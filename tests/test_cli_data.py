@@ -124,6 +124,7 @@ def test_import_says_what_it_understood_and_info_reads_the_result(tmp_path: Path
     assert last_line(told)["span"] == "20 days"
     assert told.stdout.startswith(f"{tmp_path / 'calls.tide'}: 3 events, 3 nodes\n")
     assert "rows read" not in told.stdout  # that was said when they were read
+    assert "--sort" not in told.stdout
 
 
 def test_an_error_proposes_options_that_can_be_copied(tmp_path: Path) -> None:

@@ -197,15 +197,21 @@ def told_events(
 
 def echo_read(name: str | Path, stream: EventStream) -> None:
     """Says how a file was understood, or in one line what it holds where `import` said it."""
-    from tidegraph import datasets, formats
+    from tidegraph import datasets
     from tidegraph.stream import counted
 
     if name in datasets.DATA_SETS:
         return
-    if Path(name).is_file() and formats.recognised(name) == "saved":
+    if _is_saved(name):
         click.echo(f"{name}: {counted(len(stream), 'event')}, {counted(stream.nodes, 'node')}")
     elif stream.report is not None:
         echo_report(stream.report)
+
+
+def _is_saved(name: str | Path) -> bool:
+    from tidegraph import formats
+
+    return Path(name).is_file() and formats.recognised(name) == "saved"
 
 
 def echo_report(report: ReadReport) -> None:
@@ -322,9 +328,9 @@ def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> No
 
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise click.BadParameter(f"{html_file.parent} is not a directory", param_hint="--html")
-    sorts = options["sort"]
+    as_it_is = options["sort"] or _is_saved(name)
     stream = told_events(name, options, any_order=True)
-    if not sorts and stream.report is not None and "are sorted by time" in str(stream.report):
+    if not as_it_is and stream.report is not None and "are sorted by time" in str(stream.report):
         click.echo("  (for a look; other commands but run ask for --sort)")
     with progress("info") as report:
         report(0, 1, f"describing {len(stream):,} events")

@@ -1154,13 +1154,13 @@ class _Reading:
 
     def _why_none(self) -> str:
         """Why no row was kept, with a cell that shows it."""
-        reasons = [
-            f"{rows:,} because {reason}"
-            + (f", as {cell!r}: {_written_how(reason, cell)}" if cell is not None else "")
-            for reason, rows in self.dropped.items()
-            for cell in [self._examples.get(reason)]
-        ]
-        return "; ".join(reason.removesuffix(": ") for reason in reasons)
+        reasons = []
+        for reason, rows in self.dropped.items():
+            cell = self._examples.get(reason)
+            shown = "" if cell is None else f" ({cell!r})"
+            hint = _written_how(reason, cell)
+            reasons.append(f"{rows:,} because {reason}{shown}" + (f": {hint}" if hint else ""))
+        return "; ".join(reasons)
 
     def _ids(self, column: pa.Array, what: str) -> _Cells:
         import pyarrow as pa

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -15,6 +18,7 @@ from click.testing import CliRunner, Result
 
 import tidegraph
 from tidegraph import bench, cli, datasets, demo, terminal, verify
+from tidegraph.terminal import failure
 
 VERIFY = ["verify", "--columns", "8", "--steps", "40", "--samples", "2"]
 
@@ -169,6 +173,59 @@ def test_samples_are_spread_and_include_the_end() -> None:
 )
 def test_what_cannot_work_is_refused_in_one_line(options: list[str], advice: str) -> None:
     assert advice in refusal(run(*VERIFY, *options))
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EACCES, "permission denied; give another place"),
+        (errno.EROFS, "the file system is read-only; give another place"),
+        (errno.ENOSPC, "the disk is full; make room"),
+        (errno.ENOTDIR, "a part of this path is a file"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "{events}", "--out", "{denied}", "--set", "columns=2", "--set", "epochs=1"],
+        ["train", "{events}", "-o", "{denied}/model"],
+        ["data", "import", "{events}", "-o", "{denied}/events.tide"],
+        ["data", "info", "{events}", "--html", "{denied}/page.html"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_place_that_cannot_be_written_to_ends_a_command_in_one_line(
+    words: list[str], number: int, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied, events = tmp_path / "denied", tmp_path / "events.csv"
+    rows = "".join(f"{k % 7},{k % 5 + 7},{k}\n" for k in range(200))
+    events.write_text(f"src,dst,t\n{rows}")
+    denied.mkdir()
+
+    def refusing(does: Any, *, always: bool) -> Any:
+        def wrapped(path: Any, *arguments: Any, **options: Any) -> Any:
+            writes = always or any(letter in str(arguments[:1]) for letter in "wx")
+            if writes and str(path).startswith(f"{denied}/"):
+                raise OSError(number, os.strerror(number), str(path))
+            return does(path, *arguments, **options)
+
+        return wrapped
+
+    monkeypatch.setattr(os, "mkdir", refusing(os.mkdir, always=True))
+    for name in ("io.open", "builtins.open"):
+        monkeypatch.setattr(name, refusing(io.open, always=False))
+    result = run(*(word.format(events=events, denied=denied) for word in words))
+    assert result.exit_code == 1, result.output
+    assert str(denied) in result.stderr
+    assert advice in result.stderr or number == errno.ENOSPC  # what is intact is said instead
+    assert "make room" in result.stderr or number != errno.ENOSPC
+    assert "Traceback" not in result.output
+    assert list(denied.iterdir()) == []
+
+
+def test_an_error_of_another_kind_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert failure(FileNotFoundError(errno.ENOENT, "gone", "x")) is None
+    assert failure(OSError("without a number")) is None
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

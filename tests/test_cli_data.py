@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,12 @@ def test_info_reads_the_columns_that_are_named(tmp_path: Path) -> None:
     refused = run(*words, "--time", "soon")
     assert refused.exit_code == 2
     assert "t is said to be column 'soon'" in refused.stderr
-    assert "or say --sort\n" in run(*words, "--time", "when").stderr
+    imported = run("import", *words[1:], "--time", "when", "-o", tmp_path / "calls.tide")
+    assert "or say --sort\n" in imported.stderr
+    unsorted = run(*words, "--time", "when")
+    assert unsorted.exit_code == 0
+    assert "all were sorted by time\n" in unsorted.stdout
+    assert "ask for --sort" in unsorted.stdout
     result = run(*words, "--time", "when", "--sort", "--json")
     assert (last_line(result)["events"], last_line(result)["first"]) == (2, 10)
     assert "dst is column 'callee', as given" in result.stdout
@@ -114,7 +120,22 @@ def test_import_says_what_it_understood_and_info_reads_the_result(tmp_path: Path
     assert stream.t.tolist() == [10, 20, 30]
     assert stream.names is not None
     assert [stream.names[int(node)] for node in stream.src] == ["bob", "ann", "ann"]
-    assert last_line(run("info", tmp_path / "calls.tide", "--json"))["span"] == "20 days"
+    told = run("info", tmp_path / "calls.tide", "--json")
+    assert last_line(told)["span"] == "20 days"
+    assert told.stdout.startswith(f"{tmp_path / 'calls.tide'}: 3 events, 3 nodes\n")
+    assert "rows read" not in told.stdout  # that was said when they were read
+    assert "--sort" not in told.stdout
+
+
+def test_an_error_proposes_options_that_can_be_copied(tmp_path: Path) -> None:
+    source = tmp_path / "calls.csv"
+    rows = "".join(f"x{k % 4},y{k % 5},2024-03-{k:02d}\n" for k in range(1, 21))
+    source.write_text(f"wer ruft,wen,wann\n{rows}")
+    refused = run("info", source)
+    assert refused.exit_code == 2
+    assert refused.stderr.endswith("perhaps --src 'wer ruft' --dst wen --time wann\n")
+    words = shlex.split(refused.stderr.rpartition("perhaps ")[2])
+    assert last_line(run("info", source, *words, "--json"))["events"] == 20
 
 
 def test_import_drops_and_counts_only_when_told_to(tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ import torch
 from click.testing import CliRunner, Result
 
 from tidegraph import EventStream, cli, cli_learn, datasets, evaluation, experiment
-from tidegraph.errors import ParameterError, PrecisionError, StateFileError
+from tidegraph.errors import ParameterError, PrecisionError, StateFileError, StorageError
 from tidegraph.models import Pair
 from tidegraph.stream import NodeNames
 from tidegraph.tasks import LinkPredictor, preset
 from tidegraph.terminal import Progress
+from tidegraph.trajectories import only_writer
 
 QUICK = {"columns": 8, "epochs": 3, "hidden": 16, "batch_size": 256, "threads": 1}
 QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
@@ -176,12 +177,12 @@ def test_settings_are_judged_before_anything_is_read(tmp_path: Path) -> None:
         ("dropout=2", "dropout is 2.0"),
         ("path=x", "decided by the run"),
     ):
-        assert advice in refused(run("train", "absent.csv", "-o", path, "--set", word))
+        assert advice in refused(run("train", __file__, "-o", path, "--set", word))
     listed = succeeded(run("train", "--set", "help")).stdout
     meant = dict(line.split(maxsplit=1) for line in listed.splitlines())
     assert {word.partition("=")[0] for word in meant} == set(LinkPredictor().get_params())
     assert "high_pass=true" in meant  # as it may be given back
-    assert set(cli_learn._MEANINGS) == set(LinkPredictor().get_params())
+    assert set(cli_learn.MEANINGS) == set(LinkPredictor().get_params())
     given = cli_learn._settings(
         ["half_lives=[60,3600.5]", "encoder=lstm", "alpha=1", "threads=none", "path=5"]
     )
@@ -199,7 +200,7 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
     for words, advice in (
         ([], "give DATA or --data"),
         ([purchases, "--data", "uci"], "give DATA or --data"),
-        ([purchases], "for instance --src 'Receipt No'"),
+        ([purchases], "perhaps --src 'Customer Name' --dst Shop --time 'Bought At'"),
         ([purchases, *AWKWARD[:-1]], "not in time order"),
         ([purchases, *AWKWARD[:-1]], "say --sort"),
         (["absent.csv"], "no data set and no file is called 'absent.csv'"),
@@ -315,7 +316,7 @@ def test_what_cannot_be_predicted_is_refused_by_name(model: Path, tmp_path: Path
     ):
         assert advice in refused(run("predict", model, *words))
     for text, advice in (
-        ("src;dst\n4711;shop-01\n", "has the columns src;dst; src and dst are needed"),
+        ("src|dst\n4711|shop-01\n", "has the columns src|dst; src and dst are needed"),
         ("", "has the columns (none)"),
         ("src,dst\n4711\n", "line 2 has 1 cell under"),
         ("src,dst\n4711,shop-01\n4711,shop-77\n", "line 3: dst 'shop-77' is unknown"),
@@ -324,6 +325,31 @@ def test_what_cannot_be_predicted_is_refused_by_name(model: Path, tmp_path: Path
     ):
         assert advice in refused(run("predict", model, "--pairs", "-", text=text))
     assert "holds no model" in refused(run("predict", tmp_path, "--src", "a", "--rank", "1"))
+    nowhere = tmp_path / "nada.model"
+    assert f"{nowhere} does not exist" in refused(
+        run("predict", nowhere, "--src", "a", "--rank", "1")
+    )
+
+
+def test_pairs_may_be_parted_by_semicolons(model: Path) -> None:
+    by_commas, by_semicolons = (
+        cells(succeeded(run("predict", model, "--pairs", "-", text=text)).stdout)
+        for text in ("src,dst\n4711,shop-01\n", "src;dst\n4711;shop-01\n")
+    )
+    assert by_commas == by_semicolons
+
+
+def test_a_ranking_has_numbers_as_json_and_says_when_there_are_fewer(model: Path) -> None:
+    result = run("predict", model, "--src", "4711", "--rank", "500", "--json")
+    answers = last_line(result)["answers"]
+    assert [answer["rank"] for answer in answers] == list(range(1, len(answers) + 1))
+    assert f"there are only {len(answers)} nodes that were destinations before" in result.stderr
+
+
+def test_a_time_far_away_is_told_as_a_date(model: Path) -> None:
+    result = run("predict", model, "--src", "4711", "--dst", "shop-01", "--t", "2031-01-01")
+    assert "2031-01-01T00:00:00 UTC) is far from the events" in succeeded(result).stderr
+    assert "2023-03-01T" in result.stderr
 
 
 def test_users_and_items_keep_their_own_numbers(tmp_path: Path) -> None:
@@ -409,7 +435,8 @@ def test_a_heuristic_that_wins_is_named() -> None:
     own = report["metrics"]["random-dst"]["all"]["ap"]["mean"]
     best = max(rule["random-dst"]["all"]["ap"] for rule in report["heuristics"].values())
     assert best > own
-    assert any("a heuristic wins" in note and f"{best:.4f}" in note for note in report["warnings"])
+    assert report["verdicts"][0].startswith("A heuristic is ahead under random-dst: ")
+    assert f"has AP {100 * best:.2f}, the model {100 * own:.2f}" in report["verdicts"][0]
     test = report["split"]["sizes"]["test"]
     assert (
         f"judged by only {test} events: differences of some 5 points are chance"
@@ -418,10 +445,46 @@ def test_a_heuristic_that_wins_is_named() -> None:
 
 
 def test_a_heuristic_that_ties_has_not_won() -> None:
-    assert evaluation.outcome_of_heuristic(0.91, 0.9) == "wins"
-    assert evaluation.outcome_of_heuristic(0.9, 0.90001) == "is as good"
-    assert evaluation.outcome_of_heuristic(1.0, 1.0) == "is as good"
-    assert not evaluation.outcome_of_heuristic(0.9, 0.91)
+    judged = evaluation.outcome_of_heuristic
+    assert judged(0.92, 0.9) == "ahead"
+    assert judged(0.905, 0.9) == "about as good"  # one seed, and less than a point
+    assert judged(0.905, 0.9, 0.002) == "ahead"
+    assert judged(0.92, 0.9, 0.03) == "about as good"  # less than the spread over seeds
+    assert judged(0.9, 0.90001) == judged(1.0, 1.0, 0.0) == "about as good"
+    assert not judged(0.89, 0.9)
+    assert not judged(0.89, 0.9, 0.5)  # it has to be ahead before its lead is doubted
+
+
+def test_every_sampler_and_part_is_judged_and_auc_where_it_says_otherwise() -> None:
+    def over(*values: float) -> dict[str, Any]:
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        return {"mean": float(np.mean(values)), "std": spread, "per_seed": list(values)}
+
+    metrics = {
+        "random-dst": {"all": {"ap": over(0.9, 0.92), "auc": over(0.9, 0.92)}},
+        "historical": {
+            "all": {"ap": over(0.7, 0.72), "auc": over(0.7, 0.72)},
+            "new": {"ap": over(0.6, 0.7), "auc": over(0.6, 0.61)},
+        },
+    }
+    one = {"ap": 0.8, "auc": 0.8}
+    rules = {
+        "memory": {"random-dst": {"all": one}, "historical": {"all": one, "new": one}},
+        "popularity": {
+            "random-dst": {"all": {"ap": 0.5, "auc": 0.95}},
+            "historical": {"all": {"ap": 0.5, "auc": 0.5}, "new": {"ap": 0.5, "auc": 0.9}},
+        },
+    }
+    found = evaluation.verdicts(metrics, rules, {"random-dst": "ap", "historical": "ap"})
+    assert list(map(str, found)) == [
+        "The model is ahead under random-dst: AP 91.00 ± 1.41, the best heuristic (memory) 80.00.",
+        "By AUC popularity is ahead under random-dst: 95.00, the model 91.00 ± 1.41.",
+        "A heuristic is ahead under historical: memory has AP 80.00, the model 71.00 ± 1.41.",
+        "By AUC memory is ahead under historical: 80.00, the model 71.00 ± 1.41.",
+        "A heuristic is ahead under historical on new nodes: memory has AP 80.00, the model"
+        " 65.00 ± 7.07.",
+        "By AUC popularity is ahead under historical on new nodes: 90.00, the model 60.50 ± 0.71.",
+    ]
 
 
 def test_a_setting_that_is_refused_late_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -443,6 +506,17 @@ def test_what_a_run_killed_at_its_very_end_leaves_is_cleared(tmp_path: Path) -> 
         experiment.train(stream, path, settings={**QUICK, "epochs": 1})
     assert [file.name for file in tmp_path.iterdir()] == ["model"]
     assert len(LinkPredictor.load(path).stream) == 300
+
+
+def test_two_trainings_do_not_write_one_model(purchases: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    experiment.unfinished(path).mkdir()
+    with only_writer(experiment.unfinished(path)):
+        result = run("train", purchases, *AWKWARD, *QUICKLY, "-o", path)
+        with pytest.raises(StorageError, match="is being written to already"):
+            experiment.train(datasets.generate_communities(20, 200), path, settings=QUICK)
+    assert result.exit_code == 1
+    assert result.stderr.endswith("is being written to already; wait until that has ended\n")
 
 
 def test_a_module_of_ones_own_is_refused_where_a_run_must_be_written_down(tmp_path: Path) -> None:
@@ -529,7 +603,7 @@ def test_an_evaluation_refuses_what_it_cannot_do(purchases: Path) -> None:
         (["--protocol", "roland"], "needs --snapshot-seconds"),
         (["--protocol", "time"], "give --validation-after"),
     ):  # before anything is read
-        assert advice in refused(run("evaluate", "absent.csv", *words))
+        assert advice in refused(run("evaluate", __file__, *words))
     for words, advice in (
         (["--seeds", "a,b"], "parted by commas"),
         (["--seeds", "1,1"], "each once"),

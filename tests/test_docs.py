@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -62,3 +63,14 @@ def test_every_setting_is_documented() -> None:
     for task in (LinkPredictor, NodeClassifier):
         missing = {field.name for field in dataclasses.fields(task)} - told
         assert not missing, f"docs/parameters.md does not tell {task.__name__}'s {missing}"
+
+
+@pytest.mark.parametrize("page", ["protocols.md", "faq.md"])
+def test_numbers_of_a_heuristic_are_those_of_the_last_benchmark(page: str) -> None:
+    results = json.loads((ROOT / "benchmarks/results/link_prediction.json").read_bytes())
+    rule = results["wikipedia"]["heuristics"]["memory+reverse+popularity"]
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    told = re.findall(r"([\d.]+) %\s+\(`([a-z-]+)`\)", text)
+    assert len(told) >= 2
+    for number, sampler in told:
+        assert number == f"{100 * rule[sampler]['all']['ap']:.1f}", sampler

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tidegraph import EventStream, LinkPredictor, evaluation, generate_communities
-from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
+from tidegraph.errors import (
+    DataError,
+    EventError,
+    ParameterError,
+    StateFileError,
+    TidegraphError,
+)
 from tidegraph.evaluation import Split
 from tidegraph.history import History
 from tidegraph.models import Pair, Window
@@ -544,4 +550,55 @@ def test_later_events_may_bring_new_nodes(tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     assert np.array_equal(
         LinkPredictor.load(tmp_path / "model").score(fresh, late.dst[:5], end), scores
+    )
+
+
+# What strangers try -------------------------------------------------------------------------------
+
+
+def test_a_date_is_told_how_to_become_a_time(fitted: LinkPredictor) -> None:
+    with pytest.raises(DataError, match=r"not '2024-05-01'; stream\.time\(\.\.\.\) gives"):
+        fitted.predict_proba(0, 1, "2024-05-01")
+
+
+def test_a_seed_below_zero_is_refused() -> None:
+    with pytest.raises(ParameterError, match="seed is -1; it is a whole number from 0 on"):
+        LinkPredictor(seed=-1)
+
+
+def test_what_is_not_there_is_not_loaded(tmp_path: Path) -> None:
+    with pytest.raises(StateFileError, match="nope does not exist; give a directory that save"):
+        LinkPredictor.load(tmp_path / "nope")
+    with pytest.raises(StateFileError, match="holds no model"):
+        LinkPredictor.load(tmp_path)
+
+
+def test_events_that_are_known_already_are_told_how_to_be_left_out(fitted: LinkPredictor) -> None:
+    again = fitted.stream
+    with pytest.raises(EventError, match=rf"later\.where\(later\.t > {again.t[-1]}\)"):
+        fitted.advance(again)
+
+
+def test_a_saved_model_is_replaced_only_on_request(fitted: LinkPredictor, tmp_path: Path) -> None:
+    path, asked = tmp_path / "model", ([0, 1], [2, 3], int(fitted.stream.t[-1]) + 1)
+    fitted.save(path)
+    with pytest.raises(StateFileError, match=r"exists; .*overwrite=True"):
+        fitted.save(path)
+    loaded = LinkPredictor.load(path)
+    loaded.save(path, overwrite=True)  # onto what it reads itself
+    assert np.array_equal(loaded.score(*asked), LinkPredictor.load(path).score(*asked))
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+    foreign = tmp_path / "letters"
+    foreign.mkdir()
+    (foreign / "to-ann.txt").write_text("dear Ann")
+    with pytest.raises(StateFileError, match=r"give a directory that does not$"):
+        fitted.save(foreign, overwrite=True)
+    assert (foreign / "to-ann.txt").read_text() == "dear Ann"
+
+
+def test_negatives_are_told_in_grammatical_numbers() -> None:
+    assert "and 1 whole pair of the past" in LinkPredictor().training_negatives
+    assert (
+        "1 random node and 2 whole pairs"
+        in LinkPredictor(random_negatives=1, past_negatives=2, any_node=True).training_negatives
     )

@@ -28,8 +28,9 @@ from tidegraph.report import (
     write,
     write_comparison,
 )
-from tidegraph.report.figures import Axis, linear, logarithmic, time_axis
+from tidegraph.report.figures import Axis, _width, chart, linear, logarithmic, time_axis
 from tidegraph.report.markup import Html, element, table
+from tidegraph.report.page import _mover
 from tidegraph.stream import NodeNames
 
 NODES, EVENTS = 80, 3_000
@@ -365,6 +366,43 @@ def test_the_same_run_gives_the_same_report(run: Path) -> None:
     assert write(run).read_bytes() == write(run).read_bytes()
 
 
+def test_labels_below_an_axis_do_not_touch() -> None:
+    begin = int(np.datetime64("2013-01-01", "s").astype(np.int64))
+    spans = [(off, days) for off in (0, 39, 130, 273) for days in range(5, 800, 7)]
+    for (off, days), large in itertools.product([*spans, (0, 547)], [1.2e-4, 3e5]):
+        first = begin + off * 86_400
+        axis = time_axis(first, first + days * 86_400, "s")
+        drawn = str(chart("t", "aid", axis, linear("y", [0, large]), []))
+        labels = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="middle">([^<]*)', drawn)
+        ends = [(float(x) - _width(text) / 2, float(x) + _width(text) / 2) for x, text in labels]
+        for one, other in itertools.pairwise(ends):
+            assert one[1] + 3.9 < other[0], (off, days, labels)
+
+
+def test_a_share_that_pulled_the_other_way_lies_left_of_the_mark() -> None:
+    why = {"direct": 1.3, "elsewhere": -0.3, "time_passing": 0.0, "events": [], "neighbours": []}
+    row = {"node": "ann", "moved": 1.0, "relative": None, "events": 2, "why": why}
+    drawn = str(_mover(row, "s"))
+    bar = re.search(r'class="share".*?</div>', drawn)
+    assert bar is not None
+    left, mark, right = bar[0].partition("<b></b>")
+    assert mark
+    assert re.findall(r'class="c(\d)"', left) == ["1"]
+    assert re.findall(r'class="c(\d)"', right) == ["0", "2"]
+    assert "-30.0\N{NO-BREAK SPACE}%" in drawn
+    why["elsewhere"] = 0.3
+    assert "<b></b>" not in str(_mover(row, "s"))
+
+
+def test_by_auc_too_it_is_told_where_a_heuristic_is_ahead(run: Path, tmp_path: Path) -> None:
+    values = {"mean": 0.9, "std": 0.01, "per_seed": [0.89, 0.91]}
+    metrics = {"random-dst": {"all": {"ap": values, "auc": values}}}
+    rules = {"popularity": {"random-dst": {"all": {"ap": 0.5, "auc": 0.95}}}}
+    told = changed(run, tmp_path / "run", metrics=metrics, heuristics=rules)
+    page = write(told).read_text()
+    assert "By AUC popularity is ahead under random-dst: 95.00, the model 90.00 ± 1.00." in page
+
+
 def test_the_verdict_says_plainly_who_wins(run: Path, tmp_path: Path) -> None:
     def told(heuristic: float) -> str:
         table = {"rule": {"random-dst": {"all": {"ap": heuristic}}}}
@@ -376,8 +414,8 @@ def test_the_verdict_says_plainly_who_wins(run: Path, tmp_path: Path) -> None:
         assert verdict is not None
         return re.sub(r"<[^>]*>", "", verdict[1])
 
-    assert told(0.95).startswith("A heuristic wins: against random destinations rule reaches")
-    assert told(0.9).startswith("A heuristic is as good")  # nothing was gained by learning
+    assert told(0.95).startswith("A heuristic is ahead: against random destinations rule reaches")
+    assert told(0.9).startswith("A heuristic is about as good")  # nothing was gained by learning
     ahead = told(0.5)
     assert ahead.startswith("The model is ahead of every heuristic.")
     assert "smaller than the spread" not in ahead

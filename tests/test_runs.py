@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -778,7 +779,9 @@ def test_a_run_that_others_work_on_is_a_failure_and_a_mistake_is_a_refusal(
         (["run"], "no data is named"),
         (["run", "nowhere.csv"], "no data set and no file is called 'nowhere.csv'"),
         (["run", toy, "--set", "epoch=3"], "did you mean 'model.epochs'?"),
-        (["run", toy, "--seeds", "a"], "the setting seeds is 'a'; give a list like [0, 1, 2]"),
+        (["run", toy, "--seeds", "a"], "--seeds is 'a'; give whole numbers from 0 on"),
+        (["run", toy, "--seeds", "-1"], "--seeds is '-1'; give whole numbers from 0 on"),
+        (["run", toy, "--protocol", "time"], "give --validation-after and --test-after"),
         (["run", toy, "--task", "node"], "--label COLUMN"),
         (["run", toy, "--config", "nowhere.toml"], "cannot read nowhere.toml"),
         (["resume", tmp_path / "nowhere"], "is not a run"),
@@ -808,15 +811,82 @@ def test_comparing_runs_shows_numbers_and_the_settings_that_differ(
     assert "different events" in run("compare", *both, tmp_path / "three").stdout
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"metrics": 3}'])
+def test_a_run_with_broken_numbers_is_told_how_to_mend_it(
+    text: str, whole: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(whole, broken)
+    (broken / "metrics.json").write_text(text)
+    result = run("compare", whole, broken)
+    assert result.exit_code == 2
+    assert f"{broken / 'metrics.json'} is damaged" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_run_is_asked_as_a_model_is(toy: Path, tmp_path: Path) -> None:
+    words = ["--out", tmp_path, "--name", "a run", "--no-report", "--seeds", "3,1", *QUICKLY]
+    told = run("run", toy, *words)
+    assert told.exit_code == 0, told.output
+    directory = tmp_path / "a run"
+    (kept,) = (line for line in told.stdout.splitlines() if line.startswith("Kept in "))
+    for name in kept.removesuffix(".").rpartition(": ")[2].split(", "):
+        assert (directory / name).exists(), name
+    assert "seed-3/model" in kept
+    assert "seed-1/model" not in kept  # of the first seed alone
+    (line,) = (line for line in told.stdout.splitlines() if "--rank 5" in line)
+    by_run = run(*shlex.split(line)[1:])
+    assert by_run.exit_code == 0, by_run.output
+    asked = shlex.split(line)[3:]
+    assert by_run.stdout == run("predict", directory / "seed-3" / "model", *asked).stdout
+
+
 def test_help_lists_all_settings_of_both_tasks() -> None:
     text = run("run", "--set", "help").stdout
-    for line in (
-        "  seeds=[0]",
-        "  model.random_negatives=6",
-        "  model.members=4",
-        "  report.html=true",
-    ):
-        assert line in text.splitlines()
+    meant = dict(line.split(maxsplit=1) for line in text.splitlines() if line.startswith("  "))
+    for word in ("seeds=[0]", "model.random_negatives=6", "model.members=4", "report.html=true"):
+        assert meant[word]
+    keys = {key for task in ("link", "node") for key in config.defaults(task)}
+    assert keys <= set(cli_run._ALL_MEANINGS)
+    assert {key for key in cli_run._ALL_MEANINGS if key not in keys} == {"model.seed", "model.path"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "nowhere.csv"],
+        ["run", "nyc-flights", "--set", "epoch=3"],
+        ["train", "nowhere.csv", "-o", "a.model"],
+        ["train", "nyc-flights", "--set", "epoch=3", "-o", "a.model"],
+        ["evaluate", "nowhere.csv"],
+        ["predict", "nowhere.model", "--src", "a", "--rank", "1"],
+    ],
+    ids=" ".join,
+)
+def test_what_can_be_refused_at_once_does_not_wait_for_torch(
+    words: list[str], tmp_path: Path
+) -> None:
+    program = (
+        "import sys\nfrom tidegraph import cli\n"
+        f"try: cli.main({words!r})\n"
+        "except SystemExit as end: sys.exit(99 if 'torch' in sys.modules else end.code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False)
+    assert done.returncode == 2
+
+
+def test_the_times_of_a_division_are_options_of_a_run(toy: Path, tmp_path: Path) -> None:
+    times = EventStream.load(toy).t
+    words = ["--validation-after", times[400], "--test-after", times[500], "--protocol", "time"]
+    shown = run("run", toy, *words, "--out", tmp_path, "--no-report", "--json", *QUICKLY)
+    sizes = last_line(shown)["split"]["sizes"]
+    assert sizes["test"] == int((times > times[500]).sum())
+
+
+def test_one_run_has_nothing_to_be_compared_with(whole: Path) -> None:
+    result = run("compare", whole)
+    assert result.exit_code == 2
+    assert "give two or more" in result.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

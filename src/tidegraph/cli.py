@@ -18,7 +18,7 @@ from tidegraph.cli_reproduce import reproduce
 from tidegraph.cli_run import compare, completion, resume, run
 from tidegraph.cli_scale import graph, plan, propagate
 from tidegraph.errors import TidegraphError
-from tidegraph.terminal import Command, Refusal, Stopped, refusal
+from tidegraph.terminal import Command, Refusal, Stopped, failure, refusal
 from tidegraph.terminal import console as _console
 from tidegraph.terminal import progress as _progress
 from tidegraph.terminal import table as _table
@@ -51,6 +51,10 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except TidegraphError as error:
             raise refusal(error) from error
+        except OSError as error:
+            if (failed := failure(error)) is None:
+                raise
+            raise failed from error
         except KeyboardInterrupt:
             raise Stopped("Give the command again to begin anew.") from None
         except ModuleNotFoundError as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "READING_NAMES",
+    "check_there",
     "data",
-    "echo_report",
+    "echo_read",
     "read_events",
     "reading_options",
     "refuse_to_overwrite",
@@ -98,8 +101,12 @@ def reading_options(command: _Command) -> _Command:
     return command
 
 
-def read_events(name: str | Path, options: dict[str, Any]) -> EventStream:
+def read_events(
+    name: str | Path, options: dict[str, Any], *, any_order: bool = False
+) -> EventStream:
     """The events of a data set or file; takes the values of `reading_options` out of `options`.
+
+    any_order: rows of a file are sorted, whether or not that was asked for.
 
     A `Path` is never taken for the name of a data set. Where an id means two nodes, nodes have
     names: the file's ids after "src" or "dst".
@@ -130,6 +137,8 @@ def read_events(name: str | Path, options: dict[str, Any]) -> EventStream:
         if given:
             raise _needs_no_options(name, given)
         return formats.read(path)
+    if any_order:
+        given["sort"] = True
     try:
         stream = formats.read(path, format=format_, on_bad=on_bad, **given)
     except DataError as error:
@@ -140,6 +149,14 @@ def read_events(name: str | Path, options: dict[str, Any]) -> EventStream:
         ids += [f"dst {number}" for number in range(stream.nodes - users)]
         stream = replace(stream, names=NodeNames(np.array(ids, dtype=np.dtypes.StringDType())))
     return stream
+
+
+def check_there(name: str) -> None:
+    """Refuses a name that is neither a data set nor a path, as reading it would, but at once."""
+    from tidegraph import datasets
+
+    if name not in datasets.DATA_SETS and not Path(name).exists():
+        datasets.load_dataset(name)  # says what there is
 
 
 def _needs_no_options(name: str | Path, given: Iterable[str]) -> click.UsageError:
@@ -157,19 +174,44 @@ def _in_a_shell(message: str) -> str:
         ("say label=False to ignore the column", "name it by --edge-feature"),
     ):
         message = message.replace(in_python, here)
+    # Three columns, as `tables` proposes them, become words that can be copied.
+    word = r"('[^']*'|\"[^\"]*\")"
+    proposed = re.search(rf"src={word}, dst={word}, t={word}", message)
+    if proposed is not None:
+        columns = zip(("--src", "--dst", "--time"), proposed.groups(), strict=True)
+        line = " ".join(f"{option} {shlex.quote(cell[1:-1])}" for option, cell in columns)
+        message = message.replace(proposed[0], line)
     return message
 
 
-def told_events(name: str | Path, options: dict[str, Any]) -> EventStream:
+def told_events(
+    name: str | Path, options: dict[str, Any], *, any_order: bool = False
+) -> EventStream:
     """As `read_events`; says how a file was understood, and shows progress."""
-    from tidegraph import datasets
-
     with progress("read") as report:
         report(0, 1, str(name))
-        stream = read_events(name, options)
-    if stream.report is not None and name not in datasets.DATA_SETS:
-        echo_report(stream.report)
+        stream = read_events(name, options, any_order=any_order)
+    echo_read(name, stream)
     return stream
+
+
+def echo_read(name: str | Path, stream: EventStream) -> None:
+    """Says how a file was understood, or in one line what it holds where `import` said it."""
+    from tidegraph import datasets
+    from tidegraph.stream import counted
+
+    if name in datasets.DATA_SETS:
+        return
+    if _is_saved(name):
+        click.echo(f"{name}: {counted(len(stream), 'event')}, {counted(stream.nodes, 'node')}")
+    elif stream.report is not None:
+        echo_report(stream.report)
+
+
+def _is_saved(name: str | Path) -> bool:
+    from tidegraph import formats
+
+    return Path(name).is_file() and formats.recognised(name) == "saved"
 
 
 def echo_report(report: ReadReport) -> None:
@@ -273,8 +315,8 @@ def list_(as_json: bool) -> None:
 def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> None:
     """Show what a stream looks like: counts, span, repetition, rhythm, degrees, labels.
 
-    NAME is a data set of `tidegraph data list`; FILE is a file of events, or what `tidegraph data
-    import` and `tidegraph data generate` wrote.
+    NAME is a data set of `tidegraph data list`; FILE is a file of events, in any order, or what
+    `tidegraph data import` and `tidegraph data generate` wrote.
 
     \b
     repeats      how often the same pair meets again; high: memory of pairs is a strong baseline
@@ -286,7 +328,10 @@ def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> No
 
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise click.BadParameter(f"{html_file.parent} is not a directory", param_hint="--html")
-    stream = told_events(name, options)
+    as_it_is = options["sort"] or _is_saved(name)
+    stream = told_events(name, options, any_order=True)
+    if not as_it_is and stream.report is not None and "sorted by time" in str(stream.report):
+        click.echo("  (for a look; other commands but run ask for --sort)")
     with progress("info") as report:
         report(0, 1, f"describing {len(stream):,} events")
         what = describe(stream)

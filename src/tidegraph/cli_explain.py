@@ -97,12 +97,14 @@ def explain(
     make = Channel.high_pass if high_pass else Channel.low_pass
     channel = make(options.pop("alpha"), half_life=half_life, window=window)
     stream = told_events(data, options)
+    span = stream.time(begin), stream.time(end)
+    if span[0] >= span[1]:
+        raise DataError(f"--from {begin} is not before --to {end}; give a span that has a length")
     with progress("explain") as report:
         result = explanation.explain(
             stream,
             _number(stream, node),
-            stream.time(begin),
-            stream.time(end),
+            *span,
             channel=channel,
             features=Sketch(columns, seed=seed),
             progress=report,

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import difflib
 import io
+import itertools
 import json
 import os
 import re
@@ -19,7 +20,12 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tidegraph.cli_data import reading_options, refuse_to_overwrite, told_events
+from tidegraph.cli_data import (
+    check_there,
+    reading_options,
+    refuse_to_overwrite,
+    told_events,
+)
 from tidegraph.config import value_of
 from tidegraph.errors import DataError, ParameterError, StateFileError
 from tidegraph.terminal import Command, Stopped, console, progress, table
@@ -34,13 +40,16 @@ if TYPE_CHECKING:
     from tidegraph.tasks import LinkPredictor
 
 __all__ = [
+    "MEANINGS",
     "PROTOCOLS",
     "SAMPLERS",
     "as_seeds",
     "evaluate",
+    "next_steps",
     "predict",
     "print_results",
     "sweep",
+    "time_options",
     "train",
 ]
 
@@ -60,7 +69,7 @@ _PRESETS = (
 )
 
 # What the settings of a LinkPredictor mean, for the shell; a test keeps the list whole.
-_MEANINGS = {
+MEANINGS = {
     "columns": "random feature columns per channel: more is finer and slower",
     "alpha": "how far a node looks: at 0.9 hardly beyond itself, at 0.05 far",
     "half_lives": "of the channels that forget, as [60,3600] in the data's unit; none: one, a"
@@ -108,7 +117,7 @@ def _help_on_settings(
 
         for name, default in LinkPredictor().get_params().items():
             value = "none" if default is None else str(default).lower()
-            click.echo(f"  {f'{name}={value}':<24} {_MEANINGS.get(name, '')}".rstrip())
+            click.echo(f"  {f'{name}={value}':<24} {MEANINGS.get(name, '')}".rstrip())
         ctx.exit()
     return words
 
@@ -141,7 +150,8 @@ def _data_options(command: _Command) -> _Command:
     return click.argument("given", metavar="[DATA]", required=False)(command)
 
 
-def _time_options(command: _Command) -> _Command:
+def time_options(command: _Command) -> _Command:
+    """Gives a command the times of the protocol `time`."""
     for part in ("test", "validation"):
         command = click.option(
             f"--{part}-after",
@@ -176,27 +186,39 @@ def _preset(name: str | None, data: str | None) -> dict[str, Any]:
     return preset(name, known)
 
 
-def _settings(words: Sequence[str]) -> dict[str, Any]:
-    """`NAME=VALUE` words as settings of a LinkPredictor; values are of the type they should be."""
-    from typing import get_type_hints
-
-    from tidegraph.tasks import LinkPredictor
-
-    known = LinkPredictor().get_params()
-    hints = get_type_hints(LinkPredictor)
-    settings: dict[str, Any] = {}
+def _named(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Name and value of `NAME=VALUE` words, after checking the names."""
+    named = []
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
             raise click.BadParameter(f"{word!r} is not NAME=VALUE", param_hint="--set")
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        if name not in MEANINGS:
+            near = difflib.get_close_matches(name, MEANINGS, n=1, cutoff=0.5)
             advice = f"did you mean {near[0]!r}? " if near else ""
             raise ParameterError(
                 f"there is no setting {name!r}; {advice}`--set help` lists what there is"
             )
-        settings[name] = value_of(name, text, hints[name])
-    return settings
+        named.append((name, text))
+    return named
+
+
+def _check_early(data: str | None, words: Sequence[str]) -> None:
+    """Refuses data that is not there and settings that do not exist, before torch is imported."""
+    _named(words)
+    if data is not None:
+        check_there(data)
+
+
+def _settings(words: Sequence[str]) -> dict[str, Any]:
+    """`NAME=VALUE` words as settings of a LinkPredictor; values are of the type they should be."""
+    named = _named(words)
+    from typing import get_type_hints
+
+    from tidegraph.tasks import LinkPredictor
+
+    hints = get_type_hints(LinkPredictor)
+    return {name: value_of(name, text, hints[name]) for name, text in named}
 
 
 # train --------------------------------------------------------------------------------------------
@@ -218,7 +240,7 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
     type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
     help="Keeps the test events of this protocol out of training. Default: none are kept out.",
 )
-@_time_options
+@time_options
 @_JSON
 def train(
     given: str | None,
@@ -252,6 +274,7 @@ def train(
       torchrun --nproc_per_node 2 -m tidegraph train calls.csv -o calls.model
     """
     begun = time.perf_counter()
+    _check_early(given or data, settings)
     chosen = {**_preset(preset, given or data), **_settings(settings)}
     from tidegraph import experiment
 
@@ -329,12 +352,22 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
         *(f"Note: {warning}" for warning in result.warnings),
         f"Saved in {trained.path}; times count {stream.unit}, the last event is at"
         f" {_moment(int(stream.t[-1]), stream.unit)}.",
-        "Next:",
-        f"  tidegraph predict {trained.path} --src {_an_id(stream)} --rank 5",
-        f"  tidegraph predict {trained.path} --pairs FILE.csv   (columns src, dst and perhaps t)",
+        *next_steps(trained.path, stream),
     ]
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)
+
+
+def next_steps(model: Path, stream: EventStream) -> list[str]:
+    """Lines that say how to ask what was trained."""
+    import shlex
+
+    path = shlex.quote(str(model))
+    return [
+        "Next:",
+        f"  tidegraph predict {path} --src {_an_id(stream)} --rank 5",
+        f"  tidegraph predict {path} --pairs FILE.csv   (columns src, dst and perhaps t)",
+    ]
 
 
 def _an_id(stream: EventStream) -> str:
@@ -384,7 +417,10 @@ def predict(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Say how likely links are, with a model that tidegraph train made.
+    """Say how likely links are, with a model that tidegraph train or run made.
+
+    DIRECTORY is what train was given as -o, or a run such as runs/calls (the model of its first
+    seed).
 
     \b
       tidegraph predict calls.model --src ann --dst bob             just after the last event
@@ -408,23 +444,29 @@ def predict(
         raise click.UsageError("--new belongs to --rank")
     if output is not None:
         refuse_to_overwrite(output)
-    from tidegraph.stream import counted
-
+    directory = _model_in(model)
     asked = None if pairs is None else _Asked.read(pairs)
-    predictor = _load(model)
+    from tidegraph.stream import counted
+    from tidegraph.tasks import LinkPredictor
+
+    predictor = LinkPredictor.load(directory)
     stream = predictor.stream
     now = int(stream.t[-1]) + 1 if when is None else stream.time(when)
     span = int(stream.t[-1]) - int(stream.t[0])
     if not int(stream.t[0]) < now <= int(stream.t[-1]) + max(1, span):
         click.echo(
-            f"Note: {when} is {now} {stream.unit}, and the events are from {stream.t[0]} to"
-            f" {stream.t[-1]}; so far from them an answer says little",
+            f"Note: {_moment(now, stream.unit)} is far from the events, which are from"
+            f" {_moment(int(stream.t[0]), stream.unit)} to"
+            f" {_moment(int(stream.t[-1]), stream.unit)}; an answer says little there",
             err=True,
         )
     if asked is not None:
         header, rows = _answer(predictor, asked, now)
     elif rank is not None:
         header, rows = _ranked(predictor, src or "", rank, now, new)
+        if len(rows) < rank:
+            only = "that it has not met" if new else "that were destinations before"
+            click.echo(f"Note: there are only {counted(len(rows), 'node')} {only}", err=True)
     else:
         header = ["src", "dst", "t", "probability"]
         ends = _numbers(stream, [src or ""], "src"), _numbers(stream, [dst or ""], "dst")
@@ -441,28 +483,52 @@ def predict(
     if output is not None:
         click.echo(f"Wrote {output}: {counted(len(rows), 'row')}", err=True)
     if as_json:
-        answers = [
-            {**dict(zip(header, row, strict=True)), "probability": float(row[-1])} for row in rows
-        ]
+        answers: list[dict[str, Any]] = [dict(zip(header, row, strict=True)) for row in rows]
+        numbers: dict[str, Callable[[str], float]] = {"probability": float} | (
+            {} if rank is None else {"rank": int}
+        )
+        for answer in answers:
+            answer.update({name: kind(answer[name]) for name, kind in numbers.items()})
         click.echo(
             json.dumps({"model": str(model), "t": now, "unit": stream.unit, "answers": answers})
         )
 
 
-def _load(path: Path) -> LinkPredictor:
-    from tidegraph import experiment
-    from tidegraph.tasks import LinkPredictor
-
-    if not (path / "model.safetensors").is_file():
-        if experiment.unfinished(path).exists():
-            raise StateFileError(
-                f"the training of {path} was not finished; give the same command of tidegraph train"
-                " again, and it goes on"
-            )
+def _model_in(path: Path) -> Path:
+    """The directory of the model: `path` itself, or in a run's directory that of its first seed."""
+    unfinished = path.absolute().with_name(f"{path.absolute().name}.unfinished")
+    if (path / "model.safetensors").is_file():
+        return path
+    if (path / "config.toml").is_file():
+        return _model_of_run(path)
+    if unfinished.exists():
         raise StateFileError(
-            f"{path} holds no model; give a directory that tidegraph train wrote (its -o)"
+            f"the training of {path} was not finished; give the same command of tidegraph train"
+            " again, and it goes on"
         )
-    return LinkPredictor.load(path)
+    problem = "holds no model" if path.exists() else "does not exist"
+    raise StateFileError(
+        f"{path} {problem}; give a directory that tidegraph train wrote (its -o), or one of"
+        " tidegraph run (runs/NAME)"
+    )
+
+
+def _model_of_run(path: Path) -> Path:
+    from tidegraph import config
+
+    told = config.read(path / "config.toml")
+    if told.get("task") == "node":
+        raise StateFileError(
+            f"the run in {path} is about classes of nodes, and links are predicted here; in Python,"
+            " NodeClassifier.load reads its seed-N/model"
+        )
+    first = next(iter(told.get("seeds") or [0]))
+    model = path / f"seed-{first}" / "model"
+    if not (model / "model.safetensors").is_file():
+        raise StateFileError(
+            f"the run in {path} has no model yet; tidegraph resume {path} goes on with it"
+        )
+    return model
 
 
 @dataclass(frozen=True)
@@ -476,13 +542,18 @@ class _Asked:
     @classmethod
     def read(cls, file: IO[str]) -> _Asked:
         source = getattr(file, "name", "standard input")
-        reader = csv.reader(file)
+        first = file.readline()
+        marks = [mark for mark in ",;\t" if mark in first]
+        reader = csv.reader(
+            itertools.chain([first] if first else [], file),
+            delimiter=marks[0] if len(marks) == 1 else ",",
+        )
         header = [name.strip() for name in next(reader, [])]
         missing = [name for name in ("src", "dst") if name not in header]
         if missing:
             raise DataError(
                 f"{source} has the columns {', '.join(header) or '(none)'}; src and dst are needed,"
-                " t is optional, parted by commas"
+                " t is optional, parted by commas, semicolons or tabs"
             )
         rows, places = [], []
         line = reader.line_num + 1  # a quoted cell may hold line breaks
@@ -607,12 +678,16 @@ def _moment(t: int, unit: str) -> str:
 # evaluate -----------------------------------------------------------------------------------------
 
 
-def as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, ...]:
-    """Whole numbers parted by commas."""
+def as_seeds(
+    ctx: click.Context, param: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
+    """Whole numbers parted by commas, where any are given."""
+    if text is None:
+        return None
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
-        raise click.BadParameter(
-            f"{text!r} are not whole numbers parted by commas, such as 0,1,2", ctx, param
+        raise ParameterError(
+            f"--seeds is {text!r}; give whole numbers from 0 on, parted by commas, such as 0,1,2"
         )
     return tuple(int(word) for word in words)
 
@@ -649,7 +724,7 @@ def as_seeds(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int
     metavar="N",
     help="Ranks for so many test events only; implies --rank.",
 )
-@_time_options
+@time_options
 @click.option(
     "--snapshot-seconds",
     type=click.IntRange(min=1),
@@ -718,6 +793,7 @@ def evaluate(
     }
     if also_reversed and protocol["protocol"] != "roland":
         raise click.UsageError("--reversed belongs to --protocol roland")
+    _check_early(given or data, settings)
     chosen = _settings(settings)
     from tidegraph import experiment
 
@@ -762,7 +838,7 @@ def evaluate(
 
 
 def print_results(out: Console, results: Mapping[str, Any]) -> None:
-    """Prints what `experiment.evaluate` gives: a table per sampler, notes, and seconds."""
+    """Prints what `experiment.evaluate` gives: tables, notes, verdicts, and seconds."""
     from rich.markup import escape
 
     sizes = ", ".join(f"{part} {count:,}" for part, count in results["split"]["sizes"].items())
@@ -797,6 +873,10 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
         out.print(shown)
     for warning in results["warnings"]:
         out.print(f"Note: {warning}", style="yellow", markup=False)
+    for verdict in results["verdicts"]:
+        out.print(verdict, style="bold", markup=False, soft_wrap=True)
+    if len(results["seeds"]) == 1:
+        out.print("One seed says nothing about the spread; --seeds 0,1,2 does.", markup=False)
     stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in results["elapsed_s"].items())
     out.print(f"Seconds: {stages}")
 
@@ -845,7 +925,7 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
     show_default=True,
     help="How events are divided.",
 )
-@_time_options
+@time_options
 @click.option(
     "--metric",
     type=click.Choice(["ap", "auc", "ap_global", "auc_global"]),
@@ -896,6 +976,7 @@ def sweep(
         name: options.pop(name)
         for name in ("seeds", "protocol", "metric", "test", "engine", "address", "workers")
     }
+    _check_early(given or data, settings)
     chosen, grid = _settings(settings), _grid(words)
     from tidegraph import sweep as sweeps
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import logging
 import shlex
@@ -14,8 +15,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from tidegraph.cli_data import READING_NAMES, echo_report, read_events, reading_options
-from tidegraph.cli_learn import PROTOCOLS, SAMPLERS, print_results
+from tidegraph.cli_data import (
+    READING_NAMES,
+    check_there,
+    echo_read,
+    read_events,
+    reading_options,
+)
+from tidegraph.cli_learn import (
+    MEANINGS,
+    PROTOCOLS,
+    SAMPLERS,
+    as_seeds,
+    next_steps,
+    print_results,
+    time_options,
+)
+from tidegraph.errors import ParameterError
 from tidegraph.terminal import Command, Progress, Stopped, console, progress, table
 
 if TYPE_CHECKING:
@@ -30,6 +46,43 @@ __all__ = ["compare", "completion", "resume", "run"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+# What the settings of a run mean; a test keeps the list whole.
+_ALL_MEANINGS = {
+    "task": "link: which pairs meet; node: what nodes are",
+    "seeds": "one training each, as 0,1,2",
+    "preset": "settings of the model by name, such as historical; none: those of the task",
+    "keep": "the models of all seeds, not of the first alone",
+    "data.name": "a data set or a file",
+    "data.format": "of the file: auto, table, jodie, tgn, tgl or snap",
+    "data.src": "the column that says who acts; none: guessed",
+    "data.dst": "... on whom",
+    "data.time": "... when",
+    "data.weight": "... how much",
+    "data.label": "... the state of the source",
+    "data.edge_features": "columns of numbers that describe events",
+    "data.bipartite": "whether an id is one node as src and another as dst",
+    "data.unit": "of the times, such as s or day",
+    "data.sort": "whether rows may be in any order",
+    "data.on_bad": "error or drop: what becomes of rows that cannot be used",
+    "evaluation.protocol": "tgn, tgb, time or roland: how events are divided",
+    "evaluation.samplers": "of negatives, as random-dst,historical",
+    "evaluation.rank": "whether all destinations are ranked too",
+    "evaluation.rank_sample": "... for so many test events only",
+    "evaluation.validation_after": "when validation begins, for the protocol time",
+    "evaluation.test_after": "when the test begins, for the protocol time",
+    "evaluation.snapshot_seconds": "width of a snapshot, for the protocol roland",
+    "evaluation.first_test": "its first test task",
+    "report.html": "whether report.html is written",
+    "report.tensorboard": "whether curves for TensorBoard are written",
+    **{f"model.{name}": meaning for name, meaning in MEANINGS.items()},
+    "model.states": "whether to read representations themselves; none: where nodes have features",
+    "model.activity": "whether to read how often and when it and its last partner met others",
+    "model.known_labels": "whether to read labels as far as they were known by then",
+    "model.balance": "classes weigh their rarity to this power, from 0 to 1",
+    "model.ask_after": "how long after a label's time it is asked for",
+    "model.members": "networks whose answers are averaged",
+    "model.weight_decay": "pull of the weights towards zero",
+}
 # Settings under [data] that are called otherwise by the options of other commands.
 _COLUMN_OPTIONS = {"format_": "format", "t": "time"}
 
@@ -70,7 +123,8 @@ def _help_on_settings(
             for key, value in config.defaults(task).items():
                 if key not in ("task", "data.name"):
                     shown = value if isinstance(value, str) else json.dumps(value)
-                    click.echo(f"  {key}={'none' if value is None else shown}")
+                    line = f"{key}={'none' if value is None else shown}"
+                    click.echo(f"  {line:<34} {_ALL_MEANINGS.get(key, '')}".rstrip())
         ctx.exit()
     return words
 
@@ -97,7 +151,7 @@ def _help_on_settings(
     metavar="KEY=VALUE",
     help="A setting, such as model.epochs=4; may be given several times. `--set help` lists them.",
 )
-@click.option("--seeds", metavar="0,1,2", help="One training each. Default: 0.")
+@click.option("--seeds", callback=as_seeds, metavar="0,1,2", help="One training each. Default: 0.")
 @click.option("--task", type=click.Choice(["link", "node"]), help="Default: link.")
 @click.option("--preset", help="Settings of the model by name, such as historical or paper-lstm.")
 @click.option("--protocol", type=click.Choice(PROTOCOLS), help="Default: tgn.")
@@ -108,6 +162,7 @@ def _help_on_settings(
     multiple=True,
     help="Of negatives; may be given several times. Default: random-dst and historical.",
 )
+@time_options
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -153,6 +208,7 @@ def run(
     resume runs/NAME, or with the same command; stages whose inputs have not changed are not done
     again. Exit codes: 0 done, 1 failed, 2 refused, 130 interrupted.
     """
+    _check_early(data, words)
     settings = _settings(ctx, data, config_file, words, options)
     from tidegraph import runs
 
@@ -162,6 +218,23 @@ def run(
         runs.check(settings)  # before reading, which may take long
         stream = _read(settings.data, quiet)
         _execute(runs.Run(directory, settings, stream, command=command), quiet, as_json)
+
+
+def _check_early(data: str | None, words: tuple[str, ...]) -> None:
+    """Refuses data that is not there and settings that do not exist, before torch is imported."""
+    if data is not None:
+        check_there(data)
+    known = {key.rpartition(".")[2]: key for key in _ALL_MEANINGS}
+    for word in words:
+        key, equals, _ = word.partition("=")
+        name = key.rpartition(".")[2]
+        if not equals or name in known or name in ("seed", "path"):
+            continue  # what else may be wrong is told by the settings themselves
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        advice = f"did you mean {known[near[0]]!r}? " if near else ""
+        raise ParameterError(
+            f"there is no setting {key!r}; {advice}`tidegraph run --set help` lists what there is"
+        )
 
 
 def _settings(
@@ -182,13 +255,14 @@ def _settings(
         key: options[key] for key in ("task", "preset", "keep") if was_given(key)
     }
     if was_given("seeds"):
-        given |= config.assignments([f"seeds={options['seeds']}"])
+        given["seeds"] = options["seeds"]
     given["data"] = {
         _COLUMN_OPTIONS.get(key, key): options[key] for key in READING_NAMES if was_given(key)
     }
     if data is not None:
         given["data"]["name"] = data
-    given["evaluation"] = {key: options[key] for key in ("protocol", "samplers") if was_given(key)}
+    asked = ("protocol", "samplers", "validation_after", "test_after")
+    given["evaluation"] = {key: options[key] for key in asked if was_given(key)}
     given["report"] = {"tensorboard": True} if options["tensorboard"] else {}
     if options["no_report"]:
         given["report"]["html"] = False
@@ -222,8 +296,8 @@ def _read(data: Data, quiet: bool) -> EventStream:
     with _shown("read", quiet) as report:
         report(0, 1, data.name)
         stream = read_events(data.name, options)
-    if stream.report is not None and data.name not in datasets.DATA_SETS and not quiet:
-        echo_report(stream.report)
+    if not quiet:
+        echo_read(data.name, stream)
     return stream
 
 
@@ -249,47 +323,31 @@ def _execute(run: Run, quiet: bool, as_json: bool) -> None:
     with _shown("run", quiet) as report:
         results = run.execute(progress=report)
     if not quiet:
-        _print(console(), run.directory, results)
+        _print(console(), run, results)
     if as_json:
         click.echo(json.dumps(results))
 
 
-def _print(out: Console, directory: Path, results: Mapping[str, Any]) -> None:
+def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:
+    directory = run.directory
     print_results(out, results)
-    for line in _headlines(results):
-        out.print(line, style="bold", markup=False, soft_wrap=True)
     if results["reused"]:
         out.print(f"As before, and not done again: {', '.join(results['reused'])}.", markup=False)
     for stage, whose in results["taken_from"].items():
         out.print(f"{stage} was taken from {whose}, with its seconds.", markup=False)
-    out.print(f"Kept in {directory}: config.toml, metrics.json, log.txt, models.", markup=False)
+    names = ("config.toml", "metrics.json", "log.txt", "events.tide")
+    kept = [name for name in names if (directory / name).is_file()]
+    kept += [f"seed-{seed}/model" for seed in results["seeds"] if _model(directory, seed).is_dir()]
+    out.print(f"Kept in {directory}: {', '.join(kept)}.", markup=False, soft_wrap=True)
     if results["report"] is not None:
         out.print(f"Report: {results['report']}", markup=False, soft_wrap=True)
+    if results["task"] == "link":
+        for line in next_steps(directory, run.stream):
+            out.print(line, markup=False, soft_wrap=True)
 
 
-def _headlines(results: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence per sampler on all test events: the model, the best heuristic, and who wins."""
-    from tidegraph.evaluation import outcome_of_heuristic
-
-    for sampler, parts in results["metrics"].items():
-        if "all" not in parts:
-            continue
-        wanted = results["headlines"][sampler]
-        metric = wanted if wanted in parts["all"] else next(iter(parts["all"]))
-        own = parts["all"][metric]["mean"]
-        rules = {
-            rule: values[sampler]["all"][metric] for rule, values in results["heuristics"].items()
-        }
-        best = max(rules, key=lambda rule: rules[rule])
-        outcome = outcome_of_heuristic(rules[best], own)
-        verdict = f"A heuristic {outcome}" if outcome else "The model wins"
-        against = "" if sampler == "none" else f" under {sampler}"
-        yield (
-            f"{verdict}{against}: {metric.upper().replace('_', ' ')} {100 * own:.2f}, the best"
-            f" heuristic ({best}) {100 * rules[best]:.2f}."
-        )
-    if len(results["seeds"]) == 1:
-        yield "One seed says nothing about the spread; --seeds 0,1,2 does."
+def _model(directory: Path, seed: int) -> Path:
+    return directory / f"seed-{seed}" / "model"
 
 
 @contextlib.contextmanager
@@ -355,6 +413,9 @@ def compare(directories: tuple[Path, ...], html_file: Path | None, as_json: bool
     """
     from tidegraph import runs
 
+    if len(directories) == 1:
+        runs.read_metrics(directories[0])  # a mistake in the path is told first
+        raise click.UsageError("one run has nothing beside it; give two or more")
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise click.BadParameter(f"{html_file.parent} is not a directory", param_hint="--html")
     compared = runs.compare(directories)

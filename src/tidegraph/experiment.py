@@ -22,8 +22,10 @@ from tidegraph.datasets import DATA_SETS
 from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
 from tidegraph.events import Op
+from tidegraph.segments import replace_file
 from tidegraph.stream import EventStream, counted
 from tidegraph.tasks import LinkPredictor, NodeClassifier, preset_name
+from tidegraph.trajectories import only_writer
 
 __all__ = [
     "PROTOCOLS",
@@ -108,9 +110,11 @@ def train(
         )
     split = _split(stream, protocol, validation_after, test_after)
     predictor = _with(LinkPredictor(), settings, {"path": str(work / "trajectories")})
-    with training.joined(predictor.device) as ranks:
+    with training.joined(predictor.device) as ranks, contextlib.ExitStack() as held:
         report = progress if progress is not None and ranks.leads else _silent
         if ranks.leads:
+            work.mkdir(exist_ok=True)
+            held.enter_context(only_writer(work))
             _observe(stream, split, predictor, work, report)
         ranks.share(None)  # from here on there is a record
         if not ranks.leads:
@@ -207,7 +211,7 @@ def _run(stream: EventStream, split: Split, predictor: LinkPredictor) -> dict[st
 
 
 def _take_up(work: Path, run: Mapping[str, Any]) -> None:
-    """Makes the place to work in, or finds it as an earlier run like this one left it."""
+    """Begins in the place to work in, or finds it as an earlier run like this one left it."""
     about = work / "run.json"
     if about.exists():
         before = json.loads(about.read_text(encoding="utf-8"))
@@ -221,12 +225,10 @@ def _take_up(work: Path, run: Mapping[str, Any]) -> None:
                 f"{work} is what is left of a run with {name} {before.get(name)!r}, and this one"
                 f" has {run[name]!r}; repeat that run to go on, or delete it to start afresh"
             )
-    elif work.exists() and any(work.iterdir()):
+    elif any(path.name != "run.json.part" for path in work.iterdir()):
         raise StateFileError(f"{work} holds something else than a run; move it away")
-    work.mkdir(exist_ok=True)
-    temporary = work.with_name(f"{work.name}.tmp")
-    temporary.write_text(json.dumps(run, indent=2), encoding="utf-8")
-    temporary.replace(about)
+    text = json.dumps(run, indent=2).encode()
+    replace_file(about, lambda file: file.write(text))
 
 
 # Judge by a protocol ------------------------------------------------------------------------------
@@ -256,8 +258,8 @@ def evaluate(
 
     `metrics[sampler][part][metric]` has `mean`, `std` (of the sample; 0 where there is one seed)
     and `per_seed`, all fractions of 1; `part` is `all` or `new` (events that touch a node unseen
-    in training). `heuristics[name][sampler][part][metric]` is a number. `elapsed_s` is by stage,
-    over all seeds.
+    in training). `heuristics[name][sampler][part][metric]` is a number; `verdicts` says in words
+    who is ahead. `elapsed_s` is by stage, over all seeds.
 
     protocol: `tgn` and `tgb` divide at quantiles of time, `time` at the times given; `roland`
         ranks all nodes for every source of the next snapshot.
@@ -337,9 +339,11 @@ def summary(
         },
         "metrics": metrics,
         "heuristics": rules.table,
+        "verdicts": [
+            str(verdict) for verdict in evaluation.verdicts(metrics, rules.table, rules.headlines)
+        ],
         "warnings": [
             *rules.notes,
-            *_beaten(metrics, rules),
             *_too_few(rules.split["sizes"]["test"] if trial.protocol != "roland" else None),
         ],
         "elapsed_s": dict(elapsed_s),
@@ -677,24 +681,6 @@ def _over_seeds(tables: Sequence[_Table]) -> dict[str, dict[str, dict[str, Any]]
         }
         for sampler, parts in tables[0].items()
     }
-
-
-def _beaten(
-    metrics: Mapping[str, Mapping[str, Mapping[str, Any]]], rules: Judgement
-) -> Iterator[str]:
-    """A note for every sampler and part under which some heuristic is at least as good."""
-    for sampler, parts in metrics.items():
-        for part, values in parts.items():
-            headline = rules.headlines[sampler]
-            metric = headline if headline in values else next(iter(values))
-            own = values[metric]["mean"]
-            others = {rule: table[sampler][part][metric] for rule, table in rules.table.items()}
-            best = max(others, key=lambda rule: others[rule])
-            if outcome := evaluation.outcome_of_heuristic(others[best], own):
-                yield (
-                    f"a heuristic {outcome}: {best} has {metric} {others[best]:.4f} under {sampler}"
-                    f" on {part}, the model {own:.4f}"
-                )
 
 
 def _too_few(events: int | None) -> Iterator[str]:

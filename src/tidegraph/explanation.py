@@ -146,9 +146,11 @@ class Explanation:
             f"{self.name(self.node)} moved by {self.moved:.4g} ({self.relative:.1%} of its length)"
             f" from {begin} to {end}.",
             f"Of the movement {_percent(self.direct)} came from its own events,"
-            f" {_percent(self.elsewhere)} from events elsewhere,"
-            f" {_percent(self.time_passing)} from time passing;"
-            f" {self.unattributed:.1%} is not attributed."
+            f" {_percent(self.elsewhere)} from events elsewhere and"
+            f" {_percent(self.time_passing)} from time passing; the share left over is"
+            f" {_percent(1 - self.direct - self.elsewhere - self.time_passing)}. What is not"
+            f" attributed has {self.unattributed:.1%} of the movement's length (a length, not a"
+            " share: it may point anywhere)."
             if self.moved
             else "It is back where it was: what the events did cancelled out.",
             "",

@@ -61,6 +61,8 @@ _UNFINISHED = re.compile(
 )
 _DEFAULT_SAMPLERS = ("random-dst", "historical")
 _OF_SEEDS = ("record", "train", "score")  # stages that there are per seed
+# Without these in its metrics.json no run can be put beside another.
+_RESULTS = ("config", "data", "split", "seeds", "metrics", "heuristics", "headlines", "elapsed_s")
 _log = logging.getLogger(__name__)
 
 
@@ -83,7 +85,15 @@ def read_metrics(directory: str | Path) -> dict[str, Any]:
         raise StateFileError(
             f"the run in {directory} is not finished; tidegraph resume {directory} goes on"
         )
-    metrics: dict[str, Any] = json.loads(path.read_bytes())
+    try:
+        metrics: dict[str, Any] = json.loads(path.read_bytes())
+        missing = [name for name in _RESULTS if not isinstance(metrics[name], (dict, list))]
+    except (ValueError, LookupError, TypeError) as error:
+        missing = [str(error)]
+    if missing:
+        raise StateFileError(
+            f"{path} is damaged ({missing[0]}); tidegraph resume {directory} writes it again"
+        )
     return metrics
 
 
@@ -335,6 +345,11 @@ class Run:
             )
         check(settings)
         self._trial = _make_trial(stream, settings)
+
+    @property
+    def stream(self) -> EventStream:
+        """The events, as they were given."""
+        return self._trial.stream
 
     @classmethod
     def resumed(cls, directory: str | Path) -> Run:

@@ -517,7 +517,8 @@ class EventStream:
             )
         if len(self) and len(later) and later.t[0] < self.t[-1]:
             raise EventError(
-                f"the later events start at {later.t[0]}, before these end at {self.t[-1]}"
+                f"the later events start at {later.t[0]}, before these end at {self.t[-1]}; leave"
+                f" out what is known already: later.where(later.t > {self.t[-1]})"
             )
         columns: dict[str, Any] = {}
         for name in ("src", "dst", "t", "weight", "op", "edge_features", "labels"):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import codecs
 import csv
+import difflib
 import io
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +43,7 @@ _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^(?i:[+-]?inf(in
 _DECIMAL = r"^(?P<sign>[+-]?)0*(?P<whole>[0-9]{0,18})(?:\.(?P<fraction>[0-9]*))?$"
 _FRACTION_DIGITS = 18  # that are read of a decimal; as a number they fit into int64
 _FRACTION = 10**_FRACTION_DIGITS
+_COMMA = r"^[+-]?[0-9]+,[0-9]+$"  # a decimal, in many countries
 _DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 _ZONED = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _OPS = {"add": 0, "remove": 1, "set": 2, "+": 0, "-": 1, "=": 2, "0": 0, "1": 1, "2": 2}
@@ -48,15 +51,21 @@ _OPS = {"add": 0, "remove": 1, "set": 2, "+": 0, "-": 1, "=": 2, "0": 0, "1": 1,
 # Names by which a column is recognised, the likeliest first.
 _SYNONYMS = {
     "src": "src source sources source_id src_id user user_id userid from from_id u sender head"
-    " caller fromnodeid from_node node1 source_node",
+    " caller fromnodeid from_node node1 source_node buyer payer absender von",
     "dst": "dst target destination destinations dest target_id dst_id item item_id itemid to to_id"
-    " i v receiver recipient callee tail tonodeid to_node node2 target_node",
-    "t": "t time timestamp timestamps ts date datetime time_stamp unixts unix_time created_at when",
+    " i v receiver recipient callee tail tonodeid to_node node2 target_node seller payee"
+    " empfänger empfaenger an",
+    "t": "t time timestamp timestamps ts date datetime time_stamp unixts unix_time created_at when"
+    " created datum zeit zeitpunkt zeitstempel",
     "weight": "weight w weights amount value rating",
     "op": "op operation",
     "label": "label labels state_label edge_label y",
 }
+# What may follow such a name, and how a column of times may end: where only one does, it is it.
+_OF_NODES = r"_(id|name|no|nr|number|user|node)$"
+_OF_TIMES = r"(_(at|on|ts|time|date|when|datum|zeit)|time_?stamp|date_?time)$"
 _NEEDED = ("src", "dst", "t")
+_SAMPLE_ROWS = 100  # by which columns are judged that no name tells
 
 # How many of a unit make one of the next, down to nanoseconds.
 _FINER = {"day": ("h", 24), "h": ("min", 60), "min": ("s", 60), "s": ("ms", 1000)}
@@ -254,6 +263,8 @@ class _Text(_Source):
             check()
             if "Empty CSV" in str(error):
                 return
+            if "UTF8" in str(error):
+                _check_encoding(self.path)
             raise DataError(f"{self.name} cannot be read as text: {error}") from error
 
 
@@ -261,6 +272,31 @@ def _opened(path: Path) -> Any:
     import pyarrow as pa
 
     return pa.input_stream(str(path), compression="detect")
+
+
+def _check_encoding(path: Path) -> None:
+    """Refuses a file that is not UTF-8, and says where it is not."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    line, first = 1, b""
+    with _opened(path) as stream:
+        while True:
+            block = stream.read(_BLOCK_BYTES)
+            first = first or block[:2]
+            kept = decoder.getstate()[0]  # a character that the last block began
+            try:
+                decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                text = kept + block
+                line += text[: error.start].count(b"\n")
+                encoding = "utf-16" if first in (b"\xff\xfe", b"\xfe\xff") else "latin1"
+                raise DataError(
+                    f"{path} is not UTF-8: line {line} holds the byte 0x{text[error.start]:02x};"
+                    f" convert it, perhaps with: iconv -f {encoding} -t utf-8 {path.name} >"
+                    f" utf8-{path.name}"
+                ) from None
+            if not block:
+                return
+            line += block.count(b"\n")
 
 
 def text_source(
@@ -277,15 +313,16 @@ def text_source(
     name = str(path)
     try:
         with _opened(path) as stream:
-            start = stream.read(1 << 16)
-        text = start.decode("utf-8-sig", errors="strict" if len(start) < 1 << 16 else "ignore")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{name} cannot be read as UTF-8 text: {error}") from error
+            text = stream.read(1 << 16).decode("utf-8-sig", errors="replace")
+    except OSError as error:
+        raise DataError(f"{name} cannot be read as text: {error}") from error
     lines = text.splitlines()
     words = [k for k, line in enumerate(lines) if line.strip() and line.lstrip()[0] not in "#%"]
     if not words:
         raise DataError(f"{name} holds no events; at least one row is needed")
     rows = [lines[k] for k in words]
+    if "\ufffd" in rows[0]:
+        _check_encoding(path)
     if delimiter is None:
         # Two cells are no row of edges: a lone tab may stand among spaces.
         delimiter = next((mark for mark in ",\t;" if rows[0].count(mark) > 1), None)
@@ -439,8 +476,12 @@ def _choose(source: _Source, given: Mapping[str, Any], features: Any) -> _Chosen
         trimmed = [name for name in source.columns if name.strip() == str(column).strip()]
         if len(trimmed) == 1:
             return trimmed[0]
+        alike = {name.strip().casefold(): name for name in source.columns}
+        near = difflib.get_close_matches(str(column).strip().casefold(), alike, n=1)
+        advice = f"; did you mean {alike[near[0]]!r}?" if near else ""
         raise DataError(
-            f"{role} is said to be column {column!r}; {source.name} has {_listed(source.columns)}"
+            f"{role} is said to be column {column!r}; {source.name} has"
+            f" {_listed(source.columns)}{advice}"
         )
 
     for role, column in given.items():
@@ -458,8 +499,7 @@ def _choose(source: _Source, given: Mapping[str, Any], features: Any) -> _Chosen
         if given.get(role) is not None:
             continue
         if source.headed:
-            plain = {re.sub(r"[\s.-]+", "_", column.strip().lower()): column for column in free}
-            match = next((plain[name] for name in _SYNONYMS[role].split() if name in plain), None)
+            match = _named(role, free)
             how = "by its name"
         else:
             match = source.columns[place] if place < min(4, len(source.columns)) else None
@@ -473,10 +513,11 @@ def _choose(source: _Source, given: Mapping[str, Any], features: Any) -> _Chosen
             free.remove(match)
     missing = [role for role in _NEEDED if role not in chosen.roles]
     if missing:
-        example = free[0] if free else source.columns[0]
+        likely = _likely(source, chosen.roles, free)
+        advice = ", ".join(f"{role}={likely[role]!r}" for role in _NEEDED if role in likely)
         raise DataError(
             f"{source.name} has {_listed(source.columns)}; src, dst and t are needed: say which"
-            f" column is {' and '.join(missing)}, for instance {missing[0]}={example!r}"
+            f" column is {' and '.join(missing)}, perhaps {advice}"
         )
     for role, other in (("src", "dst"), ("src", "t"), ("dst", "t")):
         if chosen.roles[role] == chosen.roles[other]:
@@ -492,6 +533,61 @@ def _choose(source: _Source, given: Mapping[str, Any], features: Any) -> _Chosen
     if free:
         chosen.notes.append(f"ignored: {_listed(free)}")
     return chosen
+
+
+def _named(role: str, columns: Sequence[str]) -> str | None:
+    """The column whose name says that it is `role`."""
+    plain = {re.sub(r"[\s.-]+", "_", column.strip().lower()): column for column in columns}
+    names = _SYNONYMS[role].split()
+    match = next((plain[name] for name in names if name in plain), None)
+    if match is None and role in ("src", "dst"):
+        cut = {re.sub(_OF_NODES, "", name): column for name, column in plain.items()}
+        match = next((cut[name] for name in names if len(name) > 1 and name in cut), None)
+    if match is None and role == "t":
+        ending = [column for name, column in plain.items() if re.search(_OF_TIMES, name)]
+        match = ending[0] if len(ending) == 1 else None
+    return match
+
+
+def _likely(source: _Source, roles: Mapping[str, str], free: Sequence[str]) -> dict[str, str]:
+    """A column for each role that is needed, by what their first cells look like.
+
+    Times are dates or numbers that grow; nodes come again, and are neither numbered rows nor
+    fractions. A role for which nothing is left has none.
+    """
+    seen: dict[str, list[str]] = {column: [] for column in free}
+    if free:
+        for batch in source.batches(list(free), "drop"):
+            head = batch.slice(0, _SAMPLE_ROWS).to_pydict()
+            seen = {name: [str(cell) for cell in head[name] if cell is not None] for name in free}
+            break
+
+    def numbers(column: str) -> list[float]:
+        cells = seen[column]
+        return [float(cell) for cell in cells] if all(re.match(_NUMBER, c) for c in cells) else []
+
+    def counts_rows(column: str) -> bool:
+        steps = numbers(column)
+        return len(steps) > 1 and all(b - a == 1 for a, b in itertools.pairwise(steps))
+
+    def is_time(column: str) -> tuple[bool, ...]:
+        cells, values = seen[column], numbers(column)
+        dated = bool(cells) and all(re.match(_DATE, cell) for cell in cells)
+        named = re.search(r"time|date|zeit|datum|when", column.lower()) is not None
+        return dated, named, len(values) > 1 and values == sorted(values)
+
+    def is_node(column: str) -> tuple[bool, bool]:
+        cells = seen[column]
+        fractions = any(value != int(value) for value in numbers(column) if abs(value) < 2**53)
+        return not fractions, 1 < len(set(cells)) < len(cells)
+
+    likely = {role: roles[role] for role in _NEEDED if role in roles}
+    left = sorted(free, key=counts_rows)  # such a column is the last resort
+    for role, best in (("t", is_time), ("src", is_node), ("dst", is_node)):
+        if role not in likely and left:
+            rated = [(not counts_rows(column), *best(column)) for column in left]
+            likely[role] = left.pop(rated.index(max(rated)))
+    return likely
 
 
 def _listed(columns: Sequence[str]) -> str:
@@ -923,6 +1019,7 @@ class _Reading:
     def _restart(self) -> None:
         self.read = self.kept = self.unlabelled = 0
         self.dropped: dict[str, int] = {}
+        self._examples: dict[str, Any] = {}  # a cell for every reason to drop rows
 
     def clock(self) -> _Clock:
         return _Clock("s" if self.dates else self.unit or "s")
@@ -980,7 +1077,10 @@ class _Reading:
             self.read += self.source.ragged
             self.dropped["wrong number of cells"] = self.source.ragged
         if self.kept == 0:
-            dropped = f" ({self.read} were dropped)" if self.read else ""
+            dropped = ""
+            if self.read:
+                which = f"all {self.read:,} rows were" if self.read > 1 else "the only row was"
+                dropped = f": {which} dropped, {self._why_none()}"
             raise DataError(
                 f"{self.source.name} holds no events{dropped}; at least one row is needed"
             )
@@ -1008,10 +1108,11 @@ class _Reading:
                 bad = bad & used
                 if not bad.any():
                     continue
+                row = int(bad.argmax())
+                cell = columns[roles.get(what, what)][row].as_py()
                 if self.on_bad == "error":
-                    row = int(bad.argmax())
-                    cell = columns[roles.get(what, what)][row].as_py()
                     self._refuse(reason, cell, first + row, what)
+                self._examples.setdefault(reason, cell)
                 self.dropped[reason] = self.dropped.get(reason, 0) + int(bad.sum())
                 used &= ~bad
         matrix = None
@@ -1040,7 +1141,9 @@ class _Reading:
     def _refuse(self, reason: str, cell: Any, row: int, what: str) -> None:
         shown = "" if cell is None else f": {cell!r}"
         advice = "mend or drop such rows, or say on_bad='drop'"
-        if what == "weight":
+        if hint := _written_how(reason, cell):
+            advice = f"{hint}; {advice}"
+        if what == "weight" and "not a number" not in reason:
             advice = (
                 "weights are > 0: if the column means something else, say weight=False, or give it"
                 " as edge_features; on_bad='drop' drops such rows"
@@ -1048,6 +1151,16 @@ class _Reading:
         if what == "label":
             advice = "labels are integers: say label=False to ignore the column"
         raise DataError(f"{self.source.name}, {self.source.place(row)}: {reason}{shown}; {advice}")
+
+    def _why_none(self) -> str:
+        """Why no row was kept, with a cell that shows it."""
+        reasons = []
+        for reason, rows in self.dropped.items():
+            cell = self._examples.get(reason)
+            shown = "" if cell is None else f" ({cell!r})"
+            hint = _written_how(reason, cell)
+            reasons.append(f"{rows:,} because {reason}{shown}" + (f": {hint}" if hint else ""))
+        return "; ".join(reasons)
 
     def _ids(self, column: pa.Array, what: str) -> _Cells:
         import pyarrow as pa
@@ -1134,6 +1247,15 @@ class _Reading:
         if self.unlabelled:
             notes.append(f"{counted(self.unlabelled, 'row')} without a label, which is kept as -1")
         return ReadReport(self.source.name, self.read, self.kept, dict(self.dropped), tuple(notes))
+
+
+def _written_how(reason: str, cell: Any) -> str:
+    """How what is in a cell is to be written, where that may be unknown."""
+    if isinstance(cell, str) and re.match(_COMMA, cell.strip()):
+        return "decimals are written with a point, as 1.5"
+    if reason in ("t is not a number", "t is not an ISO date"):
+        return "times are ISO dates like 2024-03-01 10:01, or numbers, and all of one kind"
+    return ""
 
 
 def _shown(whole: int, rest: float) -> str:

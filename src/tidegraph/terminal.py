@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
 import sys
 import threading
@@ -25,6 +26,7 @@ __all__ = [
     "Refusal",
     "Stopped",
     "console",
+    "failure",
     "progress",
     "refusal",
     "table",
@@ -55,9 +57,35 @@ class Failure(Refusal):
 def refusal(error: TidegraphError, message: str | None = None) -> Refusal:
     """The error as the end of a command, with another message if one is given."""
     if isinstance(error, StorageError):
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)  # its own words say what is intact
+        if error.filename and not full and (failed := failure(error)):
+            return failed
         where = f"{error.filename}: " if error.filename else ""
         return Failure(f"{where}{error.strerror or error}")
     return Refusal(str(error) if message is None else message)
+
+
+# What is wrong with a place that cannot be written to, and what to do.
+_PLACES = {
+    errno.EACCES: "permission denied; give another place, or ask whom it belongs to",
+    errno.EPERM: "not permitted there; give another place, or ask whom it belongs to",
+    errno.EROFS: "the file system is read-only; give another place",
+    errno.ENOSPC: "the disk is full; make room and give the command again",
+    errno.EDQUOT: "the quota of the disk is used up; make room and give the command again",
+    errno.ENOTDIR: "a part of this path is a file and not a directory; give another place",
+    errno.EEXIST: "something else is there already; give another place",
+    errno.EISDIR: "this is a directory, and a file is to be written; give another name",
+    errno.ENAMETOOLONG: "the name is too long; give a shorter one",
+}
+
+
+def failure(error: OSError) -> Failure | None:
+    """The end of a command that could not use a place; None for errors of another kind."""
+    advice = _PLACES.get(error.errno or 0)
+    if advice is None:
+        return None
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return Failure(f"cannot use {' or '.join(names) or 'a file'}: {advice}")
 
 
 class Stopped(click.ClickException):

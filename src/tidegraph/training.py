@@ -44,6 +44,8 @@ class Training:
         for name in ("epochs", "batch_size", "patience"):
             if getattr(self, name) < 1:
                 raise ParameterError(f"{name} is {getattr(self, name)}; it is at least 1")
+        if self.seed < 0:
+            raise ParameterError(f"seed is {self.seed}; it is a whole number from 0 on")
         if not self.learning_rate > 0:
             raise ParameterError(f"learning_rate is {self.learning_rate}; it is positive")
         try:

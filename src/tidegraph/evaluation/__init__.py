@@ -20,7 +20,6 @@ from tidegraph.evaluation.protocols import (
     evaluate_nodes,
     evaluate_ranking,
     evaluate_snapshots,
-    outcome_of_heuristic,
     tgb_evaluate,
 )
 from tidegraph.evaluation.splits import (
@@ -33,6 +32,7 @@ from tidegraph.evaluation.splits import (
     tgn_split,
     time_split,
 )
+from tidegraph.evaluation.verdicts import Verdict, outcome_of_heuristic, verdicts
 
 __all__ = [
     "ROLAND_SETTINGS",
@@ -44,6 +44,7 @@ __all__ = [
     "Row",
     "SnapshotSplit",
     "Split",
+    "Verdict",
     "baselines",
     "evaluate_link",
     "evaluate_nodes",
@@ -58,4 +59,5 @@ __all__ = [
     "tgb_split",
     "tgn_split",
     "time_split",
+    "verdicts",
 ]

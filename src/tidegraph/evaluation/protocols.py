@@ -25,6 +25,7 @@ from tidegraph.evaluation import baselines, metrics
 from tidegraph.evaluation.baselines import Heuristic
 from tidegraph.evaluation.negatives import GivenNegatives, NegativeSampler, negative_sampler
 from tidegraph.evaluation.splits import SnapshotSplit, Split
+from tidegraph.evaluation.verdicts import outcome_of_heuristic
 from tidegraph.events import Op
 from tidegraph.stream import EventStream, NodeLabels
 
@@ -36,7 +37,6 @@ __all__ = [
     "evaluate_nodes",
     "evaluate_ranking",
     "evaluate_snapshots",
-    "outcome_of_heuristic",
     "tgb_evaluate",
 ]
 
@@ -540,19 +540,10 @@ def _beaten(rows: Sequence[Row], model: str | None, headline: str) -> Iterator[s
             continue
         if outcome := outcome_of_heuristic(best.metrics[headline], own.metrics[headline]):
             yield (
-                f"a heuristic {outcome}: {best.scorer} has {headline} {best.metrics[headline]:.4f}"
-                f" on {own.part} under {own.sampler}, {model} {own.metrics[headline]:.4f}"
+                f"a heuristic is {outcome}: {best.scorer} has {headline}"
+                f" {best.metrics[headline]:.4f} on {own.part} under {own.sampler}, {model}"
+                f" {own.metrics[headline]:.4f}"
             )
-
-
-def outcome_of_heuristic(value: float, own: float) -> str:
-    """What a heuristic does beside a model of `own` value; nothing where it is worse.
-
-    What looks the same in four digits is the same.
-    """
-    if f"{value:.4f}" == f"{own:.4f}":
-        return "is as good"
-    return "wins" if value > own else ""
 
 
 def _heuristics_for(stream: EventStream, split: Split) -> Callable[[], Sequence[Heuristic]]:

@@ -312,10 +312,14 @@ class _Frame:
             )
         parts.append(element("line", x1=self._left, x2=right, y1=bottom, y2=bottom, class_="grid"))
         places = [(float(self.x(value)), text) for value, text in self._x.ticks]
+        taken = -math.inf  # up to where there are labels
         for at, text in places[:: _stride(places)]:
             half = _width(text) / 2
             middle = min(max(at, half), _WIDTH - half)
             parts.append(element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="grid"))
+            if middle - half < taken + _GAP:  # pushed inwards from the edge, onto another
+                continue
+            taken = middle + half
             parts.append(
                 element("text", text, x=f"{middle:.1f}", y=bottom + 17, text_anchor="middle")
             )

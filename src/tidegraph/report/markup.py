@@ -156,7 +156,8 @@ svg .hollow {{ stroke: var(--soft); stroke-width: 1.3; fill: none; }}
     grid-template: auto auto 1fr / 1fr 1fr; column-gap: 2.5rem; }}
   .figures > figure:has(> svg):last-child:nth-child(odd) > * {{ grid-column: 1; }}
   .figures > figure:has(> svg):last-child:nth-child(odd) > svg {{ grid-column: 2;
-    grid-row: 1 / span 4; }} }}
+    grid-row: 1 / span 4; }}
+  .figures > figure:not(:has(> svg)):last-child:nth-child(odd) {{ grid-column: 1 / -1; }} }}
 .scroll {{ overflow-x: auto; max-width: 100%; }}
 table {{ border-collapse: collapse; font-size: .875rem; line-height: 1.4; margin: .5rem 0;
   font-variant-numeric: tabular-nums; overflow-wrap: normal; }}
@@ -173,6 +174,7 @@ code, pre {{ font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 .share {{ display: flex; height: .7rem; border-radius: .2rem; overflow: hidden; margin: .5rem 0;
   background: var(--line); }}
 .share i {{ background: currentColor; display: block; }}
+.share b {{ background: var(--ink); flex: none; width: 2px; margin: 0 2px; }}
 @media (max-width: 40rem) {{ main {{ padding-top: 1.25rem; }} h1 {{ font-size: 1.4rem; }}
   .card .value {{ font-size: 1.75rem; }} }}
 @media print {{ :root {{ color-scheme: light; {_LIGHT} }}

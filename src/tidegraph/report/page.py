@@ -171,6 +171,7 @@ def _headline(run: Run) -> Html:
         "The result",
         element("div", [_card(finding) for finding in main], class_="cards"),
         element("p", _verdict(findings), class_="verdict", id="verdict"),
+        [element("p", aside, class_="small note") for aside in run.asides()],
         [element("p", f"Note: {note}", class_="small note") for note in warnings],
         figure,
         name="headline",
@@ -222,10 +223,10 @@ def _verdict(findings: Sequence[Finding]) -> Html:
         f" {(finding.best or ('', 0.0))[1]:.4f}, the model {finding.value}"
         for finding in lost
     ]
-    outcome = next((one.outcome for one in lost if one.outcome == "wins"), lost[0].outcome)
+    outcome = next((one.outcome for one in lost if one.outcome == "ahead"), lost[0].outcome)
     rest = len(rivalled) - len(lost)
     return join(
-        element("strong", f"A heuristic {outcome}: ", class_="bad"),
+        element("strong", f"A heuristic is {outcome}: ", class_="bad"),
         "; ".join(told),
         ".",
         f" In the other {rest} comparisons the model is ahead." if rest > 1 else None,
@@ -675,12 +676,16 @@ def _mover(row: dict[str, Any], unit: str) -> Html:
         ("time passing", why["time_passing"]),
     ]
     size = sum(abs(share) for _, share in shares) or 1.0
+    widths = [
+        (share, element("i", class_=f"c{k}", style=f"width:{100 * abs(share) / size:.1f}%"))
+        for k, (_, share) in enumerate(shares)
+    ]
+    against = [drawn for share, drawn in widths if share < 0]
     bar = element(
         "div",
-        [
-            element("i", class_=f"c{k}", style=f"width:{100 * abs(share) / size:.1f}%")
-            for k, (_, share) in enumerate(shares)
-        ],
+        # What pulled the other way lies left of a mark, and what moved the node right of it.
+        [*against, element("b")] if against else None,
+        [drawn for share, drawn in widths if share >= 0],
         class_="share",
         role="img",
         aria_label="; ".join(f"{name} {share:+.0%}" for name, share in shares),
@@ -721,7 +726,7 @@ def _mover(row: dict[str, Any], unit: str) -> Html:
 
 
 def _signed(share: float) -> str:
-    return f"{100 * share:+.1f} %"
+    return f"{100 * share:+.1f}\N{NO-BREAK SPACE}%"
 
 
 # The end ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegraph.errors import StateFileError
-from tidegraph.evaluation import outcome_of_heuristic
+from tidegraph.evaluation import outcome_of_heuristic, verdicts
 from tidegraph.report.observations import Observations, read_observations
 
 __all__ = [
@@ -76,8 +76,11 @@ class Finding:
 
     @property
     def outcome(self) -> str:
-        """What the best heuristic does beside the model; nothing where it is worse."""
-        return "" if self.best is None else outcome_of_heuristic(self.best[1], self.mean)
+        """What the best heuristic is beside the model: `ahead`, `about as good`, or nothing."""
+        if self.best is None:
+            return ""
+        spread = self.spread if len(self.per_seed) > 1 else None
+        return outcome_of_heuristic(self.best[1], self.mean, spread)
 
     @property
     def words(self) -> str:
@@ -152,6 +155,12 @@ class Run:
                     )
                 )
         return found
+
+    def asides(self) -> list[str]:
+        """Where a heuristic is not behind by a metric that is not the headline."""
+        given = self.results.get("heuristics") or {}, self.results.get("headlines") or {}
+        found = verdicts(self.results["metrics"], *given)
+        return [str(verdict) for verdict in found if not verdict.headline]
 
 
 def flat(tree: dict[str, Any]) -> dict[str, Any]:

@@ -262,15 +262,17 @@ class Estimator:
 
     # Files ----------------------------------------------------------------------------------------
 
-    def _write(self, path: str | Path, **more: Any) -> None:
+    def _write(self, path: str | Path, overwrite: bool, **more: Any) -> None:
         """Weights, settings, the events and the record of all nodes, in a new directory.
 
-        It appears when it is whole.
+        It appears when it is whole; one that is to be overwritten stays until then.
         """
         self._check_fitted()
         whole = Path(path)
-        if whole.exists():
-            raise StateFileError(f"{whole} exists; give a directory that does not")
+        a_model = (whole / "model.safetensors").is_file()
+        if whole.exists() and not (overwrite and a_model):
+            advice = ", or say overwrite=True" if a_model else ""
+            raise StateFileError(f"{whole} exists; give a directory that does not{advice}")
         directory = whole.with_name(f".{whole.name}.saving")
         if directory.exists():  # of a save that was killed
             shutil.rmtree(directory)
@@ -290,7 +292,14 @@ class Estimator:
         }
         (directory / "settings.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         write_tensors(directory / "model.safetensors", self._network.state_dict(), about)
-        directory.rename(whole)
+        if a_model:
+            before = whole.with_name(f".{whole.name}.replaced")
+            shutil.rmtree(before, ignore_errors=True)  # of a save that was killed
+            whole.rename(before)
+            directory.rename(whole)
+            shutil.rmtree(before)
+        else:
+            directory.rename(whole)
 
     @classmethod
     def _read(
@@ -298,6 +307,9 @@ class Estimator:
     ) -> tuple[_Own, dict[str, Tensor], dict[str, Any]]:
         """What `_write` wrote, as an estimator without a network, the tensors and the rest."""
         directory = Path(path)
+        if not (directory / "model.safetensors").is_file():
+            problem = "holds no model" if directory.exists() else "does not exist"
+            raise StateFileError(f"{directory} {problem}; give a directory that save wrote")
         tensors, about = read_tensors(directory / "model.safetensors")
         if about.get("format") != _FORMAT or about.get("task") != cls.__name__:
             raise StateFileError(

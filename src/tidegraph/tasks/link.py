@@ -22,7 +22,7 @@ from tidegraph.evaluation import Result, Split
 from tidegraph.features import PairFeatures
 from tidegraph.history import History
 from tidegraph.models import DECODERS, check_decoder, check_encoder, make_decoder, make_encoder
-from tidegraph.stream import EventStream
+from tidegraph.stream import EventStream, counted
 from tidegraph.tasks.estimator import (
     Estimator,
     Progress,
@@ -345,10 +345,11 @@ class LinkPredictor(Estimator):
     @property
     def training_negatives(self) -> str:
         """What it was trained against, in words."""
+        other = "random node" if self.any_node else "random destination"
         return (
-            f"per event {self.random_negatives} random"
-            f" {'nodes' if self.any_node else 'destinations'}"
-            f" and {self.past_negatives} whole pairs of the past (weight {self.past_weight:g})"
+            f"per event {counted(self.random_negatives, other)} and"
+            f" {counted(self.past_negatives, 'whole pair')} of the past (weight"
+            f" {self.past_weight:g})"
         )
 
     # Asking ---------------------------------------------------------------------------------------
@@ -381,7 +382,9 @@ class LinkPredictor(Estimator):
     def score(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
         """The logit of every pair, from what happened strictly before its time."""
         self._check_fitted()
-        columns = np.broadcast_arrays(*(np.atleast_1d(_whole(each)) for each in (src, dst, t)))
+        columns = np.broadcast_arrays(
+            *(np.atleast_1d(_whole(each)) for each in (src, dst)), np.atleast_1d(_whole_times(t))
+        )
         sources, targets, times = (np.ascontiguousarray(column) for column in columns)
         out = np.empty(len(sources), dtype=np.float32)
         for rows in _pieces(len(sources), _PAIRS_AT_ONCE):
@@ -495,9 +498,12 @@ class LinkPredictor(Estimator):
 
     # Files ----------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Weights, settings, the events and the record of all nodes, in a directory."""
-        self._write(path)
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Weights, settings, the events and the record of all nodes, in a directory.
+
+        overwrite: a model that is there already is replaced.
+        """
+        self._write(path, overwrite)
 
     @classmethod
     def load(
@@ -537,7 +543,18 @@ def _whole(values: ArrayLike) -> IntArray:
     numbers = np.asarray(values)
     if numbers.dtype.kind not in "iu":
         raise DataError(
-            f"nodes and times are whole numbers, not {numbers.dtype}; stream.number(ids) gives"
-            " the numbers of ids"
+            f"nodes are whole numbers, not {numbers.dtype}; stream.number(ids) gives the numbers of"
+            " ids"
+        )
+    return numbers.astype(np.int64)
+
+
+def _whole_times(values: ArrayLike) -> IntArray:
+    numbers = np.asarray(values)
+    if numbers.dtype.kind not in "iu":
+        shown = repr(numbers.flat[0].item()) if numbers.size else str(numbers.dtype)
+        raise DataError(
+            f"times are whole numbers in the stream's unit, not {shown}; stream.time(...) gives"
+            " that of a date"
         )
     return numbers.astype(np.int64)

@@ -421,11 +421,15 @@ class NodeClassifier(Estimator):
 
     # Files ----------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Weights, settings, the events and the record of all nodes, in a directory."""
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Weights, settings, the events and the record of all nodes, in a directory.
+
+        overwrite: a model that is there already is replaced.
+        """
         self._check_fitted()
         self._write(
             path,
+            overwrite,
             classes=self.classes_.tolist(),
             reads_states=self.reads_states_,
             features=len(self._network.mean),

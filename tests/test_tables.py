@@ -784,5 +784,5 @@ def test_sorting_is_told_where_it_happened() -> None:
     def told(*t: int) -> str:
         return str(read_table({"src": [0] * 2, "dst": [1] * 2, "t": list(t)}, sort=True).report)
 
-    assert "are sorted by time" in told(2, 1)
+    assert "all were sorted by time" in told(2, 1)
     assert "sorted" not in told(1, 2)

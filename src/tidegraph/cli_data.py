@@ -330,7 +330,7 @@ def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> No
         raise click.BadParameter(f"{html_file.parent} is not a directory", param_hint="--html")
     as_it_is = options["sort"] or _is_saved(name)
     stream = told_events(name, options, any_order=True)
-    if not as_it_is and stream.report is not None and "are sorted by time" in str(stream.report):
+    if not as_it_is and stream.report is not None and "sorted by time" in str(stream.report):
         click.echo("  (for a look; other commands but run ask for --sort)")
     with progress("info") as report:
         report(0, 1, f"describing {len(stream):,} events")

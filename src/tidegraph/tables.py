@@ -1627,8 +1627,12 @@ def read_table(
     times = np.concatenate([_ticks(clock, piece, found) for piece in moments])
     notes += _rounded(clock)
     moments.clear()
-    if (times[1:] < times[:-1]).any():
-        notes.append("rows were not in time order and are sorted by time")
+    early = int((np.diff(times) < 0).sum())
+    if early:
+        notes.append(
+            f"{counted(early, 'row')} {'is' if early == 1 else 'are'} earlier than the row before;"
+            " all were sorted by time"
+        )
     columns = {name: _joined(pieces.pop(name)) for name in list(pieces)}
     if ids == "keep":
         both_ids, nodes, names = [columns["src"], columns["dst"]], None, None

@@ -118,6 +118,53 @@ def test_another_preset_or_task_begins_the_model_anew() -> None:
     assert settle(kept, {"task": "link", "seeds": [3]}).model["hidden"] == 32
 
 
+@pytest.mark.parametrize(
+    ("file", "options"),
+    [
+        ({}, {"task": "link"}),
+        ({}, {"preset": "default"}),
+        ({"preset": "none"}, {"preset": "default"}),
+        ({"evaluation": {"protocol": "roland"}}, {"preset": "snapshots"}),
+        ({"task": "node"}, {"task": "node", "preset": "node"}),
+    ],
+)
+def test_naming_what_holds_anyway_changes_nothing(
+    file: dict[str, Any], options: dict[str, Any]
+) -> None:
+    both = {**UCI, **file, "model": {"epochs": 4}}
+    assert settle(both, options).model == settle(both).model
+    assert settle(both, options).model["epochs"] == 4
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [
+        ({}, {"evaluation": {"protocol": "roland"}}),
+        ({"evaluation": {"protocol": "roland"}}, {"evaluation": {"protocol": "tgn"}}),
+        ({"preset": "paper-lstm", "data": {"name": "wikipedia"}}, {"data": {"name": "uci"}}),
+        ({"task": "node", "data": {"name": "pubmed-temporal"}}, {"data": {"name": "wikipedia"}}),
+    ],
+)
+def test_a_kept_file_says_what_was_given_and_the_rest_follows_anew(
+    before: dict[str, Any], then: dict[str, Any]
+) -> None:
+    own = {"model": {"epochs": 3, "dropout": 0.3}}
+    kept = config.parse(settle(UCI, before, own).to_toml())
+    assert settle(kept, then).model == settle(UCI, before, own, then).model
+    assert settle(kept, then).model != settle(kept).model
+    assert settle(kept, then).given == own["model"]
+
+
+def test_a_file_shows_all_settings_and_sets_those_that_were_given() -> None:
+    settings = settle(UCI, {"model": {"epochs": 3}})
+    lines = settings.to_toml().splitlines()
+    assert "epochs = 3" in lines
+    for name in settings.model.keys() - {"epochs"}:
+        assert any(line.startswith(f"# {name} = ") for line in lines), name
+    with pytest.raises(ParameterError, match="no setting 'given'"):
+        settle(UCI, {"given": {}})
+
+
 def test_the_task_decides_on_the_model() -> None:
     words = assignments(["task=node", "members=2"])
     settings = settle(UCI, words)
@@ -167,10 +214,12 @@ def test_settings_come_back_from_toml_as_they_were(
     if src == "none":
         src = None  # the one word that has a meaning
     given = settle(UCI, {"model": {"half_lives": [1e-7, 3.0], "encoder": "lstm"}})
+    options = {"encoder_options": {key: number, "layers": 2}}
     settings = dataclasses.replace(
         given,
         data=Data(name=name, src=src, edge_features=("a", key)),
-        model={**given.model, "encoder_options": {key: number, "layers": 2}},
+        model={**given.model, **options},
+        given={**given.given, **options},
     )
     again = settle(config.parse(settings.to_toml()))
     assert again.to_dict() == settings.to_dict()

@@ -295,6 +295,19 @@ def test_time_axes_write_moments_inside_the_time_they_show(
     assert all(a != b for (_, a), (_, b) in itertools.pairwise(axis.ticks))
 
 
+@pytest.mark.parametrize("first", [0, 1_356_998_400, 1_372_636_800, 1_709_164_800, 1_721_001_600])
+def test_a_time_axis_of_any_number_of_days_tells_some_of_them(first: int) -> None:
+    for days in range(1, 801):
+        axis = time_axis(first, first + days * 86_400, "s")
+        assert 3 <= len(axis.ticks) <= 8, days
+
+
+def test_a_time_axis_of_centuries_tells_some_of_them() -> None:
+    for years in range(1, 260):
+        axis = time_axis(0, int(years * 365.25 * 86_400), "s")
+        assert 3 <= len(axis.ticks) <= 8, years
+
+
 def test_a_year_of_seconds_is_written_as_months() -> None:
     begin = 1_356_998_400  # 2013-01-01
     axis = time_axis(begin, begin + 365 * 86_400 - 1, "s")
@@ -444,8 +457,8 @@ def test_a_comparison_shows_what_differs_and_says_when_nothing_compares(
     settings = re.search(r'id="settings">.*?</section>', text, re.DOTALL)
     assert settings is not None
     assert re.findall(r'<th scope="row">([^<]*)<', settings[0]) == [
-        "dropout",
-        "epochs",
+        "model.dropout",
+        "model.epochs",
     ]
     assert "cannot be compared" not in text
     assert set(re.findall(r'data-figure="([^"]+)"', text)) == {
@@ -462,6 +475,29 @@ def test_a_comparison_shows_what_differs_and_says_when_nothing_compares(
     assert "links (2)" in text
     with pytest.raises(ParameterError, match="no runs"):
         write_comparison([], tmp_path / "none.html")
+
+
+def test_a_comparison_keeps_settings_of_one_name_apart(run: Path, tmp_path: Path) -> None:
+    every = [
+        changed(run, tmp_path / str(k), config={"data": data, "model": model})
+        for k, (data, model) in enumerate(
+            [
+                ({"edge_features": ["price"]}, {"edge_features": True}),
+                ({"edge_features": []}, {"edge_features": False}),
+            ]
+        )
+    ]
+    text = write_comparison(every, tmp_path / "two.html").read_text()
+    for name in ("data.edge_features", "model.edge_features"):
+        assert f'<th scope="row">{name}<' in text
+
+
+def test_a_comparison_needs_no_scores(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curves, "judged", lambda seen: [])
+    text = write_comparison([run, run], tmp_path / "two.html").read_text()
+    assert set(re.findall(r'data-figure="([^"]+)"', text)) == {"headline", "training"}
 
 
 # In a browser -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 
 from tidegraph import EventStream, cli, cli_reproduce, datasets, evaluation
 from tidegraph.errors import ParameterError
-from tidegraph.reproduce import TARGETS, Table, Target, driver, reproduce
+from tidegraph.reproduce import TARGETS, Table, Target, cells, driver, figures, reproduce
 from tidegraph.reproduce import data as data_of_tables
 from tidegraph.reproduce.cells import Cell, SeenOrItem, Workplace, fingerprint, measure
 from tidegraph.reproduce.driver import Found, Plan
@@ -284,6 +285,66 @@ def test_data_that_is_not_here_leaves_published_numbers_alone(
     text = TARGETS["ctdg-link"].tables(Found({}, plan))[0].markdown()
     assert "data not here" in text
     assert "99.51 ± 0.5" in text
+
+
+def test_a_cell_of_other_code_is_another_one(
+    tmp_path: Path, made_up: EventStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Cell("errors", "made-up", 0, {"r_max": 0.1})
+    before = fingerprint(cell, Workplace(tmp_path, fast=False))
+    monkeypatch.setattr(cells, "code_digest", lambda: "another")
+    assert fingerprint(cell, Workplace(tmp_path, fast=False)) != before
+
+
+def test_rolands_rows_stand_beside_ours_on_the_same_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = datasets.generate_communities(nodes=40, events=600, communities=4, seed=3)
+    stream = replace(stream, t=stream.t * 10**6, unit="s")
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: stream)
+    monkeypatch.setattr(data_of_tables, "absent", lambda name: None)
+    plan = Plan([0], fast=False)
+    TARGETS["dtdg-link"].plan(plan)
+    _, rows, _ = published_rows("dtdg-link")
+    roland = {column for row in rows if "ROLAND" in row.name for column in row.values}
+    assert roland == {"uci", "bitcoin-alpha-reversed", "bitcoin-otc-reversed"}
+    for name in roland - {"uci"}:
+        original = name.removesuffix("-reversed")
+        both_ways = data_of_tables.trial(name, "roland", fast=False).stream
+        assert both_ways.digest() == stream.with_reversed().digest()
+        one_way = data_of_tables.trial(original, "roland", fast=False).stream
+        assert one_way.digest() == stream.digest()
+        for model in {model for _, model in plan.cells}:
+            (cell,), (plain,) = plan.cells[name, model], plan.cells[original, model]
+            assert cell.settings == plain.settings
+
+
+def test_epochs_beside_tgn_go_over_all_of_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_of_tables, "absent", lambda name: None)
+    for target in ("ctdg-link", "time-cost"):
+        plan = Plan([0], fast=False)
+        TARGETS[target].plan(plan)
+        for (name, _), (cell, *_) in plan.cells.items():
+            if cell.kind == "events":
+                assert cell.settings["max_examples"] >= datasets.DATA_SETS[name].events
+
+
+def test_a_figure_that_fails_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.figure import Figure
+
+    def failing(self: Figure, file: Any, **options: Any) -> None:
+        if isinstance(file, Path):
+            file.write_text("<svg")
+        raise RuntimeError("no ink")
+
+    table = Table("t", ["a"], [Row("ours", OURS, "", "ap", {"a": Value.of([0.5], "ap")})])
+    figures.dots(table, tmp_path / "figure.svg")
+    before = (tmp_path / "figure.svg").read_bytes()
+    monkeypatch.setattr(Figure, "savefig", failing)
+    with pytest.raises(RuntimeError, match="no ink"):
+        figures.dots(table, tmp_path / "figure.svg")
+    assert (tmp_path / "figure.svg").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 # The rule of the samplers -------------------------------------------------------------------------

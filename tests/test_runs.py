@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -11,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,11 +31,12 @@ from tidegraph import (
     report,
     runs,
     segments,
+    trajectories,
 )
 from tidegraph.config import Settings
 from tidegraph.errors import DataError, ParameterError, StateFileError, StorageError
 from tidegraph.runs import Run
-from tidegraph.tasks import LinkPredictor, NodeClassifier
+from tidegraph.tasks import RECORD_SETTINGS, LinkPredictor, NodeClassifier
 from tidegraph.trajectories import only_writer
 
 QUICK = {"columns": 4, "epochs": 3, "hidden": 8, "batch_size": 512, "threads": 1}
@@ -110,7 +114,7 @@ def settled(*words: str, **model: Any) -> Settings:
 
 def numbers(results: dict[str, Any]) -> dict[str, Any]:
     """All that a run says but when and how fast."""
-    passing = ("elapsed_s", "reused", "report", "command", "machine")
+    passing = ("elapsed_s", "reused", "taken_from", "report", "command", "machine")
     return {name: value for name, value in results.items() if name not in passing}
 
 
@@ -200,17 +204,17 @@ def writes_before_death(allowed: int) -> Callable[[Path, Any], None]:
     """What writes so many files whole, and then nothing any more."""
     written = 0
 
-    def write(path: Path, produce: Any) -> None:
+    def write(path: Path, content: Any) -> None:
         nonlocal written
         written += 1
         if written > allowed:
             raise Killed
-        segments.replace_file(path, produce)
+        segments.replace_file(path, content)
 
     return write
 
 
-@pytest.mark.parametrize("survived", range(4))
+@pytest.mark.parametrize("survived", range(5))
 def test_killed_while_it_takes_over_a_run_none_mixes_settings_and_events(
     survived: int,
     whole: Path,
@@ -225,7 +229,7 @@ def test_killed_while_it_takes_over_a_run_none_mixes_settings_and_events(
         patch.setattr(runs, "replace_file", writes_before_death(survived))
         with pytest.raises(Killed):
             other.execute()
-    if survived < 2:  # the events were not kept yet
+    if survived < 3:  # the events were not kept yet
         with pytest.raises(StateFileError, match="begin it again"):
             Run.resumed(directory)
     else:
@@ -275,6 +279,91 @@ def test_killed_within_a_stage_a_run_goes_on_from_there(
     results = Run.resumed(directory).execute()
     assert numbers(results) == numbers(undisturbed)
     assert "ended by Killed" in (directory / "log.txt").read_text(encoding="utf-8")
+
+
+def deletes_before_death(allowed: int) -> Callable[[Path], None]:
+    """What deletes so many directories, and of the next one a file of each kind before it dies."""
+    deleted = 0
+
+    def rmtree(path: Path) -> None:
+        nonlocal deleted
+        deleted += 1
+        if deleted > allowed:
+            for suffix in (".records", ".safetensors"):
+                for file in sorted(path.rglob(f"*{suffix}"))[:1]:
+                    file.unlink()
+            raise Killed
+        shutil.rmtree(path)
+
+    return rmtree
+
+
+@pytest.mark.parametrize(
+    ("words", "survived", "then"),
+    [
+        (["alpha=0.3"], 0, ["epochs=2"]),  # the record of the first seed is asked for again
+        (["alpha=0.3"], 1, ["samplers=historical"]),  # its model
+        (["seeds=0"], 0, ["epochs=3"]),  # all of the second seed
+    ],
+)
+def test_killed_while_it_removes_a_run_takes_nothing_for_whole_that_is_not(
+    words: list[str],
+    survived: int,
+    then: list[str],
+    whole: Path,
+    stream: EventStream,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    directory = tmp_path / "toy"
+    shutil.copytree(whole, directory)
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
+        with pytest.raises(Killed):
+            Run(directory, settled("html=false", *words), stream).execute()
+    settings = settled("html=false", *then)
+    afresh = Run(tmp_path / "elsewhere" / "toy", settings, stream).execute()
+    assert numbers(Run(directory, settings, stream).execute()) == numbers(afresh)
+    names = {path.name for path in directory.iterdir()}
+    assert names == {path.name for path in whole.iterdir()}
+
+
+@pytest.mark.parametrize(("survived", "then"), [(0, "samplers=historical"), (1, "epochs=2")])
+def test_killed_while_it_forgets_a_seed_a_run_can_still_ask_for_it(
+    survived: int,
+    then: str,
+    stream: EventStream,
+    undisturbed: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    directory = tmp_path / "toy"
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
+        with pytest.raises(Killed):
+            Run(directory, settled("html=false"), stream).execute()
+    shutil.copytree(directory, tmp_path / "apart" / "toy")
+    assert numbers(Run.resumed(tmp_path / "apart" / "toy").execute()) == numbers(undisturbed)
+    other = settled("html=false", then)
+    afresh = Run(tmp_path / "elsewhere" / "toy", other, stream).execute()
+    assert numbers(Run(directory, other, stream).execute()) == numbers(afresh)
+
+
+def test_resuming_refuses_a_run_that_was_changed_after_it_was_read(
+    whole: Path, stream: EventStream, tmp_path: Path
+) -> None:
+    directory = tmp_path / "toy"
+    shutil.copytree(whole, directory)
+    late = Run.resumed(directory)
+    Run(directory, settled("html=false", "epochs=2"), stream).execute()
+    with pytest.raises(StateFileError, match="changed by another process"):
+        late.execute()
+    assert runs.read_settings(directory).model["epochs"] == 2
+    late = Run.resumed(directory)
+    Run(directory, settled("html=false", "epochs=2"), stream[:500]).execute()
+    with pytest.raises(StateFileError, match="changed by another process"):
+        late.execute()
+    assert runs.read_metrics(directory)["data"]["events"] == 500
 
 
 @pytest.mark.slow
@@ -356,6 +445,96 @@ def test_a_record_is_taken_from_a_run_beside(
     assert store[0].read_bytes() == store[1].read_bytes()
 
 
+def test_a_record_that_is_taken_comes_with_the_seconds_it_took(
+    whole: Path, stream: EventStream, toy: Path, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    shutil.copytree(whole, one)
+    stages = json.loads((one / "stages.json").read_text())
+    stages["record/0"]["elapsed_s"] = 5000.0
+    (one / "stages.json").write_text(json.dumps(stages))
+    words = ["--set", "samplers=random-dst", "--no-report", *QUICKLY]
+    result = run("run", toy, "--out", tmp_path, "--name", "two", "--json", *words)
+    found = last_line(result)
+    assert found["taken_from"] == {"record/0": str(one)}
+    assert f"record/0 was taken from {one}" in result.stdout
+    assert 5000 < found["elapsed_s"]["record"] < found["elapsed_s"]["total"]
+    again = last_line(run("resume", two, "--json"))
+    assert again["taken_from"] == found["taken_from"]
+    assert again["elapsed_s"]["record"] == found["elapsed_s"]["record"]
+
+
+def _half_removed(store: Path) -> None:
+    for file in sorted(store.glob("segment-*"))[:1]:
+        file.unlink()
+
+
+def _without_manifest(store: Path) -> None:
+    (store / "manifest.json").unlink()
+
+
+def _being_written(store: Path) -> None:
+    manifest = dataclasses.replace(trajectories._Manifest.read(store), complete=False)
+    manifest.write(store)
+
+
+@pytest.mark.parametrize("damage", [_half_removed, _without_manifest, _being_written])
+def test_a_damaged_record_beside_is_not_taken(
+    damage: Callable[[Path], None],
+    whole: Path,
+    stream: EventStream,
+    undisturbed: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    shutil.copytree(whole, tmp_path / "one")
+    damage(tmp_path / "one" / "seed-0" / "trajectories")
+    results = Run(tmp_path / "two", settled("html=false"), stream).execute()
+    assert numbers(results) == numbers(undisturbed)
+    assert results["taken_from"] == {}
+    assert not list((tmp_path / "two" / "seed-0").glob("*.part*"))
+
+
+def test_a_record_that_vanishes_while_it_is_taken_is_made_anew(
+    whole: Path,
+    stream: EventStream,
+    undisturbed: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shutil.copytree(whole, tmp_path / "one")
+
+    def vanishing(source: Path, target: Path) -> None:
+        _half_removed(source)
+        trajectories.copy_store(source, target)
+        shutil.rmtree(source)
+
+    monkeypatch.setattr(runs, "copy_store", vanishing)
+    results = Run(tmp_path / "two", settled("html=false"), stream).execute()
+    assert numbers(results) == numbers(undisturbed)
+
+
+def test_other_code_does_everything_again(
+    whole: Path, stream: EventStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(whole, tmp_path / "toy")
+    monkeypatch.setattr(runs, "code_digest", lambda: "another")
+    assert Run(tmp_path / "toy", settled("html=false"), stream).execute()["reused"] == []
+
+
+@pytest.mark.parametrize("preset", [None, "default", "snapshots", "historical", "paper-gru"])
+def test_a_run_and_an_evaluation_begin_from_the_same_settings(
+    preset: str | None, stream: EventStream, tmp_path: Path
+) -> None:
+    snapshots = {"protocol": "roland", "snapshot_seconds": 20, "first_test": 10}
+    tree: dict[str, Any] = {"data": {"name": "toy"}, "evaluation": snapshots, "model": QUICK}
+    settings = config.settle({**tree, "preset": preset or "none"})
+    own = runs._make_trial(stream, settings).model(seed=0, path=None).get_params()
+    trial = experiment.make_trial(stream, preset=preset, settings=QUICK, **snapshots)  # type: ignore[arg-type]
+    assert trial.model(seed=0, path=None).get_params() == own
+    expected = LinkPredictor.preset(preset or "snapshots", **QUICK).get_params()  # type: ignore[arg-type]
+    assert own == {**expected, "seed": 0, "path": None}
+
+
 CHANGED = {
     "columns": 5,
     "alpha": 0.3,
@@ -400,7 +579,7 @@ def test_the_record_depends_on_the_settings_that_its_fingerprint_has(
     assert CHANGED.keys() == settled().model.keys() - {"device"}
     plain = recorded("plain")
     moving = {name for name, value in CHANGED.items() if recorded(name, **{name: value}) != plain}
-    assert moving == set(runs._OF_THE_RECORD)
+    assert moving == set(RECORD_SETTINGS)
 
 
 def test_a_run_gets_a_name_that_no_other_settings_have(whole: Path, tmp_path: Path) -> None:
@@ -410,9 +589,13 @@ def test_a_run_gets_a_name_that_no_other_settings_have(whole: Path, tmp_path: Pa
     other = settled("epochs=2")
     (tmp_path / "toy-2").mkdir()  # not a run
     assert runs.place(tmp_path, None, other) == tmp_path / "toy-3"
+    (tmp_path / "toy-3").mkdir()
+    (tmp_path / "toy-3" / "config.toml").write_text(other.to_toml())  # nor is this
+    assert runs.place(tmp_path, None, other) == tmp_path / "toy-4"
     assert runs.place(tmp_path, "mine", other) == tmp_path / "mine"
-    with pytest.raises(ParameterError, match="without /"):
-        runs.place(tmp_path, "../mine", other)
+    for name in ("../mine", "..", ".", "", "a/b", "a\\b", "/mine"):
+        with pytest.raises(ParameterError, match="without / and"):
+            runs.place(tmp_path, name, other)
 
 
 def test_a_refused_run_leaves_everything_as_it_was(
@@ -428,6 +611,43 @@ def test_a_refused_run_leaves_everything_as_it_was(
     with pytest.raises(ParameterError, match="give validation_after and test_after"):
         Run(whole, settled("protocol=time"), stream)
     assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"config.toml": "title = 'my site'", "report.html": "mine", "seed-1/packets": "mine"},
+        {"config.toml": "[data]\nname = 'toy'\n", "report.html": "mine"},
+        {"config.toml": "title = 'my site'", "stages.json": "{}"},
+        {"config.toml": "[data]\nname = 'toy'\n", "stages.json": '["dev", "prod"]'},
+        {"stages.json": '{"dev": {}}'},
+        {"stages.json": "{}", "seed-1/packets": "mine"},
+    ],
+)
+def test_a_directory_of_somebody_else_is_left_alone(
+    files: dict[str, str], stream: EventStream, tmp_path: Path
+) -> None:
+    directory = tmp_path / "toy"
+    for name, text in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
+    with pytest.raises(StateFileError, match="is not a run"):
+        Run(directory, settled(), stream)
+    found = {path for path in directory.rglob("*") if path.is_file()}
+    assert {str(path.relative_to(directory)): path.read_text() for path in found} == files
+
+
+def test_a_run_removes_no_seeds_that_are_not_its_own(
+    whole: Path, stream: EventStream, tmp_path: Path
+) -> None:
+    directory = tmp_path / "toy"
+    shutil.copytree(whole, directory)
+    for name in ("seed-77", "seed-packets"):
+        (directory / name).mkdir()
+    Run(directory, settled("html=false", "seeds=0"), stream).execute()
+    assert sorted(path.name for path in directory.glob("seed-*")) == [
+        *("seed-0", "seed-77", "seed-packets")
+    ]
 
 
 # TensorBoard --------------------------------------------------------------------------------------
@@ -489,6 +709,7 @@ def test_one_command_goes_from_an_awkward_file_to_a_report(tmp_path: Path) -> No
     page = Path(found["report"]).read_text(encoding="utf-8")
     assert "Жуков" in page
     assert f"{found['metrics']['random-dst']['all']['ap']['mean']:.4f}" in page
+    assert re.search(r"\d+ rows are earlier than the row before; all were sorted", result.stdout)
     for words in ("src is column 'Caller'", "heuristic", f"Report: {found['report']}", "One seed"):
         assert words in result.stdout
     for name in ("metrics", "heuristics", "elapsed_s", "data", "seeds", "version", "report"):

@@ -645,7 +645,7 @@ def test_a_full_disk_loses_nothing(
         with pytest.raises(tg.StorageError, match=r"No space left.*call again") as error:
             resumable_run(tmp_path)
     assert error.value.errno == errno.ENOSPC
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob("*.part*"))
     kept = Trajectories.open(tmp_path, verify=True)
     assert not kept.complete
     records = kept.records

@@ -773,8 +773,8 @@ def evaluate(
              is hidden from training, and events that touch unseen nodes are also judged alone (new)
     tgb      the same without hidden nodes; with --rank its MRR
     time     divided by --validation-after and --test-after
-    roland   from snapshots up to now rank all nodes for every source of the next one; begins from
-             the preset snapshots
+    roland   from snapshots up to now rank all nodes for every source of the next one; without
+             --preset it begins from the preset snapshots
 
     \b
       tidegraph evaluate wikipedia --sampler random-dst --sampler historical
@@ -794,12 +794,13 @@ def evaluate(
     if also_reversed and protocol["protocol"] != "roland":
         raise click.UsageError("--reversed belongs to --protocol roland")
     _check_early(given or data, settings)
-    chosen = {**_preset(preset, given or data), **_settings(settings)}
+    chosen = _settings(settings)
     from tidegraph import experiment
 
     ranked = rank or rank_sample is not None
     experiment.check_evaluation(
         samplers=samplers or None,
+        preset=preset,
         settings=chosen,
         rank=ranked,
         validation_after=validation_after,
@@ -816,6 +817,7 @@ def evaluate(
         results = experiment.evaluate(
             stream,
             samplers=samplers or None,
+            preset=preset,
             settings=chosen,
             rank=ranked,
             rank_sample=rank_sample,

@@ -203,7 +203,8 @@ def run(
       tidegraph run --config runs/uci/config.toml --seeds 3,4,5 --name uci-again
 
     Settings come from the defaults, --preset, --config, other options and --set, each overriding
-    those before it. All is kept in runs/NAME. A run that was interrupted goes on with tidegraph
+    those before it; with another task or preset than its own, what --config says of the model is
+    left out. All is kept in runs/NAME. A run that was interrupted goes on with tidegraph
     resume runs/NAME, or with the same command; stages whose inputs have not changed are not done
     again. Exit codes: 0 done, 1 failed, 2 refused, 130 interrupted.
     """
@@ -332,6 +333,8 @@ def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:
     print_results(out, results)
     if results["reused"]:
         out.print(f"As before, and not done again: {', '.join(results['reused'])}.", markup=False)
+    for stage, whose in results["taken_from"].items():
+        out.print(f"{stage} was taken from {whose}, with its seconds.", markup=False)
     names = ("config.toml", "metrics.json", "log.txt", "events.tide")
     kept = [name for name in names if (directory / name).is_file()]
     kept += [f"seed-{seed}/model" for seed in results["seeds"] if _model(directory, seed).is_dir()]

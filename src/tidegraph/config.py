@@ -91,7 +91,11 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that decides on the outcome of a run."""
+    """Everything that decides on the outcome of a run.
+
+    What `given` does not say of the model follows from preset, protocol and data. A file keeps
+    `given` alone, so that with another of these the rest follows anew.
+    """
 
     task: Literal["link", "node"] = "link"
     seeds: tuple[int, ...] = (0,)  # one training each
@@ -101,6 +105,7 @@ class Settings:
     evaluation: Evaluation = field(default_factory=Evaluation)
     model: Mapping[str, Any] = field(default_factory=dict)  # all settings of the task's model
     report: Report = field(default_factory=Report)
+    given: Mapping[str, Any] = field(default_factory=dict)  # those of the model that were set
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
@@ -109,13 +114,18 @@ class Settings:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole tree in the types of JSON."""
+        """The whole tree in the types of JSON, with all settings of the model."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        del plain["given"]
         return plain
 
     def to_toml(self) -> str:
-        """The whole tree as `read` and `settle` take it."""
-        return _toml(self.to_dict())
+        """What was given, as `settle` takes it again; the model's other settings as comments."""
+        tree = self.to_dict()
+        given = {name: value for name, value in tree["model"].items() if name in self.given}
+        others = {name: value for name, value in tree["model"].items() if name not in given}
+        notes = ["What follows from preset, protocol and data:", *_lines(others)]
+        return _toml({**tree, "model": given}, {"model": notes if others else []})
 
 
 # Into the tree ------------------------------------------------------------------------------------
@@ -165,14 +175,15 @@ def assignments(words: Iterable[str], task: str = "link") -> dict[str, Any]:
 def settle(*layers: Tree) -> Settings:
     """The settings of several trees, where a later one overrides the earlier ones.
 
-    What none of them sets has its default; for the model that is what its preset says, or else the
-    default of the task's model. A layer with another task or preset begins the model anew: what
-    earlier ones say of it is dropped. Unknown names and wrong types are refused.
+    What none of them sets has its default; for the model that is what its preset says, the one that
+    is named or else that of the task and the protocol. A layer that names another task or preset
+    begins the model anew: what earlier ones say of it is dropped. Unknown names and wrong types are
+    refused.
     """
     given: dict[str, Any] = {}
     for layer in layers:
-        if any(name in layer and layer[name] != given.get(name) for name in ("task", "preset")):
-            given.pop("model", None)
+        if "model" in given and _begins_anew(given, layer):
+            del given["model"]
         _overlay(given, layer)
     task = _checked("task", given.get("task", "link"), _hints("", "link")["task"])
     _check(given, task)
@@ -192,22 +203,42 @@ def settle(*layers: Tree) -> Settings:
         else:
             plain[name] = _checked(name, value, _hints("", task)[name])
     typed = {name: kind(**sections[name]) for name, kind in _SECTIONS.items()}
-    settled = Settings(**plain, **typed)
-    return dataclasses.replace(settled, model=_model(settled, sections["model"]))
+    settled = Settings(**plain, **typed, given=sections["model"])
+    return dataclasses.replace(settled, model=_model(settled))
 
 
-def _model(settings: Settings, given: Tree) -> dict[str, Any]:
+def _begins_anew(given: Tree, layer: Tree) -> bool:
+    """Whether a layer names another task or preset than the one that is in force without it."""
+    if "task" not in layer and "preset" not in layer:
+        return False
+    after = dict(given)
+    _overlay(after, layer)
+    before = {**after, "task": given.get("task"), "preset": given.get("preset")}
+    return _task_and_preset(before) != _task_and_preset(after)
+
+
+def _task_and_preset(tree: Tree) -> tuple[Any, str]:
+    from tidegraph.tasks import preset_name
+
+    task, named, evaluation = (tree.get(name) for name in ("task", "preset", "evaluation"))
+    protocol = evaluation.get("protocol") if isinstance(evaluation, Mapping) else None
+    task = "link" if task is None else task
+    return task, preset_name(None if named == "none" else named, task=task, protocol=protocol)
+
+
+def _model(settings: Settings) -> dict[str, Any]:
     """All settings of the model but those that the run decides."""
-    from tidegraph.datasets import DATA_SETS
+    from tidegraph.experiment import model_settings
 
-    kind = _model_type(settings.task)
-    name = settings.preset or ("node" if settings.task == "node" else "default")
-    if settings.preset is None and settings.evaluation.protocol == "roland":
-        name = "snapshots"
-    data = settings.data.name if settings.data.name in DATA_SETS else None
-    known = {**kind.preset(name, data).get_params(), **given}
-    kind(**known)  # judges them
-    return {key: value for key, value in known.items() if key not in _BY_RUN}
+    known = model_settings(
+        settings.given,
+        task=settings.task,
+        protocol=settings.evaluation.protocol,
+        preset=settings.preset,
+        name=settings.data.name,
+    )
+    _model_type(settings.task)(**known)  # judges them
+    return known
 
 
 def defaults(task: str = "link") -> dict[str, Any]:
@@ -257,7 +288,8 @@ def _hints(section: str, task: str) -> dict[str, Any]:
     kind = _model_type(task) if section == "model" else _SECTIONS.get(section, Settings)
     hints = get_type_hints(kind)
     names = [each.name for each in dataclasses.fields(kind)]
-    return {name: hints[name] for name in names if section != "model" or name not in _BY_RUN}
+    hidden = _BY_RUN if section == "model" else ("given",)
+    return {name: hints[name] for name in names if name not in hidden}
 
 
 def _check(tree: Tree, task: str) -> None:
@@ -401,15 +433,18 @@ def _in_words(kind: Any) -> str:
 # Out of the tree ----------------------------------------------------------------------------------
 
 
-def _toml(tree: Tree) -> str:
-    """A tree of one level of sections in TOML; None is the word none."""
-    plain = [name for name, value in tree.items() if not isinstance(value, Mapping)]
-    lines = [f"{name} = {_as_toml(tree[name])}" for name in plain]
+def _toml(tree: Tree, notes: Mapping[str, Sequence[str]]) -> str:
+    """A tree of one level of sections in TOML, with comments by section; None is the word none."""
+    lines = _lines({name: value for name, value in tree.items() if not isinstance(value, Mapping)})
     for name, section in tree.items():
         if isinstance(section, Mapping):
-            lines += ["", f"[{name}]"]
-            lines += [f"{key} = {_as_toml(value)}" for key, value in section.items()]
+            lines += ["", f"[{name}]", *_lines(section)]
+            lines += [f"# {note}" for note in notes.get(name, ())]
     return "\n".join(lines) + "\n"
+
+
+def _lines(section: Tree) -> list[str]:
+    return [f"{name} = {_as_toml(value)}" for name, value in section.items()]
 
 
 def _as_toml(value: Any) -> str:

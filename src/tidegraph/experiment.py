@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph import evaluation, training
+from tidegraph.datasets import DATA_SETS
 from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
 from tidegraph.events import Op
 from tidegraph.segments import replace_file
 from tidegraph.stream import EventStream, counted
-from tidegraph.tasks import LinkPredictor, NodeClassifier, preset
+from tidegraph.tasks import LinkPredictor, NodeClassifier, preset_name
 from tidegraph.trajectories import only_writer
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "check_training",
     "evaluate",
     "make_trial",
+    "model_settings",
+    "prefixed",
     "summary",
     "train",
     "unfinished",
@@ -237,6 +240,7 @@ def evaluate(
     protocol: str = "tgn",
     samplers: Sequence[str] | None = None,
     seeds: Sequence[int] = (0, 1, 2),
+    preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
     rank: bool = False,
     rank_sample: int | None = None,
@@ -260,6 +264,8 @@ def evaluate(
     protocol: `tgn` and `tgb` divide at quantiles of time, `time` at the times given; `roland`
         ranks all nodes for every source of the next snapshot.
     samplers: of negatives; `random-dst` by default. `roland` has none.
+    preset: where settings begin (see `tasks.preset`); by default `snapshots` under `roland`, else
+        `default`. `settings` are changes to it.
     rank: also ranks every destination for each test event, or for `rank_sample` of them.
     validation_after, test_after: for `time`.
     snapshot_seconds, first_test: for `roland`, where `name` is none of `ROLAND_SETTINGS`.
@@ -271,6 +277,7 @@ def evaluate(
         stream,
         protocol=protocol,
         samplers=samplers,
+        preset=preset,
         settings=settings,
         rank=rank,
         rank_sample=rank_sample,
@@ -287,7 +294,7 @@ def evaluate(
     judged = []
     for number, seed in enumerate(seeds):
         model = models.pop(0)  # so that its record on disk goes when it goes
-        told = _prefixed(report, f"seed {seed} ({number + 1} of {len(seeds)}), ")
+        told = prefixed(report, f"seed {seed} ({number + 1} of {len(seeds)}), ")
         with clock.stage("record"):
             model.observe(trial.events, trial.training, progress=told)
         told(0, 1, "reading features of pairs")
@@ -392,6 +399,7 @@ def check_evaluation(
     protocol: str = "tgn",
     samplers: Sequence[str] | None = None,
     seeds: Sequence[int] = (0, 1, 2),
+    preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
     rank: bool = False,
     validation_after: Any = None,
@@ -414,10 +422,11 @@ def check_evaluation(
     _check_protocol(protocol, validation_after, test_after)
     if protocol == "roland":
         _snapshot_settings(name, snapshot_seconds, first_test)
+    chosen = model_settings(settings, task=task, protocol=protocol, preset=preset, name=name)
     if task == "node":
-        _with(NodeClassifier(), settings, {"seed": 0, "path": None})
+        _with(NodeClassifier(), chosen, {"seed": 0, "path": None})
     else:
-        _with(LinkPredictor(), settings, {"seed": 0, "path": None})
+        _with(LinkPredictor(), chosen, {"seed": 0, "path": None})
 
 
 def _check_seeds(seeds: Sequence[int]) -> None:
@@ -607,6 +616,7 @@ def make_trial(
     task: str = "link",
     protocol: str = "tgn",
     samplers: Sequence[str] | None = None,
+    preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
     rank: bool = False,
     rank_sample: int | None = None,
@@ -626,6 +636,7 @@ def make_trial(
         protocol=protocol,
         samplers=samplers,
         seeds=(0,),
+        preset=preset,
         settings=settings,
         rank=rank or rank_sample is not None,
         validation_after=validation_after,
@@ -634,13 +645,13 @@ def make_trial(
         first_test=first_test,
         name=name,
     )
+    chosen = model_settings(settings, task=task, protocol=protocol, preset=preset, name=name)
+    about = stream, protocol, name, chosen
     if protocol == "roland":
         width_s, first = _snapshot_settings(name, snapshot_seconds, first_test)
         return _SnapshotTrial(
-            *(stream, protocol, name, {**preset("snapshots"), **(settings or {})}),
-            split=evaluation.roland_split(stream, width_s=width_s, first_test=first),
+            *about, split=evaluation.roland_split(stream, width_s=width_s, first_test=first)
         )
-    about = stream, protocol, name, settings or {}
     split = _split(stream, protocol, validation_after, test_after)
     if task == "node":
         return _NodeTrial(*about, split=split)
@@ -683,6 +694,26 @@ def _too_few(events: int | None) -> Iterator[str]:
 
 
 # What both share ----------------------------------------------------------------------------------
+
+
+def model_settings(
+    settings: Mapping[str, Any] | None,
+    *,
+    task: str,
+    protocol: str,
+    preset: str | None = None,
+    name: str | None = None,
+) -> dict[str, Any]:
+    """All settings of a trial's model: those given, and else those of its preset for the data.
+
+    A preset that is named wins over the one that comes with the protocol. Seed and path belong to
+    the trial, and are there only where somebody gave them.
+    """
+    kind: type[Model] = NodeClassifier if task == "node" else LinkPredictor
+    base = preset_name(preset, task=task, protocol=protocol)
+    begun = kind.preset(base, name if name in DATA_SETS else None).get_params()
+    own = {key: value for key, value in begun.items() if key not in ("seed", "path")}
+    return {**own, **(settings or {})}
 
 
 def _with(
@@ -768,7 +799,8 @@ def _silent(done: int, total: int, what: str) -> None:
     pass
 
 
-def _prefixed(report: Progress, prefix: str) -> Progress:
+def prefixed(report: Progress, prefix: str) -> Progress:
+    """The same, which says something before what is going on."""
     return lambda done, total, what: report(done, total, prefix + what)
 
 

@@ -1,10 +1,11 @@
 """Runs: from events to numbers and a report, in a directory that can be left and taken up again.
 
 A run goes through stages. Each has a fingerprint of all that its outcome depends on: settings, the
-events, the stages before it and the version of the package. `stages.json` says which were begun and
+events, the stages before it and the code of the package. `stages.json` says which were begun and
 finished with which fingerprint; one that was finished with the same is not done again, and one that
 was only begun goes on from its own checkpoints. Killed at any moment, a run that is resumed ends
-with the same numbers.
+with the same numbers: what a stage has left is removed only after `stages.json` has ceased to vouch
+for it, and all of it at once.
 
     runs/calls/config.toml       all settings
                metrics.json      the numbers, and where they come from
@@ -25,6 +26,7 @@ import hashlib
 import itertools
 import json
 import logging
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,14 +38,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidegraph import config, report
 from tidegraph.config import Settings
-from tidegraph.errors import ParameterError, StateFileError
+from tidegraph.errors import ParameterError, StateFileError, TidegraphError
+from tidegraph.provenance import code_digest
 from tidegraph.segments import replace_file
-from tidegraph.trajectories import copy_store, only_writer
+from tidegraph.trajectories import Trajectories, copy_store, only_writer
 
 if TYPE_CHECKING:
     from tidegraph.experiment import Judgement, Model, Trial
     from tidegraph.stream import EventStream
-    from tidegraph.training import Epoch
 
 __all__ = ["Run", "check", "compare", "place", "read_metrics", "read_settings", "write_comparison"]
 
@@ -52,12 +54,13 @@ Progress = Callable[[int, int, str], None]
 CONFIG, METRICS, REPORT = "config.toml", "metrics.json", "report.html"
 EVENTS, LOG = "events.tide", "log.txt"
 _STAGES, _COMMAND = "stages.json", "command.txt"
-_DEFAULT_SAMPLERS = ("random-dst", "historical")
-# Settings of a model on which its record of trajectories depends.
-_OF_THE_RECORD = (
-    *("columns", "alpha", "half_lives", "high_pass", "beta"),
-    *("r_max", "r_max_unit", "scale_by_degree", "epsilon"),
+_REMOVED = ".removed"  # where directories wait for being deleted
+# What is being written, or was when a run was killed.
+_UNFINISHED = re.compile(
+    r"(config\.toml|command\.txt|report\.html|\w+\.json|trajectories|model)\.part\d*"
 )
+_DEFAULT_SAMPLERS = ("random-dst", "historical")
+_OF_SEEDS = ("record", "train", "score")  # stages that there are per seed
 # Without these in its metrics.json no run can be put beside another.
 _RESULTS = ("config", "data", "split", "seeds", "metrics", "heuristics", "headlines", "elapsed_s")
 _log = logging.getLogger(__name__)
@@ -101,8 +104,11 @@ def place(out: str | Path, name: str | None, settings: Settings) -> Path:
     already: no result is overwritten that was not named.
     """
     if name is not None:
-        if Path(name).name != name:
-            raise ParameterError(f"name is {name!r}; give a name without / and .., such as trial-2")
+        if name in ("", ".", "..") or re.search(r"[/\\\0]", name):
+            raise ParameterError(
+                f"name is {name!r}; give a name that is not empty, without / and \\, and not . or"
+                " .., such as trial-2"
+            )
         return Path(out) / name
     base = Path(settings.data.name).name.split(".")[0] or "run"
     if settings.task == "node":
@@ -112,7 +118,8 @@ def place(out: str | Path, name: str | None, settings: Settings) -> Path:
         if not directory.exists():
             break
         with contextlib.suppress(StateFileError, ParameterError):  # something else is there
-            if not config.differences(read_settings(directory), settings):
+            known = read_settings(directory)
+            if _may_be_taken(directory) and not config.differences(known, settings):
                 break
     return directory
 
@@ -153,14 +160,33 @@ def write_comparison(directories: Sequence[str | Path], path: str | Path) -> Pat
 # Stages -------------------------------------------------------------------------------------------
 
 
+@dataclasses.dataclass
+class _Spent:
+    """What a stage has taken so far, and whose work it was if not its own."""
+
+    elapsed_s: float
+    taken_from: str | None = None
+
+
 class _Stages:
-    """Which stages of a run were begun and finished, with which inputs, in how many seconds."""
+    """Which stages of a run were begun and finished, with which inputs, in how many seconds.
+
+    Its file is what tells a run from any other directory. It is written first.
+    """
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / _STAGES
+        self._directory, self._path = directory, directory / _STAGES
         self._entries = _read_stages(directory)
         self._done: set[str] = set()  # in this pass
         self.reused: list[str] = []
+        if not self._path.exists():
+            _write_json(self._path, self._entries)
+        for leftover in _leftovers(directory, self.seeds()):
+            _delete(leftover)
+
+    def seeds(self) -> list[int]:
+        """Those of which some stage was begun, by this run or by one before it in its place."""
+        return _seeds_of(self._entries)
 
     def finished(self, name: str, fingerprint: str, *outputs: Path) -> bool:
         """Whether a stage with this name and these inputs has left its outputs."""
@@ -173,38 +199,68 @@ class _Stages:
         return done
 
     @contextlib.contextmanager
-    def stage(self, name: str, fingerprint: str, *outputs: Path) -> Iterator[None]:
+    def stage(self, name: str, fingerprint: str, *outputs: Path) -> Iterator[_Spent]:
         """Marks a stage as begun and then finished; what one with other inputs left is removed."""
         entry = self._entries.get(name, {})
         if entry.get("begun") != fingerprint:
-            for path in outputs:
-                _remove(path)
-            entry = {"elapsed_s": 0.0}
+            # Not begun either: killed before all is removed, it must not go on from the rest.
+            self._withdraw([name], *outputs)
+            entry = {}
         begun_at, finished = time.perf_counter(), False
-        self._note(name, {**entry, "begun": fingerprint, "finished": None})
+        spent = _Spent(entry.get("elapsed_s", 0.0), entry.get("taken_from"))
+        self._note(name, fingerprint, None, spent)
         _log.info("%s: begun", name)
         try:
-            yield
+            yield spent
             finished = True
             self._done.add(name)
         finally:
-            elapsed_s = entry["elapsed_s"] + time.perf_counter() - begun_at
-            _log.info("%s: %s (%.1f s)", name, "finished" if finished else "left", elapsed_s)
-            self._note(
-                name,
-                {
-                    "begun": fingerprint,
-                    "finished": fingerprint if finished else None,
-                    "elapsed_s": elapsed_s,
-                },
-            )
+            spent.elapsed_s += time.perf_counter() - begun_at
+            _log.info("%s: %s (%.1f s)", name, "finished" if finished else "left", spent.elapsed_s)
+            self._note(name, fingerprint, fingerprint if finished else None, spent)
 
-    def _note(self, name: str, entry: dict[str, Any]) -> None:
+    def forget_output(self, name: str, output: Path) -> None:
+        """Removes what a stage has left; it can be done again, and its time stays known."""
+        entry = self._entries.get(name)
+        if entry is not None and entry["finished"] is not None:
+            entry["finished"] = None
+            _write_json(self._path, self._entries)
+        self._remove(output)
+
+    def forget_seed(self, seed: int, output: Path) -> None:
+        """Removes all that there is of a seed."""
+        self._withdraw([f"{kind}/{seed}" for kind in _OF_SEEDS], output)
+
+    def _withdraw(self, names: Sequence[str], *outputs: Path) -> None:
+        known = [name for name in names if self._entries.pop(name, None) is not None]
+        if known:
+            _write_json(self._path, self._entries)
+        for path in outputs:
+            self._remove(path)
+
+    def _remove(self, path: Path) -> None:
+        """Removes a file or a directory at once: a kill leaves it whole or not at all."""
+        if path.is_dir():
+            removed = self._directory / _REMOVED
+            _delete(removed)
+            path.replace(removed)
+            path = removed
+        _delete(path)
+
+    def _note(self, name: str, begun: str, finished: str | None, spent: _Spent) -> None:
+        entry = {"begun": begun, "finished": finished, "elapsed_s": spent.elapsed_s}
+        if spent.taken_from is not None:
+            entry["taken_from"] = spent.taken_from
         self._entries[name] = entry
         _write_json(self._path, self._entries)
 
+    def taken_from(self, names: Iterable[str]) -> dict[str, str]:
+        """Stages that were not done but taken over, and the runs that did them."""
+        found = {name: self._entries.get(name, {}).get("taken_from") for name in names}
+        return {name: whose for name, whose in found.items() if whose is not None}
+
     def elapsed_s(self, names: Iterable[str]) -> dict[str, float]:
-        """Seconds by kind of stage, seeds taken together, whenever they were spent."""
+        """Seconds by kind of stage, seeds taken together, whenever and by whichever run spent."""
         spent: dict[str, float] = {}
         for name in names:
             kind = name.partition("/")[0]
@@ -214,24 +270,48 @@ class _Stages:
 
 
 def _read_stages(directory: Path) -> dict[str, dict[str, Any]]:
+    path = directory / _STAGES
     try:
-        entries: dict[str, dict[str, Any]] = json.loads((directory / _STAGES).read_bytes())
+        entries = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
+    except ValueError:
+        entries = None
+    if not isinstance(entries, dict) or not all(
+        isinstance(entry, dict) and {"begun", "finished", "elapsed_s"} <= entry.keys()
+        for entry in entries.values()
+    ):
+        raise StateFileError(
+            f"{path} does not hold the stages of a run; give another name, or move it away"
+        )
     return entries
 
 
+def _seeds_of(stages: Iterable[str]) -> list[int]:
+    found = (re.fullmatch(rf"({'|'.join(_OF_SEEDS)})/(\d+)", name) for name in stages)
+    return sorted({int(match[2]) for match in found if match})
+
+
+def _leftovers(directory: Path, seeds: Iterable[int]) -> Iterator[Path]:
+    """What a run that was killed was removing or writing."""
+    yield directory / _REMOVED
+    for place in (directory, *(directory / f"seed-{seed}" for seed in seeds)):
+        if place.is_dir():
+            yield from (path for path in place.iterdir() if _UNFINISHED.fullmatch(path.name))
+
+
 def _fingerprint(**inputs: Any) -> str:
-    text = json.dumps({"version": version("tidegraph"), **inputs}, sort_keys=True)
+    code = {"version": version("tidegraph"), "code": code_digest()}
+    text = json.dumps({**code, **inputs}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _write_json(path: Path, content: Any) -> None:
-    text = json.dumps(content, indent=2) + "\n"
-    replace_file(path, lambda file: file.write(text.encode()))
+    replace_file(path, json.dumps(content, indent=2) + "\n")
 
 
-def _remove(path: Path) -> None:
+def _delete(path: Path) -> None:
+    """Deletes a file or, piece by piece, a directory that nothing vouches for."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -258,6 +338,7 @@ class Run:
     ) -> None:
         self.directory, self.settings = Path(directory), settings
         self._command = command
+        self._resumed_from: object = None  # the state of the files it was read from
         if self.directory.exists() and not _may_be_taken(self.directory):
             raise StateFileError(
                 f"{self.directory} exists and is not a run; give another name, or move it away"
@@ -275,6 +356,7 @@ class Run:
         """The run that was begun in this directory, to go on where it was left."""
         from tidegraph.stream import EventStream
 
+        state = _state(directory)
         settings = read_settings(directory)
         events, begun = Path(directory) / EVENTS, Path(directory) / _COMMAND
         if not events.is_file():
@@ -282,25 +364,31 @@ class Run:
                 f"the run in {directory} was left before it had kept its events; begin it again"
             )
         command = begun.read_text(encoding="utf-8").strip() if begun.is_file() else None
-        return cls(directory, settings, EventStream.load(events), command=command)
+        run = cls(directory, settings, EventStream.load(events), command=command)
+        run._resumed_from = state
+        return run
 
     def execute(self, *, progress: Progress | None = None) -> dict[str, Any]:
         """The content of metrics.json and, as `report`, where the report is (None: nowhere)."""
         directory = self.directory
         directory.mkdir(parents=True, exist_ok=True)
         with only_writer(directory):
+            if self._resumed_from is not None and self._resumed_from != _state(directory):
+                raise StateFileError(
+                    f"the run in {directory} was changed by another process after it had been read;"
+                    f" tidegraph resume {directory} goes on with what it is now"
+                )
+            self._resumed_from = None  # from here on the files are its own
             stages = _Stages(directory)
             events = directory / EVENTS
             if not stages.finished("data", self._data_as, events):
                 events.unlink(missing_ok=True)  # or a kill could leave them beside other settings
-            settings = self.settings.to_toml().encode()
-            replace_file(directory / CONFIG, lambda file: file.write(settings))
-            if self._command is not None:
-                command = f"{self._command}\n".encode()
-                replace_file(directory / _COMMAND, lambda file: file.write(command))
             # They may be of other settings, and come again when all stages have been looked at.
             for result in (METRICS, REPORT):
                 (directory / result).unlink(missing_ok=True)
+            replace_file(directory / CONFIG, self.settings.to_toml())
+            if self._command is not None:
+                replace_file(directory / _COMMAND, f"{self._command}\n")
             with _logged(directory / LOG):
                 _log.info("tidegraph %s: %s", version("tidegraph"), self._command or "from Python")
                 return self._results(stages, progress or _silent)
@@ -322,7 +410,7 @@ class Run:
             progress(0, 1, "looking back for the report")
             self._observe(stages, _Seed(self, seeds[0], stages, progress), progress)
         names = ["data", "heuristics"]
-        names += [f"{kind}/{seed}" for kind in ("record", "train", "score") for seed in seeds]
+        names += [f"{kind}/{seed}" for kind in _OF_SEEDS for seed in seeds]
         names += ["observations"] if wanted.html else []
         results = experiment.summary(trial, seeds, rules, judged, elapsed_s=stages.elapsed_s(names))
         results["data"] |= {
@@ -334,6 +422,7 @@ class Run:
             "command": self._command,
             "machine": machine.describe(),
             "reused": stages.reused,
+            "taken_from": stages.taken_from(names),
         }
         for note in results["warnings"]:
             _log.warning("%s", note)
@@ -349,16 +438,17 @@ class Run:
 
     def _judged_seeds(self, stages: _Stages, progress: Progress) -> list[Judgement]:
         """What the model of each seed achieves; what is large is kept of the first alone."""
+        from tidegraph.experiment import prefixed
+
         judged, seeds = [], self.settings.seeds
         for number, seed in enumerate(seeds):
             of = f"seed {seed}, " if len(seeds) > 1 else ""
-            one = _Seed(self, seed, stages, _prefixed(progress, of))
+            one = _Seed(self, seed, stages, prefixed(progress, of))
             judged.append(self._judged(stages, f"score/{seed}", one.scored_as, one.path, one.model))
             if number and not self.settings.keep:
                 one.forget()
-        for path in self.directory.glob("seed-*"):  # of settings before these
-            if path.name not in {f"seed-{seed}" for seed in seeds}:
-                _remove(path)
+        for seed in set(stages.seeds()) - set(seeds):  # of settings before these
+            stages.forget_seed(seed, self.directory / f"seed-{seed}")
         return judged
 
     @cached_property
@@ -431,6 +521,8 @@ class _Seed:
     """The part of a run that belongs to one seed: its record, its model, its scores."""
 
     def __init__(self, run: Run, seed: int, stages: _Stages, progress: Progress) -> None:
+        from tidegraph.tasks import RECORD_SETTINGS
+
         self._run, self._seed = run, seed
         self._stages, self._progress = stages, progress
         self.path = run.directory / f"seed-{seed}"
@@ -439,7 +531,7 @@ class _Seed:
         self._checkpoint = self.path / "training.safetensors"
         self._history = self.path / "history.json"
         settings = run.settings.model
-        of_record = {name: settings[name] for name in _OF_THE_RECORD}
+        of_record = {name: settings[name] for name in RECORD_SETTINGS}
         of_training = {name: value for name, value in settings.items() if name != "threads"}
         self.recorded_as = _fingerprint(**run._inputs, settings=of_record, seed=seed)
         self.trained_as = _fingerprint(
@@ -460,10 +552,10 @@ class _Seed:
             model.train(
                 self._run._trial.training, checkpoint=self._checkpoint, progress=self._progress
             )
-            _write_json(self._history, [_in_words(epoch) for epoch in model.epochs_])
+            _write_json(self._history, [epoch.plain() for epoch in model.epochs_])
             part = self.path / "model.part"
             for leftover in (part, self._saved):
-                _remove(leftover)
+                _delete(leftover)
             model.save(part)
             part.replace(self._saved)
         return model
@@ -474,24 +566,31 @@ class _Seed:
         if self._stages.finished(name, self.recorded_as, self._store):
             model.observe(trial.events, trial.training)  # finds it whole
             return
-        with self._stages.stage(name, self.recorded_as, self._store):
+        with self._stages.stage(name, self.recorded_as, self._store) as spent:
             if not self._store.exists():
-                self._borrow(name)
+                spent.taken_from = None
+                self._borrow(name, spent)
             model.observe(trial.events, trial.training, progress=self._progress)
 
-    def _borrow(self, name: str) -> None:
+    def _borrow(self, name: str, spent: _Spent) -> None:
         """Takes the record of another run beside this one, where one has the same."""
         run, part = self._run.directory, self.path / "trajectories.part"
         for about in sorted(run.parent.glob(f"*/{_STAGES}")):
             store = about.parent / self._store.relative_to(run)
-            with contextlib.suppress(OSError, ValueError):  # gone in the meantime, or not a run's
+            # It may be no run's, or be removed while it is looked at.
+            with contextlib.suppress(OSError, TidegraphError):
                 entry = _read_stages(about.parent).get(name, {})
-                if entry.get("finished") == self.recorded_as and store.is_dir():
-                    _remove(part)
-                    copy_store(store, part)
-                    part.replace(self._store)
-                    _log.info("%s: taken from %s", name, about.parent)
-                    return
+                if entry.get("finished") != self.recorded_as or not store.is_dir():
+                    continue
+                _delete(part)
+                copy_store(store, part)
+                if not Trajectories.open(part).complete:
+                    continue
+                part.replace(self._store)
+                spent.elapsed_s, spent.taken_from = entry["elapsed_s"], str(about.parent)
+                _log.info("%s: taken from %s", name, about.parent)
+                return
+        _delete(part)
 
     def history(self) -> list[dict[str, Any]]:
         """What each epoch of the training achieved."""
@@ -500,8 +599,8 @@ class _Seed:
 
     def forget(self) -> None:
         """Removes what is large; scores, history and weights stay."""
-        _remove(self._saved)
-        _remove(self._store)
+        self._stages.forget_output(f"train/{self._seed}", self._saved)
+        self._stages.forget_output(f"record/{self._seed}", self._store)
 
 
 def check(settings: Settings) -> None:
@@ -547,20 +646,11 @@ def _make_trial(stream: EventStream, settings: Settings) -> Trial:
     return make_trial(stream, **asked, rank_sample=settings.evaluation.rank_sample)
 
 
-def _in_words(epoch: Epoch) -> dict[str, Any]:
-    return {
-        "epoch": epoch.number + 1,
-        "loss": epoch.loss,
-        "validation": epoch.validation,
-        "seconds": epoch.elapsed_s,
-    }
-
-
 def _write_tensorboard(directory: Path, results: Mapping[str, Any]) -> None:
     """The curves of all seeds and the numbers of the test, where TensorBoard reads them."""
     from torch.utils.tensorboard import SummaryWriter
 
-    _remove(directory / "tensorboard")
+    _delete(directory / "tensorboard")
     for number, seed in enumerate(results["seeds"]):
         history = json.loads((directory / f"seed-{seed}" / "history.json").read_bytes())
         with SummaryWriter(str(directory / "tensorboard" / f"seed-{seed}")) as writer:
@@ -595,15 +685,27 @@ def _logged(path: Path) -> Iterator[None]:
 
 
 def _may_be_taken(directory: Path) -> bool:
-    """Whether it holds a run, or nothing but what one leaves that is killed at its first write."""
-    if (directory / CONFIG).is_file():
-        return True
-    return directory.is_dir() and all(path.name == f"{CONFIG}.part" for path in directory.iterdir())
+    """Whether it holds a run, or nothing but what one leaves that is killed at its first writes."""
+    if not directory.is_dir():
+        return False
+    found = {path.name for path in directory.iterdir() if not _UNFINISHED.fullmatch(path.name)}
+    try:
+        _read_stages(directory)
+        if not found <= {_STAGES}:
+            read_settings(directory)
+    except (StateFileError, ParameterError):
+        return False
+    return not found or _STAGES in found
+
+
+def _state(directory: str | Path) -> object:
+    """What changes whenever a run in this directory is given other settings or events."""
+    config_file, events = (Path(directory) / name for name in (CONFIG, EVENTS))
+    with contextlib.suppress(OSError):
+        about = events.stat()
+        return config_file.read_bytes(), about.st_ino, about.st_mtime_ns, about.st_size
+    return None
 
 
 def _silent(done: int, total: int, what: str) -> None:
     pass
-
-
-def _prefixed(progress: Progress, prefix: str) -> Progress:
-    return lambda done, total, what: progress(done, total, prefix + what)

@@ -6,6 +6,7 @@ the exponents of its row where that is in half precision, and the scales of the 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import mmap
@@ -265,12 +266,19 @@ def write_segment(
     return dataclasses.replace(entry, digest=digests.value())
 
 
-def replace_file(path: Path, produce: Callable[[Any], None]) -> None:
-    """Writes a file aside, makes it durable and puts it in place."""
-    aside = path.with_name(path.name + ".part")
+def replace_file(path: Path, content: str | Callable[[Any], object]) -> None:
+    """Writes a file aside, makes it durable and puts it in place: it is whole or as it was.
+
+    content: a text, or what writes to the open file. Other processes may write the same file; the
+        last one stays.
+    """
+    aside = path.with_name(f"{path.name}.part{os.getpid()}")
     try:
         with open(aside, "wb") as file:
-            produce(file)
+            if isinstance(content, str):
+                file.write(content.encode())
+            else:
+                content(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
@@ -280,8 +288,10 @@ def replace_file(path: Path, produce: Callable[[Any], None]) -> None:
         finally:
             os.close(directory)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise not_written(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink()  # what an error has left of it
 
 
 def not_written(path: Path, error: OSError) -> StorageError:

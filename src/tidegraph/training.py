@@ -66,6 +66,15 @@ class Epoch:
     validation: float
     elapsed_s: float
 
+    def plain(self) -> dict[str, int | float]:
+        """As histories are kept and shown; people count from 1."""
+        return {
+            "epoch": self.number + 1,
+            "loss": self.loss,
+            "validation": self.validation,
+            "seconds": self.elapsed_s,
+        }
+
 
 # Several processes --------------------------------------------------------------------------------
 

@@ -115,8 +115,7 @@ class _Manifest:
     def write(self, directory: Path) -> None:
         body = {"format": _FORMAT, "version": VERSION, **dataclasses.asdict(self)}
         body["digest"] = _json_digest(body)
-        text = json.dumps(body, indent=1).encode()
-        replace_file(directory / _MANIFEST, lambda file: file.write(text))
+        replace_file(directory / _MANIFEST, json.dumps(body, indent=1))
 
     @classmethod
     def read(cls, directory: Path) -> _Manifest:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from tidegraph.bench import machine
 from tidegraph.bench.competitors import Skipped
 from tidegraph.bench.sections import SECTIONS, BrokenPromise, Run, measure
 from tidegraph.errors import ParameterError
+from tidegraph.segments import replace_file
 from tidegraph.verify import Progress
 
 __all__ = ["GOALS", "NOT_ASKED_FOR", "SECTIONS", "propagation", "write"]
@@ -128,13 +128,7 @@ def write(results: dict[str, Any], path: Path) -> list[Path]:
 
     Returns the files written; without matplotlib there is no plot.
     """
-    text = json.dumps(results, indent=2, ensure_ascii=False) + "\n"
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.absolute().parent, prefix=path.name, delete=False, encoding="utf-8"
-    ) as file:
-        file.write(text)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
+    replace_file(path, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
     written = [path]
     if "growth" in results:
         from tidegraph.bench.plots import plot_growth

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from tidegraph.report.comparison import comparison
 from tidegraph.report.observations import Observations, read_observations, save_observations
 from tidegraph.report.page import page
 from tidegraph.report.results import OBSERVATIONS, read_run
+from tidegraph.segments import replace_file
 
 __all__ = [
     "OBSERVATIONS",
@@ -29,26 +28,14 @@ def write(run_directory: str | Path) -> Path:
     `metrics.json` must be there; `config.toml` and `observations` (see `save_observations`) add
     what they can.
     """
-    return _written(Path(run_directory) / "report.html", page(read_run(run_directory)))
+    path = Path(run_directory) / "report.html"
+    replace_file(path, page(read_run(run_directory)))
+    return path
 
 
 def write_comparison(run_directories: Sequence[str | Path], path: str | Path) -> Path:
     """The path of a page that shows several runs beside each other."""
     if not run_directories:
         raise ParameterError("no runs are given to compare; give the directories of some")
-    return _written(Path(path), comparison([read_run(each) for each in run_directories]))
-
-
-def _written(path: Path, text: str) -> Path:
-    """Writes the file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return path
+    replace_file(Path(path), comparison([read_run(each) for each in run_directories]))
+    return Path(path)

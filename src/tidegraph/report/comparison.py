@@ -12,7 +12,7 @@ from tidegraph.report import curves
 from tidegraph.report.figures import COLOURS, Axis, Curve, Rule, chart, linear, strip, time_axis
 from tidegraph.report.markup import Html, document, element, table
 from tidegraph.report.page import measure_over_time, percent
-from tidegraph.report.results import METRIC_WORDS, Finding, Run
+from tidegraph.report.results import METRIC_WORDS, Finding, Run, flat
 
 __all__ = ["comparison"]
 
@@ -142,11 +142,7 @@ def _all_settings(run: Run) -> dict[str, Any]:
     own = {} if seen is None else dict(seen.about["settings"])
     for name in ("path", "seed"):  # where the first model lay, and one of several
         own.pop(name, None)
-    told = {}
-    for name, value in run.settings.items():
-        last = name.rpartition(".")[2]
-        told[last if last in own else name] = value
-    return {**own, **told, "version": run.results.get("version")}
+    return {**flat({"model": own}), **run.settings, "version": run.results.get("version")}
 
 
 def _written(settings: dict[str, Any], key: str) -> str:
@@ -228,12 +224,13 @@ def _over_time(seen: list[Any]) -> Html | None:
         word, measure, least = measure_over_time(
             one.about["task"], classes is not None and len(classes) > 2
         )
-        when, value, _ = curves.over_time(curves.judged(one)[0], measure, least=least)
-        if np.isfinite(value).any():
-            drawn.append(Curve(name, when, value, colour, dots=True))
-            names.add(word)
-            units.add(one.about["time"]["unit"])
-            begins.append(one.about["time"]["first"])
+        for asked in curves.judged(one)[:1]:
+            when, value, _ = curves.over_time(asked, measure, least=least)
+            if np.isfinite(value).any():
+                drawn.append(Curve(name, when, value, colour, dots=True))
+                names.add(word)
+                units.add(one.about["time"]["unit"])
+                begins.append(one.about["time"]["first"])
     if not drawn or len(names) > 1 or len(units) > 1:  # they share no axis
         return None
     times = np.concatenate([np.asarray(curve.x) for curve in drawn])

@@ -138,9 +138,9 @@ def logarithmic(label: str, values: ArrayLike) -> Axis:
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 # Of these units, coarse to fine, the first that occurs three times is written; every how many.
 _CALENDAR = {
-    "Y": (1, 2, 5, 10, 20),
+    "Y": (1, 2, 5, 10, 20, 50, 100),
     "M": (1, 2, 3, 6),
-    "D": (1, 2, 5, 7, 14),
+    "D": (1, 2, 3, 5, 7, 14, 21),
     "h": (1, 2, 3, 6, 12),
     "m": (1, 2, 5, 10, 30),
     "s": (1, 2, 5, 10, 30),

@@ -94,13 +94,15 @@ def save_observations(
     those that moved most stop after some seconds; who is left is named without one.
     """
     report = progress or _silent
+    if history is None:
+        history = [epoch.plain() for epoch in predictor.epochs_]
     gather: Callable[..., _Gathered] = (
         _link_scores if hasattr(predictor, "training_negatives") else _node_scores
     )
     about: dict[str, Any] = {
         "format": _FORMAT,
         "time": _times(stream, split),
-        "history": _history(predictor) if history is None else [dict(epoch) for epoch in history],
+        "history": [dict(epoch) for epoch in history],
         "settings": _plain(predictor.get_params()),
         "defaults": _plain(type(predictor)().get_params()),
         "versions": _versions(),
@@ -121,18 +123,6 @@ def save_observations(
 
 def _silent(done: int, total: int, what: str) -> None:
     pass
-
-
-def _history(predictor: LinkPredictor | NodeClassifier) -> list[dict[str, Any]]:
-    return [
-        {
-            "epoch": epoch.number + 1,
-            "loss": epoch.loss,
-            "validation": epoch.validation,
-            "seconds": epoch.elapsed_s,
-        }
-        for epoch in predictor.epochs_
-    ]
 
 
 def _times(stream: EventStream, split: Split) -> dict[str, Any]:

@@ -12,7 +12,15 @@ from tidegraph.errors import StateFileError
 from tidegraph.evaluation import outcome_of_heuristic, verdicts
 from tidegraph.report.observations import Observations, read_observations
 
-__all__ = ["METRIC_WORDS", "OBSERVATIONS", "Finding", "Run", "negatives_in_words", "read_run"]
+__all__ = [
+    "METRIC_WORDS",
+    "OBSERVATIONS",
+    "Finding",
+    "Run",
+    "flat",
+    "negatives_in_words",
+    "read_run",
+]
 
 OBSERVATIONS = "observations"
 METRIC_WORDS = {
@@ -114,7 +122,8 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """All that was set, flat, with dotted names."""
-        return dict(_flat("", self.results.get("config") or self.results.get("settings") or {}))
+        told = self.results.get("config")
+        return flat(told if told else {"model": self.results.get("settings") or {}})
 
     def findings(self) -> list[Finding]:
         """One per sampler and part, in the order of the results, `all` first."""
@@ -154,10 +163,15 @@ class Run:
         return [str(verdict) for verdict in found if not verdict.headline]
 
 
-def _flat(prefix: str, tree: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def flat(tree: dict[str, Any]) -> dict[str, Any]:
+    """The leaves of a tree by their dotted names."""
+    return dict(_leaves("", tree))
+
+
+def _leaves(prefix: str, tree: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in tree.items():
         if isinstance(value, dict) and value:
-            yield from _flat(f"{prefix}{name}.", value)
+            yield from _leaves(f"{prefix}{name}.", value)
         else:
             yield f"{prefix}{name}", value
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tidegraph.evaluation import evaluate_link
 from tidegraph.evaluation.baselines import EdgeBank, Heuristic, Popularity
+from tidegraph.provenance import code_digest
 from tidegraph.reproduce import data
 from tidegraph.stream import EventStream
 
@@ -35,18 +36,6 @@ IntArray = NDArray[np.int64]
 Report: TypeAlias = Callable[[float, str], None]  # share of the cell that is done, what goes on
 
 _MODEL = "tidegraph"
-# What decides on the record of a stream; all else is about networks, and reads that record.
-_RECORDED = (
-    "columns",
-    "alpha",
-    "half_lives",
-    "high_pass",
-    "beta",
-    "r_max",
-    "r_max_unit",
-    "scale_by_degree",
-    "epsilon",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +50,9 @@ class Cell:
     @property
     def recorded(self) -> str:
         """Cells for which this is the same share one record of the stream."""
-        taken = {name: self.settings[name] for name in _RECORDED if name in self.settings}
+        from tidegraph.tasks import RECORD_SETTINGS
+
+        taken = {name: self.settings[name] for name in RECORD_SETTINGS if name in self.settings}
         return _digest([self.kind, self.data, self.seed, taken])
 
 
@@ -110,7 +101,7 @@ def fingerprint(cell: Cell, workplace: Workplace) -> str:
     """A short hash of all that the outcome depends on."""
     digest, division = workplace.stream(cell).digest(), workplace.division(cell)
     about = [cell.kind, cell.data, digest, division, cell.seed, dict(cell.settings)]
-    return _digest([*about, version("tidegraph")])
+    return _digest([*about, version("tidegraph"), code_digest()])
 
 
 def _digest(about: list[Any]) -> str:

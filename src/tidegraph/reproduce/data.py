@@ -18,12 +18,13 @@ from tidegraph.stream import EventStream
 if TYPE_CHECKING:
     from tidegraph.experiment import Trial
 
-__all__ = ["NODE_TASKS", "NodeTask", "absent", "load", "trial"]
+__all__ = ["NODE_TASKS", "NodeTask", "absent", "load", "original", "trial"]
 
 _FAST_EVENTS = 6000
 _FAST_FIRST_TEST = {"uci": 85, "bitcoin-otc": 136, "bitcoin-alpha": 136}  # the last one
 _SAMPLERS = ("random-dst", "historical", "inductive", "random-all")
 _DAY_MIN = 24 * 60
+_REVERSED = "-reversed"  # after the name of a data set: every edge also in the other direction
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,20 @@ NODE_TASKS = {
 }
 
 
+def original(name: str) -> str:
+    """The data set of which this is a variant, or itself.
+
+    >>> original("bitcoin-otc-reversed"), original("uci")
+    ('bitcoin-otc', 'uci')
+    """
+    return name.removesuffix(_REVERSED)
+
+
 def absent(name: str) -> str | None:
     """Why a data set cannot be used here, or None."""
     if name in _GENERATORS:
         return None
-    known = datasets.DATA_SETS.get(name)
+    known = datasets.DATA_SETS.get(original(name))
     return None if known is not None and datasets.find(known) is not None else "data not here"
 
 
@@ -74,9 +84,14 @@ def trial(name: str, protocol: str, *, fast: bool) -> Trial:
     if protocol == "tgn":
         return experiment.make_trial(load(name, fast=fast), samplers=_SAMPLERS, name=name)
     # Snapshots are fixed; to try it out, fewer of them are asked about.
-    first = _FAST_FIRST_TEST[name] if fast else ROLAND_SETTINGS[name]["first_test"]
+    published = ROLAND_SETTINGS[original(name)]
+    stream = datasets.load_dataset(original(name))
     return experiment.make_trial(
-        datasets.load_dataset(name), protocol=protocol, first_test=first, name=name
+        stream if name == original(name) else stream.with_reversed(),
+        protocol=protocol,
+        snapshot_seconds=published["width_s"],
+        first_test=_FAST_FIRST_TEST[original(name)] if fast else published["first_test"],
+        name=name,
     )
 
 

@@ -18,6 +18,7 @@ from tidegraph.errors import ParameterError
 from tidegraph.reproduce import data
 from tidegraph.reproduce.cells import Cell, Workplace, fingerprint, measure
 from tidegraph.reproduce.page import OURS, RULE, Row, Table, Value, page
+from tidegraph.segments import replace_file
 
 __all__ = ["Column", "Found", "Plan", "Target", "reproduce"]
 
@@ -33,6 +34,7 @@ _FAST = {
     "batch_size": 256,
     "max_examples": 1500,
 }
+_ALL_OF_TRAIN = {"max_examples": 10**9}  # as TGN does; by default there are fewer than Reddit has
 _STEPS_PER_CELL = 100  # of progress
 _FIGURE = "figure.svg"
 
@@ -61,9 +63,9 @@ class Plan:
         self._seeds = seeds
 
     def events(self, names: Iterable[str], model: str, preset: str, **changes: Any) -> None:
-        """Links one event after the other, under TGN's split."""
+        """Links one event after the other, under TGN's split; all of train is gone over."""
         for name in names:
-            self._link("events", name, model, preset, changes)
+            self._link("events", name, model, preset, {**_ALL_OF_TRAIN, **changes})
 
     def snapshots(self, names: Iterable[str], model: str, preset: str, **changes: Any) -> None:
         """Links of the next snapshot, under ROLAND's fixed split."""
@@ -117,7 +119,8 @@ class Plan:
         from tidegraph.tasks import LinkPredictor
 
         settings = {**changes, **self._less()}
-        self.add(kind, name, model, LinkPredictor.preset(preset, name, **settings).get_params())
+        whose = data.original(name)
+        self.add(kind, name, model, LinkPredictor.preset(preset, whose, **settings).get_params())
 
     def _less(self) -> dict[str, Any]:
         return dict(_FAST) if self.fast else {}
@@ -273,7 +276,7 @@ def reproduce(
     everything["files"] = sorted({path.name for path in there.values()})
     everything["spent_s"] = round(time.monotonic() - begun, 1)
     bench.write(everything, here / "results.json")
-    _replace(here / "README.md", page(everything, tables, _FIGURE))
+    replace_file(here / "README.md", page(everything, tables, _FIGURE))
     return everything, tables
 
 
@@ -386,12 +389,6 @@ def _about(workplace: Workplace, cell: Cell) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return result
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
 
 
 def _silent(done: int, total: int, what: str) -> None:

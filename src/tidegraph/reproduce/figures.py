@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegraph.reproduce.page import HERE, OURS, PUBLISHED, RULE, Row, Table, Value
+from tidegraph.segments import replace_file
 
 __all__ = ["curves", "dots"]
 
@@ -22,7 +23,7 @@ _PANELS_ACROSS = 4
 
 @contextmanager
 def _drawn(path: Path, rows: int, columns: int, width: float, height: float) -> Iterator[Any]:
-    """Axes `[rows * columns]` to draw on; the file is written at the end, and always the same."""
+    """Axes `[rows * columns]` to draw on; the file is replaced at the end, and always the same."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -34,7 +35,7 @@ def _drawn(path: Path, rows: int, columns: int, width: float, height: float) -> 
             rows, columns, figsize=(width, height), layout="constrained", squeeze=False
         )
         yield list(axes.flat)
-        figure.savefig(path, metadata={"Date": None})
+        replace_file(path, lambda file: figure.savefig(file, format="svg", metadata={"Date": None}))
         pyplot.close(figure)
 
 

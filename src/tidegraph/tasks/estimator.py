@@ -31,7 +31,14 @@ from tidegraph.tasks.presets import preset
 from tidegraph.training import Epoch, read_tensors, write_tensors
 from tidegraph.trajectories import Trajectories, copy_store, record
 
-__all__ = ["Estimator", "Progress", "all_or_nothing", "shown", "train_and_validation"]
+__all__ = [
+    "RECORD_SETTINGS",
+    "Estimator",
+    "Progress",
+    "all_or_nothing",
+    "shown",
+    "train_and_validation",
+]
 
 IntArray = NDArray[np.int64]
 Progress = Callable[[int, int, str], None]
@@ -39,6 +46,12 @@ _Own = TypeVar("_Own", bound="Estimator")
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
 
+# The settings on which the record of a stream depends; all others are about the network that
+# reads it, so that estimators with the same of these share a record.
+RECORD_SETTINGS = (
+    *("columns", "alpha", "half_lives", "high_pass", "beta"),
+    *("r_max", "r_max_unit", "scale_by_degree", "epsilon"),
+)
 _FORMAT = 1
 _HELD_BACK = 0.15  # of the events, where no split is given
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegraph.errors import ParameterError
 
-__all__ = ["LINK_PRESETS", "NODE_PRESETS", "preset"]
+__all__ = ["LINK_PRESETS", "NODE_PRESETS", "preset", "preset_name"]
 
 _PAPER_LINK = ("paper-lstm", "paper-gru", "paper-transformer")
 LINK_PRESETS = ("default", "snapshots", "historical", *_PAPER_LINK)
@@ -45,6 +45,19 @@ _HISTORICAL = {"past_negatives": 2, "past_weight": 1.0}
 
 # The classes of papers are asked for after the edges of their own year.
 _OWN = {"pubmed-temporal": {"ask_after": 1}}
+
+
+def preset_name(given: str | None, *, task: str, protocol: str | None) -> str:
+    """The preset a model begins from: the one that was given, or else the task's and protocol's.
+
+    >>> preset_name(None, task="link", protocol="roland")
+    'snapshots'
+    """
+    if given is not None:
+        return given
+    if task == "node":
+        return "node"
+    return "snapshots" if protocol == "roland" else "default"
 
 
 def preset(name: str, data: str | None = None) -> dict[str, Any]:

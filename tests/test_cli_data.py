@@ -84,7 +84,7 @@ def test_info_reads_the_columns_that_are_named(tmp_path: Path) -> None:
     assert "or say --sort\n" in imported.stderr
     unsorted = run(*words, "--time", "when")
     assert unsorted.exit_code == 0
-    assert "all were sorted by time\n" in unsorted.stdout
+    assert "1 row is earlier than the row before; all were sorted by time\n" in unsorted.stdout
     assert "ask for --sort" in unsorted.stdout
     result = run(*words, "--time", "when", "--sort", "--json")
     assert (last_line(result)["events"], last_line(result)["first"]) == (2, 10)

@@ -25,6 +25,7 @@ from tidegraph.events import Op
 from tidegraph.segments import replace_file
 from tidegraph.stream import EventStream, counted
 from tidegraph.tasks import LinkPredictor, NodeClassifier, preset_name
+from tidegraph.terminal import silent
 from tidegraph.trajectories import only_writer
 
 __all__ = [
@@ -111,7 +112,7 @@ def train(
     split = _split(stream, protocol, validation_after, test_after)
     predictor = _with(LinkPredictor(), settings, {"path": str(work / "trajectories")})
     with training.joined(predictor.device) as ranks, contextlib.ExitStack() as held:
-        report = progress if progress is not None and ranks.leads else _silent
+        report = progress if progress is not None and ranks.leads else silent
         if ranks.leads:
             work.mkdir(exist_ok=True)
             held.enter_context(only_writer(work))
@@ -271,7 +272,7 @@ def evaluate(
     snapshot_seconds, first_test: for `roland`, where `name` is none of `ROLAND_SETTINGS`.
     """
     clock = _Clock()
-    report = progress or _silent
+    report = progress or silent
     _check_seeds(seeds)
     trial = make_trial(
         stream,
@@ -793,10 +794,6 @@ class _Clock:
     def stages(self) -> dict[str, float]:
         spent = {**self._spent, "total": time.perf_counter() - self._begun}
         return {name: round(seconds, 3) for name, seconds in spent.items()}
-
-
-def _silent(done: int, total: int, what: str) -> None:
-    pass
 
 
 def prefixed(report: Progress, prefix: str) -> Progress:

@@ -41,6 +41,7 @@ from tidegraph.config import Settings
 from tidegraph.errors import ParameterError, StateFileError, TidegraphError
 from tidegraph.provenance import code_digest
 from tidegraph.segments import replace_file
+from tidegraph.terminal import silent
 from tidegraph.trajectories import Trajectories, copy_store, only_writer
 
 if TYPE_CHECKING:
@@ -391,7 +392,7 @@ class Run:
                 replace_file(directory / _COMMAND, f"{self._command}\n")
             with _logged(directory / LOG):
                 _log.info("tidegraph %s: %s", version("tidegraph"), self._command or "from Python")
-                return self._results(stages, progress or _silent)
+                return self._results(stages, progress or silent)
 
     def _results(self, stages: _Stages, progress: Progress) -> dict[str, Any]:
         from tidegraph import experiment
@@ -705,7 +706,3 @@ def _state(directory: str | Path) -> object:
         about = events.stat()
         return config_file.read_bytes(), about.st_ino, about.st_mtime_ns, about.st_size
     return None
-
-
-def _silent(done: int, total: int, what: str) -> None:
-    pass

@@ -29,6 +29,7 @@ __all__ = [
     "failure",
     "progress",
     "refusal",
+    "silent",
     "table",
 ]
 
@@ -37,6 +38,10 @@ Progress: TypeAlias = Callable[[int, int, str], None]  # done, of how many, what
 _QUIET_S = 2.0  # what is over sooner needs no progress
 _LINE_EVERY_S = 10.0
 _PLAIN_WIDTH = 110  # of tables that are not shown on a terminal
+
+
+def silent(done: int, total: int, what: str) -> None:
+    """Progress that nobody wants to see."""
 
 
 class Refusal(click.ClickException):

@@ -21,6 +21,7 @@ from tidegraph.evaluation import SEEDS, Split, negative_sampler
 from tidegraph.explanation import explain
 from tidegraph.propagation import Propagator
 from tidegraph.stream import EventStream
+from tidegraph.terminal import silent
 
 if TYPE_CHECKING:  # torch takes seconds to import, and reading a report needs none of it
     from tidegraph.tasks import LinkPredictor, NodeClassifier
@@ -93,7 +94,7 @@ def save_observations(
     The stream is replayed once through a new engine with the predictor's settings. Explanations of
     those that moved most stop after some seconds; who is left is named without one.
     """
-    report = progress or _silent
+    report = progress or silent
     if history is None:
         history = [epoch.plain() for epoch in predictor.epochs_]
     gather: Callable[..., _Gathered] = (
@@ -119,10 +120,6 @@ def save_observations(
         about |= told
         arrays |= found
     statefile.write(path, about, arrays)
-
-
-def _silent(done: int, total: int, what: str) -> None:
-    pass
 
 
 def _times(stream: EventStream, split: Split) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tidegraph.reproduce import data
 from tidegraph.reproduce.cells import Cell, Workplace, fingerprint, measure
 from tidegraph.reproduce.page import OURS, RULE, Row, Table, Value, page
 from tidegraph.segments import replace_file
+from tidegraph.terminal import silent
 
 __all__ = ["Column", "Found", "Plan", "Target", "reproduce"]
 
@@ -260,7 +261,7 @@ def reproduce(
         paths = {cell: _path(kept, cell, workplace) for cell in _in_order(plan)}
         # The same cell may be asked for under two names.
         todo = {path: cell for cell, path in paths.items() if not path.exists()}
-        _measure_all(todo, workplace, budget_s, command, progress or _silent)
+        _measure_all(todo, workplace, budget_s, command, progress or silent)
         there = {cell: path for cell, path in paths.items() if path.exists()}
         about = {cell.data: _about(workplace, cell) for cell in there}
     results = {
@@ -389,7 +390,3 @@ def _about(workplace: Workplace, cell: Cell) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return result
-
-
-def _silent(done: int, total: int, what: str) -> None:
-    pass

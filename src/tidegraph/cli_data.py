@@ -25,6 +25,7 @@ __all__ = [
     "check_there",
     "data",
     "echo_read",
+    "engine_options",
     "read_events",
     "reading_options",
     "refuse_to_overwrite",
@@ -92,6 +93,32 @@ READING_NAMES = (
     *("format_", "src", "dst", "t", "weight", "label", "edge_features"),
     *("bipartite", "unit", "sort", "on_bad"),
 )
+
+
+def engine_options(work: str) -> Callable[[_Command], _Command]:
+    """Where a command does its pieces of `work`: here, or on a Ray cluster."""
+
+    def with_options(command: _Command) -> _Command:
+        engine = click.option(
+            "--engine",
+            type=click.Choice(["local", "ray"]),
+            default="local",
+            show_default=True,
+            help=f"One {work} after the other here, or side by side on a Ray cluster.",
+        )
+        address = click.option(
+            "--address",
+            metavar="ADDRESS",
+            help="Of a running Ray cluster, such as auto. Default: one is started on this machine.",
+        )
+        workers = click.option(
+            "--workers",
+            type=click.IntRange(min=1),
+            help=f"{work.capitalize()}s at a time, with --engine ray.",
+        )
+        return engine(address(workers(command)))
+
+    return with_options
 
 
 def reading_options(command: _Command) -> _Command:

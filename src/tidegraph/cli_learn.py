@@ -22,6 +22,7 @@ import click
 
 from tidegraph.cli_data import (
     check_there,
+    engine_options,
     reading_options,
     refuse_to_overwrite,
     told_events,
@@ -934,15 +935,7 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
     help="Of the validation events: orders the combinations.",
 )
 @click.option("--test", is_flag=True, help="Judges the best one by the test events, at the end.")
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="One training after the other here, or side by side on a Ray cluster.",
-)
-@click.option("--address", metavar="ADDRESS", help="Of a running Ray cluster, such as auto.")
-@click.option("--workers", type=click.IntRange(min=1), help="Trainings at a time, with ray.")
+@engine_options("training")
 @click.option(
     "-o",
     "--output",

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tidegraph.cli_data import reading_options, told_events
+from tidegraph.cli_data import engine_options, reading_options, told_events
 from tidegraph.errors import DataError
 from tidegraph.terminal import Command, Stopped, progress
 
@@ -68,19 +68,7 @@ __all__ = ["record"]
     help="How far a node moves, as a part of its norm, before it is recorded again.",
 )
 @click.option("--float16", is_flag=True, help="Stores half the bytes.")
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="One shard after the other here, or side by side on a Ray cluster.",
-)
-@click.option(
-    "--address",
-    metavar="ADDRESS",
-    help="Of a running Ray cluster, such as auto. Default: one is started on this machine.",
-)
-@click.option("--workers", type=click.IntRange(min=1), help="Shards at a time, with --engine ray.")
+@engine_options("shard")
 @click.option("--threads", type=click.IntRange(min=1), help="Of each shard.")
 @click.option("--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON.")
 def record(

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from tidegraph import EventStream, cli, cli_reproduce, datasets, evaluation
 from tidegraph.errors import ParameterError
-from tidegraph.reproduce import TARGETS, Table, Target, cells, driver, figures, reproduce
+from tidegraph.reproduce import TARGETS, Table, Target, driver, figures, reproduce
 from tidegraph.reproduce import data as data_of_tables
 from tidegraph.reproduce.cells import Cell, SeenOrItem, Workplace, fingerprint, measure
 from tidegraph.reproduce.driver import Found, Plan
@@ -287,13 +287,18 @@ def test_data_that_is_not_here_leaves_published_numbers_alone(
     assert "99.51 ± 0.5" in text
 
 
-def test_a_cell_of_other_code_is_another_one(
+def test_a_cell_of_other_code_counts_only_when_it_is_asked_for(
     tmp_path: Path, made_up: EventStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cell = Cell("errors", "made-up", 0, {"r_max": 0.1})
-    before = fingerprint(cell, Workplace(tmp_path, fast=False))
-    monkeypatch.setattr(cells, "code_digest", lambda: "another")
-    assert fingerprint(cell, Workplace(tmp_path, fast=False)) != before
+    reproduce(plan_of((0.1,)), tmp_path, seeds=[0])
+    before = kept(tmp_path)
+    monkeypatch.setattr(driver, "code_digest", lambda: "another")
+    nothing, _ = reproduce(plan_of((0.1,)), tmp_path, seeds=[0], budget_s=0)
+    counted, _ = reproduce(plan_of((0.1,)), tmp_path, seeds=[0], budget_s=0, older=True)
+    assert (nothing["cells"], counted["cells"]) == (0, 1)
+    assert kept(tmp_path) == before
+    reproduce(plan_of((0.1,)), tmp_path, seeds=[0])
+    assert kept(tmp_path) != before
 
 
 def test_rolands_rows_stand_beside_ours_on_the_same_graph(monkeypatch: pytest.MonkeyPatch) -> None:

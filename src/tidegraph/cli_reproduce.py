@@ -64,6 +64,11 @@ def _seeds(ctx: click.Context, option: click.Parameter, value: str | None) -> li
     help="Begin nothing new after so long, and say what is missing; 0 only lays out what is there.",
 )
 @click.option(
+    "--older",
+    is_flag=True,
+    help="Count what an earlier state of the code measured as well; pages name the commits.",
+)
+@click.option(
     "--fast",
     is_flag=True,
     help="Small pieces of the data and one seed, to see that it works; the numbers mean nothing.",
@@ -74,6 +79,7 @@ def reproduce(
     seeds: list[int] | None,
     output: Path | None,
     budget: float | None,
+    older: bool,
     fast: bool,
     as_json: bool,
 ) -> None:
@@ -81,7 +87,8 @@ def reproduce(
 
     For every target a directory is written in --output: results.json, a page (README.md) and a
     figure. What was measured is kept cell by cell (one model, data set and seed), so that a run
-    that was stopped goes on when it is repeated, and more seeds add to those that are there.
+    that was stopped goes on when it is repeated, and more seeds add to those that are there. When
+    the code has changed they are measured anew, unless --older lets them count.
 
     \b
       tidegraph reproduce ctdg-link --budget 120
@@ -103,6 +110,7 @@ def reproduce(
                 seeds=seeds,
                 fast=fast,
                 budget_s=left_s,
+                older=older,
                 command=command,
                 progress=report,
             )

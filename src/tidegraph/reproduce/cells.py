@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from tidegraph.evaluation import evaluate_link
 from tidegraph.evaluation.baselines import EdgeBank, Heuristic, Popularity
-from tidegraph.provenance import code_digest
 from tidegraph.reproduce import data
 from tidegraph.stream import EventStream
 
@@ -98,10 +97,10 @@ class Workplace:
 
 
 def fingerprint(cell: Cell, workplace: Workplace) -> str:
-    """A short hash of all that the outcome depends on."""
+    """A short hash of all that the outcome depends on but the code, which a cell's file names."""
     digest, division = workplace.stream(cell).digest(), workplace.division(cell)
     about = [cell.kind, cell.data, digest, division, cell.seed, dict(cell.settings)]
-    return _digest([*about, version("tidegraph"), code_digest()])
+    return _digest([*about, version("tidegraph")])
 
 
 def _digest(about: list[Any]) -> str:

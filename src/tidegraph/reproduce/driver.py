@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from tidegraph import bench
 from tidegraph.bench import machine
 from tidegraph.errors import ParameterError
+from tidegraph.provenance import code_digest
 from tidegraph.reproduce import data
 from tidegraph.reproduce.cells import Cell, Workplace, fingerprint, measure
 from tidegraph.reproduce.page import OURS, RULE, Row, Table, Value, page
@@ -238,6 +239,7 @@ def reproduce(
     seeds: Sequence[int] | None = None,
     fast: bool = False,
     budget_s: float | None = None,
+    older: bool = False,
     command: str = "tidegraph.reproduce",
     progress: Progress | None = None,
 ) -> tuple[dict[str, Any], list[Table]]:
@@ -245,9 +247,10 @@ def reproduce(
 
     They are written to `output / target.name`. Every cell is kept in `output / "cells"` as soon as
     it is measured, under a hash of its settings, its data and the version, and is shared by all
-    targets: a run that was stopped goes on where it was.
+    targets: a run that was stopped goes on where it was. A cell of other code is measured anew.
 
     budget_s: after so many seconds no cell is begun; what is there is laid out.
+    older: cells that an earlier state of the code measured count too; the page names its commits.
     """
     begun = time.monotonic()
     seeds = _seeds(target, seeds, fast)
@@ -260,9 +263,9 @@ def reproduce(
         workplace = Workplace(Path(records), fast=fast)
         paths = {cell: _path(kept, cell, workplace) for cell in _in_order(plan)}
         # The same cell may be asked for under two names.
-        todo = {path: cell for cell, path in paths.items() if not path.exists()}
+        todo = {path: cell for cell, path in paths.items() if not _counts(path, older)}
         _measure_all(todo, workplace, budget_s, command, progress or silent)
-        there = {cell: path for cell, path in paths.items() if path.exists()}
+        there = {cell: path for cell, path in paths.items() if _counts(path, older)}
         about = {cell.data: _about(workplace, cell) for cell in there}
     results = {
         name: [_read(there[cell]) for cell in cells if cell in there]
@@ -300,6 +303,10 @@ def _path(directory: Path, cell: Cell, workplace: Workplace) -> Path:
     return directory / f"{cell.kind}-{cell.data}-{cell.seed}-{mark}.json"
 
 
+def _counts(path: Path, older: bool) -> bool:
+    return path.exists() and (older or _read(path)["code"] == code_digest())
+
+
 def _measure_all(
     todo: Mapping[Path, Cell],
     workplace: Workplace,
@@ -332,6 +339,7 @@ def _measure_all(
                 "machine": machine.describe(),
                 "load_average": {"before": load, "after": machine.load_average()},
                 "version": version("tidegraph"),
+                "code": code_digest(),
                 **bench._commit(),
             },
             path,

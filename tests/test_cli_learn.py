@@ -183,7 +183,7 @@ def test_settings_are_judged_before_anything_is_read(tmp_path: Path) -> None:
     assert {word.partition("=")[0] for word in meant} == set(LinkPredictor().get_params())
     assert "high_pass=true" in meant  # as it may be given back
     assert set(cli_learn.MEANINGS) == set(LinkPredictor().get_params())
-    given = cli_learn._settings(
+    given = cli_learn.settings_of(
         ["half_lives=[60,3600.5]", "encoder=lstm", "alpha=1", "threads=none", "path=5"]
     )
     assert given == {

@@ -61,7 +61,6 @@ __all__ = [
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Written out here, and compared by a test with what they stand for: those modules are slow.
 PROTOCOLS = ("tgn", "tgb", "time", "roland")
 SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
@@ -674,8 +673,10 @@ def time_or_none(word: str | None, unit: str) -> int | None:
 
 def _moment(t: int, unit: str) -> str:
     """A time as it was counted, with its date where it is likely to have one."""
-    if unit in _PER_SECOND and 0 < t // _PER_SECOND[unit] < 2**32:
-        seconds = t // _PER_SECOND[unit]
+    from tidegraph.stream import PER_SECOND
+
+    if unit in PER_SECOND and 0 < t // PER_SECOND[unit] < 2**32:
+        seconds = t // PER_SECOND[unit]
         if seconds > 10**8:  # 1973; smaller numbers count from a beginning of their own
             date = datetime.fromtimestamp(seconds, tz=timezone.utc)
             return f"{t} ({date:%Y-%m-%dT%H:%M:%S} UTC)"

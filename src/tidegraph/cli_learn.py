@@ -55,7 +55,6 @@ __all__ = [
     "print_results",
     "settings_of",
     "time_options",
-    "time_or_none",
     "train",
 ]
 
@@ -283,14 +282,14 @@ def train(
     chosen = {**_preset(preset, given or data), **settings_of(settings)}
     from tidegraph import experiment
 
+    divided = None
+    if (protocol, validation_after, test_after) != (None, None, None):
+        # Times without the protocol that they belong to are refused under any other.
+        divided = experiment.Protocol(
+            protocol or "tgn", validation_after=validation_after, test_after=test_after
+        )
     leads = os.environ.get("RANK", "0") == "0"  # as torchrun counts the processes it starts
-    experiment.check_training(
-        output,
-        protocol=protocol,
-        settings=chosen,
-        validation_after=validation_after,
-        test_after=test_after,
-    )
+    experiment.check_training(output, settings=chosen)
     with contextlib.ExitStack() as quiet:
         if not leads:
             quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
@@ -301,13 +300,7 @@ def train(
     try:
         with progress("train") if leads else contextlib.nullcontext() as report:
             trained = experiment.train(
-                stream,
-                output,
-                protocol=protocol,
-                settings=chosen,
-                validation_after=time_or_none(validation_after, stream.unit),
-                test_after=time_or_none(test_after, stream.unit),
-                progress=report,
+                stream, output, protocol=divided, settings=chosen, progress=report
             )
     except KeyboardInterrupt:
         if not work.exists():
@@ -664,13 +657,6 @@ def _numbers(
 # Times --------------------------------------------------------------------------------------------
 
 
-def time_or_none(word: str | None, unit: str) -> int | None:
-    """A time that the user gave, if any, in the unit of the data."""
-    from tidegraph.stream import moment
-
-    return None if word is None else moment(word, unit)
-
-
 def _moment(t: int, unit: str) -> str:
     """A time as it was counted, with its date where it is likely to have one."""
     from tidegraph.stream import PER_SECOND
@@ -762,13 +748,11 @@ def as_seeds(
 def evaluate(
     given: str | None,
     data: str | None,
+    protocol: str,
     samplers: tuple[str, ...],
+    seeds: tuple[int, ...],
     preset: str | None,
     settings: tuple[str, ...],
-    rank: bool,
-    rank_sample: int | None,
-    validation_after: str | None,
-    test_after: str | None,
     also_reversed: bool,
     output: Path | None,
     as_json: bool,
@@ -796,25 +780,22 @@ def evaluate(
     """
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"{output.parent} is not a directory", param_hint="--output")
-    protocol = {
-        name: options.pop(name) for name in ("protocol", "seeds", "snapshot_seconds", "first_test")
+    asked = {
+        name: options.pop(name)
+        for name in (
+            *("rank", "rank_sample", "validation_after", "test_after"),
+            *("snapshot_seconds", "first_test"),
+        )
     }
-    if also_reversed and protocol["protocol"] != "roland":
+    if also_reversed and protocol != "roland":
         raise click.UsageError("--reversed belongs to --protocol roland")
     check_early(given or data, settings)
     chosen = settings_of(settings)
     from tidegraph import experiment
 
-    ranked = rank or rank_sample is not None
+    judged_by = experiment.Protocol(protocol, samplers=samplers or None, **asked)
     experiment.check_evaluation(
-        samplers=samplers or None,
-        preset=preset,
-        settings=chosen,
-        rank=ranked,
-        validation_after=validation_after,
-        test_after=test_after,
-        name=given or data,
-        **protocol,
+        judged_by, seeds=seeds, preset=preset, settings=chosen, name=given or data
     )
     begun = time.perf_counter()
     name, stream = asked_events(given, data, options)
@@ -824,16 +805,12 @@ def evaluate(
     with progress("evaluate") as report:
         results = experiment.evaluate(
             stream,
-            samplers=samplers or None,
+            protocol=judged_by,
+            seeds=seeds,
             preset=preset,
             settings=chosen,
-            rank=ranked,
-            rank_sample=rank_sample,
-            validation_after=time_or_none(validation_after, stream.unit),
-            test_after=time_or_none(test_after, stream.unit),
             name=name,
             progress=report,
-            **protocol,
         )
     elapsed = results["elapsed_s"]
     results["elapsed_s"] = {"read": read_s, **elapsed, "total": round(elapsed["total"] + read_s, 3)}

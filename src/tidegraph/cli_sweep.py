@@ -22,7 +22,6 @@ from tidegraph.cli_learn import (
     print_results,
     settings_of,
     time_options,
-    time_or_none,
 )
 from tidegraph.terminal import Command, Stopped, console, progress, table
 
@@ -96,8 +95,10 @@ def sweep(
     data: str | None,
     words: tuple[str, ...],
     settings: tuple[str, ...],
+    protocol: str,
     validation_after: str | None,
     test_after: str | None,
+    test: bool,
     output: Path,
     as_json: bool,
     **options: Any,
@@ -112,21 +113,14 @@ def sweep(
     grid adds to what there is. OUTPUT/results.csv and results.json hold the table. Test events are
     not looked at before --test asks for them, of the best combination only.
     """
-    own = {
-        name: options.pop(name)
-        for name in ("seeds", "protocol", "metric", "test", "engine", "address", "workers")
-    }
+    own = {name: options.pop(name) for name in ("seeds", "metric", "engine", "address", "workers")}
     check_early(given or data, settings)
     chosen, grid = settings_of(settings), _grid(words)
     from tidegraph import sweep as sweeps
+    from tidegraph.experiment import Protocol
 
-    sweeps.check_sweep(
-        grid=grid,
-        settings=chosen,
-        validation_after=validation_after,
-        test_after=test_after,
-        **{name: value for name, value in own.items() if name != "test"},
-    )
+    own["protocol"] = Protocol(protocol, validation_after=validation_after, test_after=test_after)
+    sweeps.check_sweep(grid=grid, settings=chosen, **own)
     _, stream = asked_events(given, data, options)
     try:
         with progress("sweep") as report:
@@ -135,8 +129,7 @@ def sweep(
                 output,
                 grid=grid,
                 settings=chosen,
-                validation_after=time_or_none(validation_after, stream.unit),
-                test_after=time_or_none(test_after, stream.unit),
+                test=test,
                 progress=report,
                 **own,
             )

@@ -27,6 +27,7 @@ from tidegraph import (
     cli_run,
     config,
     datasets,
+    evaluation,
     experiment,
     report,
     runs,
@@ -782,6 +783,7 @@ def test_a_run_that_others_work_on_is_a_failure_and_a_mistake_is_a_refusal(
         (["run", toy, "--seeds", "a"], "--seeds is 'a'; give whole numbers from 0 on"),
         (["run", toy, "--seeds", "-1"], "--seeds is '-1'; give whole numbers from 0 on"),
         (["run", toy, "--protocol", "time"], "give --validation-after and --test-after"),
+        (["run", toy, "--protocol", "roland"], "needs --snapshot-seconds"),
         (["run", toy, "--task", "node"], "--label COLUMN"),
         (["run", toy, "--config", "nowhere.toml"], "cannot read nowhere.toml"),
         (["resume", tmp_path / "nowhere"], "is not a run"),
@@ -881,6 +883,16 @@ def test_the_times_of_a_division_are_options_of_a_run(toy: Path, tmp_path: Path)
     shown = run("run", toy, *words, "--out", tmp_path, "--no-report", "--json", *QUICKLY)
     sizes = last_line(shown)["split"]["sizes"]
     assert sizes["test"] == int((times > times[500]).sum())
+
+
+def test_the_snapshots_of_a_division_are_options_of_a_run(
+    toy: Path, stream: EventStream, tmp_path: Path
+) -> None:
+    words = ["--protocol", "roland", "--snapshot-seconds", "20", "--first-test", "10"]
+    shown = run("run", toy, *words, "--out", tmp_path, "--no-report", "--json", *QUICKLY)
+    split = evaluation.roland_split(stream, width_s=20, first_test=10)
+    found = last_line(shown)["split"]
+    assert (found["sizes"], found["parameters"]) == (split.sizes(), split.parameters)
 
 
 def test_one_run_has_nothing_to_be_compared_with(whole: Path) -> None:

@@ -54,6 +54,7 @@ __all__ = [
     "predict",
     "print_results",
     "settings_of",
+    "snapshot_options",
     "time_options",
     "train",
 ]
@@ -163,6 +164,22 @@ def time_options(command: _Command) -> _Command:
             help=f"With --protocol time: when {part} begins; a number or an ISO date.",
         )(command)
     return command
+
+
+def snapshot_options(command: _Command) -> _Command:
+    """Gives a command the snapshots of the protocol `roland`."""
+    command = click.option(
+        "--first-test",
+        type=click.IntRange(min=1),
+        metavar="K",
+        help="With --protocol roland: the first test task. Default: as published for the data.",
+    )(command)
+    return click.option(
+        "--snapshot-seconds",
+        type=click.IntRange(min=1),
+        metavar="S",
+        help="With --protocol roland: the width of a snapshot. Default: as published for the data.",
+    )(command)
 
 
 def asked_events(
@@ -719,18 +736,7 @@ def as_seeds(
     help="Ranks for so many test events only; implies --rank.",
 )
 @time_options
-@click.option(
-    "--snapshot-seconds",
-    type=click.IntRange(min=1),
-    metavar="S",
-    help="With --protocol roland: the width of a snapshot.",
-)
-@click.option(
-    "--first-test",
-    type=click.IntRange(min=1),
-    metavar="K",
-    help="With --protocol roland: the first test task.",
-)
+@snapshot_options
 @click.option(
     "--reversed",
     "also_reversed",

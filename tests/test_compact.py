@@ -307,6 +307,39 @@ def test_the_form_of_the_graph_changes_no_bit(
     assert (np.abs(exact - other.embedding()) <= other.error_bound()).all()
 
 
+@pytest.mark.parametrize("directed", [False, True])
+def test_threads_change_no_bit_of_a_long_stream_over_a_compact_graph(
+    tmp_path: Path, directed: bool
+) -> None:
+    # So many small steps that each thread goes through them on its own copy of the graph; in the
+    # second call it copies one whose lists have been changed in part.
+    nodes, steps = 300, 4000
+    rng = np.random.default_rng(11)
+    pairs = rng.integers(0, nodes, (2 * steps, 2))
+    pairs = np.unique(pairs if directed else np.sort(pairs, axis=1), axis=0)
+    rng.shuffle(pairs)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": pairs[:, 0], "dst": pairs[:, 1]})
+    graph = build(edges, tmp_path / "graph", nodes=nodes, directed=directed)
+    features, filters = rng.normal(size=(nodes, 8)), (Channel.low_pass(), Channel.high_pass())
+    ordinary, one, two = (
+        Propagator(features, initial=initial, directed=directed, channels=filters, threads=threads)
+        for initial, threads in ((Batch(pairs[:, 0], pairs[:, 1]), 1), (graph, 1), (graph, 2))
+    )
+    for part in np.split(np.arange(steps), 2):
+        leave = part % 3 == 0
+        src, dst = np.where(leave, pairs[part].T, rng.integers(0, nodes, (2, len(part))))
+        weight, op = np.where(leave, np.inf, 1), np.where(leave, Op.REMOVE, Op.ADD)
+        batch, offsets = Batch(src, dst, weight=weight, op=op), np.arange(len(part) + 1)
+        touched = one.apply_steps(batch, offsets)
+        for other in (two, ordinary):
+            np.testing.assert_array_equal(other.apply_steps(batch, offsets), touched)
+            same(one, other)
+    assert touched.min() > 0
+    one.save(tmp_path / "one")
+    two.save(tmp_path / "two")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
 def iterated(propagator: Propagator) -> NDArray[np.float64]:
     """The exact solution of an undirected graph too large to be solved, by 120 iterations."""
     import scipy.sparse as sp

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,42 @@ def test_a_text_file_of_edges_gives_the_same_graph(tmp_path: Path) -> None:
     text.write_text("\n".join(["src,dst,t", *lines]))
     one, other = build(edges, tmp_path / "one"), build(text, tmp_path / "other")
     assert contents(one) == contents(other)
+
+
+@pytest.mark.parametrize("kind", ["plain", "weighted", "repeated"])
+def test_one_window_of_lists_is_let_go_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(compact, "_OVERHEAD", 0)
+    nodes, rows, memory = 2000, 100_000, 400_000  # lists of 800 or 1,600 kB: several windows
+    src, dst = some_pairs(9, nodes if kind != "repeated" else 200, rows)
+    columns: dict[str, NDArray[Any]] = {"src": src, "dst": dst}
+    if kind == "weighted":
+        columns["weight"] = np.ones(rows)
+    edges = write_edges(tmp_path / "edges.parquet", columns)
+    peaks = {}
+
+    def watched(stage: str) -> Callable[..., None]:
+        work = getattr(compact._Build, stage)
+
+        def run(*arguments: Any) -> None:
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            work(*arguments)
+            peaks[stage] = tracemalloc.get_traced_memory()[1] - before
+
+        return run
+
+    stages = ["_fill", "_merge"] if kind == "repeated" else ["_fill"]
+    for stage in stages:
+        monkeypatch.setattr(compact._Build, stage, watched(stage))
+    tracemalloc.start()
+    try:
+        build(edges, tmp_path / "graph", nodes=nodes, memory=memory)
+    finally:
+        tracemalloc.stop()
+    assert list(peaks) == stages
+    assert max(peaks.values()) < 1.2 * memory
 
 
 @pytest.mark.parametrize("rows", [400, 4000])

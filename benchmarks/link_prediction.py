@@ -5,10 +5,10 @@ python benchmarks/link_prediction.py [SECTION ...] [--seeds 0,1,2] [--fast] [--o
 Sections that are not named keep the numbers they have. Events: TGN's split of Wikipedia and UCI
 under four kinds of negatives, on Wikipedia also ranking every page for 1,500 test events.
 Snapshots: ROLAND's fixed split of UCI and both Bitcoin graphs, the latter also with every edge
-reversed too, as ROLAND has them. Heuristics that learn nothing stand
-beside every number, and seconds beside every stage. --fast takes the beginning of each stream and
-little training, to see that all of it works; its numbers mean nothing, and are printed, not
-written.
+reversed too, as ROLAND has them; live, the model goes on learning during the test, as ROLAND does.
+Heuristics that learn nothing stand beside every number, and seconds beside every stage. --fast
+takes the beginning of each stream and little training, to see that all of it works; its numbers
+mean nothing, and are printed, not written.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ SECTIONS = {
     "bitcoin-alpha-snapshots": Protocol("roland"),
     "bitcoin-otc-reversed": Protocol("roland"),
     "bitcoin-alpha-reversed": Protocol("roland"),
+    "uci-live": Protocol("roland", live=True),
+    "bitcoin-otc-live": Protocol("roland", live=True),
+    "bitcoin-alpha-live": Protocol("roland", live=True),
+    "bitcoin-otc-reversed-live": Protocol("roland", live=True),
+    "bitcoin-alpha-reversed-live": Protocol("roland", live=True),
 }
 RESULTS = Path(__file__).parent / "results" / "link_prediction.json"
 FAST_EVENTS = 6000
@@ -43,9 +48,10 @@ FAST_SETTINGS = {"columns": 16, "epochs": 2, "max_examples": 5000}
 
 def measure(section: str, seeds: tuple[int, ...], fast: bool) -> dict[str, Any]:
     """What `experiment.evaluate` says about a section, and the machine it was measured on."""
-    name = section.removesuffix("-snapshots").removesuffix("-reversed")
+    section_data = section.removesuffix("-live").removesuffix("-snapshots")
+    name = section_data.removesuffix("-reversed")
     stream = datasets.load_dataset(name)
-    if section.endswith("-reversed"):
+    if name != section_data:
         stream = stream.with_reversed()
     protocol = SECTIONS[section]
     if fast:

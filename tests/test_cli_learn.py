@@ -596,6 +596,18 @@ def test_edges_of_snapshots_may_also_count_in_the_other_direction(tmp_path: Path
     assert "belongs to --protocol roland" in refused(run(*words, "--reversed"))
 
 
+def test_a_model_may_go_on_learning_from_snapshots_that_were_scored(tmp_path: Path) -> None:
+    src = np.tile(np.arange(10), 40)
+    stream = EventStream.from_arrays(src, (src + 1) % 10, np.arange(400) // 20 * 3600, nodes=10)
+    stream.save(tmp_path / "ring.tide")
+    words = ["evaluate", tmp_path / "ring.tide", "--seeds", "0", "--json", *QUICKLY, "--live"]
+    snapshots = ["--protocol", "roland", "--snapshot-seconds", "3600", "--first-test", "15"]
+    told = run(*words, *snapshots)
+    assert "protocol roland+live" in told.output
+    assert last_line(told)["live"] == experiment.LIVE
+    assert "live belongs to the protocol roland" in refused(run(*words))
+
+
 def test_an_evaluation_refuses_what_it_cannot_do(purchases: Path) -> None:
     for words, advice in (
         (["--seeds", "1,1"], "each once"),

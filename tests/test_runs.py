@@ -889,10 +889,15 @@ def test_the_snapshots_of_a_division_are_options_of_a_run(
     toy: Path, stream: EventStream, tmp_path: Path
 ) -> None:
     words = ["--protocol", "roland", "--snapshot-seconds", "20", "--first-test", "10"]
-    shown = run("run", toy, *words, "--out", tmp_path, "--no-report", "--json", *QUICKLY)
+    words += ["--out", str(tmp_path), "--name", "toy", "--no-report", "--json", *QUICKLY]
+    shown = run("run", toy, *words)
     split = evaluation.roland_split(stream, width_s=20, first_test=10)
     found = last_line(shown)["split"]
     assert (found["sizes"], found["parameters"]) == (split.sizes(), split.parameters)
+    live = last_line(run("run", toy, *words, "--live"))
+    assert (live["protocol"], live["config"]["evaluation"]["live"]) == ("roland+live", True)
+    # It begins from the same model, which learns on while it is scored.
+    assert "train/0" in live["reused"] and "score/0" not in live["reused"]
 
 
 def test_one_run_has_nothing_to_be_compared_with(whole: Path) -> None:

@@ -167,7 +167,13 @@ def time_options(command: _Command) -> _Command:
 
 
 def snapshot_options(command: _Command) -> _Command:
-    """Gives a command the snapshots of the protocol `roland`."""
+    """Gives a command the snapshots of the protocol `roland`, and whether to learn from them."""
+    command = click.option(
+        "--live",
+        is_flag=True,
+        help="With --protocol roland: before each task also learns from the snapshots that have"
+        " become known, as ROLAND does.",
+    )(command)
     command = click.option(
         "--first-test",
         type=click.IntRange(min=1),
@@ -790,7 +796,7 @@ def evaluate(
         name: options.pop(name)
         for name in (
             *("rank", "rank_sample", "validation_after", "test_after"),
-            *("snapshot_seconds", "first_test"),
+            *("snapshot_seconds", "first_test", "live"),
         )
     }
     if also_reversed and protocol != "roland":

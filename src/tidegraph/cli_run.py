@@ -74,6 +74,7 @@ _ALL_MEANINGS = {
     "evaluation.test_after": "when the test begins, for the protocol time",
     "evaluation.snapshot_seconds": "width of a snapshot, for the protocol roland",
     "evaluation.first_test": "its first test task",
+    "evaluation.live": "whether it goes on learning from snapshots that have become known",
     "report.html": "whether report.html is written",
     "report.tensorboard": "whether curves for TensorBoard are written",
     **{f"model.{name}": meaning for name, meaning in MEANINGS.items()},

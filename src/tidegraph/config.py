@@ -79,6 +79,7 @@ class Evaluation:
     test_after: int | float | str | None = None
     snapshot_seconds: int | None = None  # of the protocol roland
     first_test: int | None = None
+    live: bool = False  # whether it goes on learning, snapshot by snapshot
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ from tidegraph.tasks.estimator import (
     train_and_validation,
 )
 from tidegraph.tasks.presets import LINK_PRESETS
-from tidegraph.training import Training, fit
+from tidegraph.training import Loss, Training, fit
 from tidegraph.trajectories import Trajectories
 
 __all__ = ["LinkPredictor"]
@@ -263,12 +264,6 @@ class LinkPredictor(Estimator):
             network.scale.copy_(features.std(0) + 1e-3)
         self._network = network
 
-        def loss(rows: IntArray) -> Tensor:
-            asked = examples.src[rows], examples.dst[rows], examples.t[rows]
-            return self._loss(
-                self._logits(features[torch.from_numpy(rows)], *asked), examples, rows
-            )
-
         def validate() -> float:
             rows = np.arange(len(held_back))
             asked = held_back.src, held_back.dst, held_back.t
@@ -278,12 +273,23 @@ class LinkPredictor(Estimator):
         self.epochs_ = fit(
             network,
             len(examples),
-            loss,
+            self._loss_on(examples, features),
             validate,
             self._training(),
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
         )
+
+    def _loss_on(self, examples: _Examples, features: Tensor) -> Loss:
+        """The loss of examples by their places; the features of their pairs are read once."""
+
+        def loss(rows: IntArray) -> Tensor:
+            asked = examples.src[rows], examples.dst[rows], examples.t[rows]
+            return self._loss(
+                self._logits(features[torch.from_numpy(rows)], *asked), examples, rows
+            )
+
+        return loss
 
     def _loss(self, logits: Tensor, examples: _Examples, rows: IntArray) -> Tensor:
         return nn.functional.binary_cross_entropy_with_logits(
@@ -477,24 +483,61 @@ class LinkPredictor(Estimator):
         self._check_fitted()
         seen = len(self._stream)
         self.advance(events)
-        self._go_on_training(seen, progress)
-        return self
+        return self.refine(np.arange(seen, len(self._stream)), progress=progress)
 
     @all_or_nothing
-    def _go_on_training(self, seen: int, progress: Progress | None) -> None:
-        """One careful pass over the events from number `seen` on."""
-        self._network = copy.deepcopy(self._network)
-        fresh = self._examples(np.arange(seen, len(self._stream)), np.arange(seen), seed=seen)
-        features = self._pair_features(fresh.src, fresh.dst, fresh.t)
+    def refine(
+        self,
+        events: IntArray,
+        *,
+        epochs: int = 1,
+        pace: float = 0.1,
+        replay: float = 0.0,
+        progress: Progress | None = None,
+    ) -> LinkPredictor:
+        """Goes on training on some of the events it answers from, from where it was.
 
-        def loss(rows: IntArray) -> Tensor:
-            asked = fresh.src[rows], fresh.dst[rows], fresh.t[rows]
-            return self._loss(self._logits(features[torch.from_numpy(rows)], *asked), fresh, rows)
+        What is learned depends on no event after them; by default it is one careful pass.
 
-        one = dataclasses.replace(
-            self._training(), epochs=1, learning_rate=0.1 * self.learning_rate
+        events: their places in the stream, ascending.
+        pace: learning rate, in parts of that of the training.
+        replay: how many earlier events, drawn at random, are repeated beside each of these, lest
+            they be forgotten.
+        """
+        self._check_fitted()
+        if pace <= 0 or replay < 0:
+            raise ParameterError(
+                f"pace is {pace}, replay is {replay}; a pace is positive, replay is not negative"
+            )
+        training = dataclasses.replace(
+            self._training(),
+            epochs=epochs,
+            patience=epochs,
+            learning_rate=pace * self.learning_rate,
         )
-        fit(self._network, len(fresh), loss, lambda: 0.0, one, progress=progress)
+        if len(events) == 0:
+            return self
+        _check_places(events, len(self._stream))
+        first = int(events[0])
+        again = np.random.default_rng((self.seed, first, len(events))).choice(
+            first, min(first, round(replay * len(events))), replace=False
+        )
+        examples = self._examples(
+            np.concatenate([np.sort(again), events]), np.arange(first), seed=first
+        )
+        features = self._pair_features(examples.src, examples.dst, examples.t)
+        self._network = copy.deepcopy(self._network)  # what was learned before stays whole
+
+        passes = itertools.count()
+        fit(
+            self._network,
+            len(examples),
+            self._loss_on(examples, features),
+            lambda: float(next(passes)),  # nothing is held back: the last pass is the best
+            training,
+            progress=progress,
+        )
+        return self
 
     # Files ----------------------------------------------------------------------------------------
 
@@ -537,6 +580,17 @@ def _distinct(nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray, IntArra
     times, rank = np.unique(t, return_inverse=True)
     keys, place = np.unique(nodes * len(times) + rank.reshape(-1), return_inverse=True)
     return keys // len(times), times[keys % len(times)], place.reshape(-1)
+
+
+def _check_places(events: IntArray, count: int) -> None:
+    """Refuses what are no places in a stream of that many events, each once and in order."""
+    if events.dtype.kind not in "iu":
+        raise DataError(f"places of events are whole numbers, not {events.dtype}")
+    if (np.diff(events) <= 0).any() or events[0] < 0 or events[-1] >= count:
+        raise DataError(
+            f"events are {events[0]} to {events[-1]}; give places in the stream, from 0 to below"
+            f" {count:,}, ascending, each once"
+        )
 
 
 def _whole(values: ArrayLike) -> IntArray:

@@ -1,0 +1,185 @@
+"""Learning on while being judged: from what has been scored, and from nothing else."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tidegraph import EventStream, LinkPredictor, experiment
+from tidegraph.errors import ParameterError, TidegraphError
+from tidegraph.experiment import Protocol, Trial
+
+IntArray = NDArray[np.int64]
+
+NODES, SNAPSHOTS, EDGES, FIRST_TEST = 20, 18, 30, 12
+QUICK: dict[str, Any] = {"columns": 8, "hidden": 16, "epochs": 2, "batch_size": 500, "threads": 1}
+# Edges that carry something, and negatives from the past: all that an example may be made of.
+ALL_OF_IT = {**QUICK, "past_negatives": 1, "any_node": False}
+
+
+def random_stream(seed: int) -> EventStream:
+    generator = np.random.default_rng(seed)
+    count = SNAPSHOTS * EDGES
+    return EventStream.from_arrays(
+        generator.integers(0, NODES, count),
+        generator.integers(0, NODES, count),
+        np.repeat(np.arange(SNAPSHOTS), EDGES),
+        nodes=NODES,
+        edge_features=generator.normal(size=(count, 2)).astype(np.float32),
+    )
+
+
+def trial_of(stream: EventStream, *, live: bool = True, **settings: Any) -> Trial:
+    protocol = Protocol("roland", snapshot_seconds=1, first_test=FIRST_TEST, live=live)
+    return experiment.make_trial(stream, protocol, settings={**QUICK, **settings})
+
+
+def trained(trial: Trial) -> LinkPredictor:
+    model = trial.model(seed=3, path=None)
+    assert isinstance(model, LinkPredictor)
+    model.observe(trial.events, trial.training)
+    model.train(trial.training)
+    return model
+
+
+def scores(
+    trial: Trial, model: LinkPredictor, patch: pytest.MonkeyPatch
+) -> dict[int, NDArray[np.float32]]:
+    """What the model answers while it is judged, by the snapshot it is asked about."""
+    answers = {}
+    score = LinkPredictor.score
+
+    def noted(self: LinkPredictor, src: Any, dst: Any, t: Any) -> Any:
+        answers[int(t)] = score(self, src, dst, t)
+        return answers[int(t)]
+
+    with patch.context() as spied:
+        spied.setattr(LinkPredictor, "score", noted)
+        trial.judge(model)
+    return answers
+
+
+@pytest.mark.parametrize("changed", [FIRST_TEST + 1, FIRST_TEST + 3])
+def test_no_score_depends_on_the_snapshot_it_is_asked_about_or_a_later_one(
+    changed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = random_stream(1)
+    later = stream.t >= changed
+    assert stream.edge_features is not None
+    features = np.where(later[:, None], -stream.edge_features, stream.edge_features)
+    # The same sources, so that both are asked the same questions.
+    dst = np.where(later, (stream.dst + 7) % NODES, stream.dst)
+    both = []
+    for one in (stream, replace(stream, dst=dst, edge_features=features)):
+        trial = trial_of(one, **ALL_OF_IT)
+        both.append(scores(trial, trained(trial), monkeypatch))
+    assert list(both[0]) == list(range(FIRST_TEST + 1, SNAPSHOTS))
+    for snapshot in both[0]:
+        same = np.array_equal(both[0][snapshot], both[1][snapshot])
+        assert same == (snapshot <= changed)  # what happens does show, in the next one
+
+
+def test_weights_follow_the_snapshots_only_where_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = random_stream(2)
+    model = trained(trial_of(stream))
+    asked = np.arange(NODES), np.arange(NODES)[::-1], FIRST_TEST
+    before = model.score(*asked)
+    live = scores(trial_of(stream), model, monkeypatch)
+    still = scores(trial_of(stream, live=False), model, monkeypatch)
+    # Snapshots of the validation period are known before the first test task.
+    assert not any(np.array_equal(live[snapshot], still[snapshot]) for snapshot in still)
+    np.testing.assert_array_equal(model.score(*asked), before)  # the model itself has not moved
+    again = scores(trial_of(stream), model, monkeypatch)
+    assert all(np.array_equal(live[snapshot], again[snapshot]) for snapshot in live)
+
+
+def changing_habits() -> EventStream:
+    """Up to the test nobody meets the same one twice running; from then on everybody does."""
+    src = np.tile(np.arange(NODES), SNAPSHOTS)
+    t = np.repeat(np.arange(SNAPSHOTS), NODES)
+    dst = (src + 1 + np.minimum(t, FIRST_TEST) * 3) % NODES
+    return EventStream.from_arrays(src, dst, t, nodes=NODES)
+
+
+def test_a_live_model_notices_that_habits_have_changed() -> None:
+    stream = changing_habits()
+    model = trained(trial_of(stream, epochs=20))
+    found = [
+        trial_of(stream, live=live).judge(model).table["tidegraph"]["all-nodes"]["all"]["mrr_full"]
+        for live in (False, True)
+    ]
+    assert found[1] > found[0] + 0.1
+
+
+def test_refining_makes_its_events_likelier_and_replay_keeps_earlier_ones() -> None:
+    trial = trial_of(changing_habits(), epochs=20)
+    events = trial.events
+    before, now = (np.flatnonzero(events.t == FIRST_TEST + step) for step in (-1, 2))
+
+    def lead(model: LinkPredictor, chosen: IntArray) -> float:
+        """How far true pairs are ahead of others, on average."""
+        src, t = events.src[chosen], events.t[chosen]
+        others = [model.score(src, (events.dst[chosen] + k) % NODES, t) for k in range(1, NODES)]
+        return float(model.score(src, events.dst[chosen], t).mean() - np.mean(others))
+
+    first = trained(trial)
+    forgetful, mindful = (copy.copy(first) for _ in range(2))
+    assert forgetful.refine(now, epochs=20, pace=1.0) is forgetful
+    mindful.refine(now, epochs=20, pace=1.0, replay=4.0)
+    assert lead(forgetful, now) > lead(first, now)
+    assert lead(mindful, now) > lead(first, now)
+    assert lead(mindful, before) > lead(forgetful, before)
+    assert first.refine(now[:0]) is first  # nothing to learn from
+
+
+@pytest.mark.parametrize(
+    ("events", "options", "advice"),
+    [
+        ([3, 2], {}, "ascending"),
+        ([2, 2], {}, "ascending"),
+        ([-1, 2], {}, "ascending"),
+        ([0, SNAPSHOTS * EDGES], {}, "from 0 to below 540"),
+        ([0.5], {}, "whole numbers"),
+        ([5], {"replay": -1.0}, "replay is -1.0"),
+        ([5], {"pace": 0.0}, "pace is 0.0"),
+        ([5], {"epochs": 0}, "epochs is 0"),
+    ],
+)
+def test_a_refinement_refuses_what_it_cannot_learn_from(
+    events: list[float], options: dict[str, Any], advice: str, steady: LinkPredictor
+) -> None:
+    before = steady.score(0, np.arange(NODES), FIRST_TEST)
+    with pytest.raises(TidegraphError, match=advice):
+        steady.refine(np.array(events), **options)
+    np.testing.assert_array_equal(steady.score(0, np.arange(NODES), FIRST_TEST), before)
+
+
+@pytest.fixture(scope="module")
+def steady() -> LinkPredictor:
+    return trained(trial_of(random_stream(2)))
+
+
+def test_only_snapshots_are_judged_live() -> None:
+    assert Protocol("roland", live=True).title == "roland+live"
+    for name in ("tgn", "tgb"):
+        with pytest.raises(ParameterError, match="live belongs to the protocol roland"):
+            Protocol(name, live=True)
+
+
+def test_results_say_that_they_are_live_and_how() -> None:
+    stream = random_stream(5)
+    told = [
+        experiment.evaluate(
+            stream, protocol=trial_of(stream, live=live).protocol, seeds=[0], settings=QUICK
+        )
+        for live in (False, True)
+    ]
+    assert [one["protocol"] for one in told] == ["roland", "roland+live"]
+    assert [one["live"] for one in told] == [None, experiment.LIVE]
+    assert told[0]["heuristics"] == told[1]["heuristics"]
+    assert told[0]["metrics"] != told[1]["metrics"]

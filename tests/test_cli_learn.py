@@ -603,7 +603,7 @@ def test_a_model_may_go_on_learning_from_snapshots_that_were_scored(tmp_path: Pa
     words = ["evaluate", tmp_path / "ring.tide", "--seeds", "0", "--json", *QUICKLY, "--live"]
     snapshots = ["--protocol", "roland", "--snapshot-seconds", "3600", "--first-test", "15"]
     told = run(*words, *snapshots)
-    assert "protocol roland+live" in told.output
+    assert "protocol roland+live" in " ".join(told.output.split())
     assert last_line(told)["live"] == experiment.LIVE
     assert "live belongs to the protocol roland" in refused(run(*words))
 

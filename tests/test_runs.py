@@ -897,7 +897,8 @@ def test_the_snapshots_of_a_division_are_options_of_a_run(
     live = last_line(run("run", toy, *words, "--live"))
     assert (live["protocol"], live["config"]["evaluation"]["live"]) == ("roland+live", True)
     # It begins from the same model, which learns on while it is scored.
-    assert "train/0" in live["reused"] and "score/0" not in live["reused"]
+    assert "train/0" in live["reused"]
+    assert "score/0" not in live["reused"]
 
 
 def test_one_run_has_nothing_to_be_compared_with(whole: Path) -> None:

@@ -3,6 +3,10 @@
 python benchmarks/scale.py mag-hundredth | mag-tenth | mag-full | gdelt-tenth | gdelt
     [--directory /tmp/tidegraph-scale] [--memory 8G] [--columns N] [--r-max 1e-2] [--out FILE]
     [--stages STAGE ...] [--seeds N ...]
+python benchmarks/scale.py growth [--edges 1000000 10000000] [--directory ...] [--out FILE]
+
+Growth tells the first three stages against the number of edges, and the first propagation of one
+graph against columns and r_max; what results hold of larger look-alikes is drawn with it.
 
 Every stage runs in a process of its own, so that peaks of memory are its own, and is kept in the
 directory: the same command goes on after the last whole stage, and inside the building of a graph
@@ -29,6 +33,7 @@ from numpy.typing import NDArray
 
 from tidegraph import Batch, Channel, Propagator, Sketch, compact, load_dataset, passes
 from tidegraph.bench import machine
+from tidegraph.bench.plots import plot_scale
 from tidegraph.datasets import generate_gdelt_like, generate_mag_features, generate_mag_like
 from tidegraph.evaluation.metrics import micro_f1
 
@@ -52,7 +57,9 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "mag-full": {"part": 1, "columns": 4, "stages": ["generate", "build", "first"]},
     "gdelt-tenth": {"fewer": 10, "columns": 413, "stages": ["generate", "events", "classify"]},
     "gdelt": {"fewer": 1, "columns": 413, "stages": ["generate", "events", "classify"]},
+    "growth": {"columns": 16, "stages": ["generate", "build", "first"]},
 }
+GROWTH_COLUMNS, GROWTH_R_MAX = (1, 4, 8, 16, 32), (1e-1, 1e-2, 1e-3)
 
 
 class Watch:
@@ -117,8 +124,9 @@ def generate(home: Path, options: argparse.Namespace) -> dict[str, Any]:
             events, steps = GDELT_EVENTS // section["fewer"], GDELT_STEPS // section["fewer"]
             generate_gdelt_like(data, events=events, steps=steps, progress=_say)
         else:
-            part = section["part"]
-            generate_mag_like(data, nodes=MAG_NODES // part, edges=MAG_EDGES // part, progress=_say)
+            edges = options.edges[0] if options.edges else MAG_EDGES // section["part"]
+            nodes = edges * MAG_NODES // MAG_EDGES
+            generate_mag_like(data, nodes=nodes, edges=edges, progress=_say)
     return watch.report() | {"disk_bytes": _disk_bytes(data)}
 
 
@@ -342,10 +350,10 @@ def _learned(
     return score(test)
 
 
-def _directions(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
+def _directions(embeddings: NDArray[Any]) -> NDArray[np.float32]:
     """`[k, channels · columns]`: how long an embedding is tells of the degree, not of a class."""
     length = np.linalg.norm(embeddings, axis=2, keepdims=True)
-    return (embeddings / np.maximum(length, 1e-12)).reshape(len(embeddings), -1)
+    return np.asarray(embeddings / np.maximum(length, 1e-12)).reshape(len(embeddings), -1)
 
 
 def _sampled(part: NDArray[np.int8], most: dict[int, int]) -> NDArray[np.int64]:
@@ -382,7 +390,7 @@ def _papers(home: Path, options: argparse.Namespace) -> tuple[Questions, dict[st
 
     def degree(rows: NDArray[np.int64]) -> NDArray[np.float32]:
         count = offsets[node[rows] + 1] - offsets[node[rows]]
-        return np.log1p(count, dtype=np.float32)[:, None]
+        return np.asarray(np.log1p(count, dtype=np.float32)[:, None])
 
     questions = Questions(
         label=table["label"].to_numpy()[node].astype(np.int64),
@@ -472,7 +480,7 @@ def _actors(home: Path, options: argparse.Namespace) -> tuple[Questions, dict[st
         return out
 
     def degree(rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return np.log1p(stored("degrees", rows)[:, None])
+        return np.asarray(np.log1p(stored("degrees", rows)[:, None]))
 
     test = asked[part == _TEST]
     audit = propagator.audit()
@@ -505,36 +513,35 @@ STAGES: dict[str, Callable[[Path, argparse.Namespace], dict[str, Any]]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("section", choices=list(SECTIONS))
-    parser.add_argument("--directory", type=Path, default=Path("/tmp/tidegraph-scale"))
-    parser.add_argument("--memory", default="8G", help="for building, and what is planned for")
-    parser.add_argument("--columns", type=int)
-    parser.add_argument("--r-max", type=float, default=1e-2)
-    parser.add_argument("--stages", nargs="+", help="only these")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of classify")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--stage", help=argparse.SUPPRESS)  # run by this script itself
-    options = parser.parse_args()
-    options.columns = options.columns or SECTIONS[options.section]["columns"]
-    home = options.directory / options.section
-    home.mkdir(parents=True, exist_ok=True)
-    if options.stage:
-        result = STAGES[options.stage](home, options)
-        result |= {"load_average": machine.load_average()}
-        (home / f"{options.stage}.json").write_text(json.dumps(result), encoding="utf-8")
-        return
+def _stages(home: Path, names: list[str], *words: str) -> dict[str, Any]:
+    """What the stages report, those that are not kept yet done now, in processes of their own."""
     stages: dict[str, Any] = {}
-    for stage in options.stages or SECTIONS[options.section]["stages"]:
+    for stage in names:
         kept = home / f"{stage}.json"
         if not kept.is_file():
-            print(f"{options.section}: {stage}", file=sys.stderr, flush=True)
-            subprocess.run([sys.executable, *sys.argv, "--stage", stage], check=True)
+            print(f"{home.name}: {stage}", file=sys.stderr, flush=True)
+            command = [sys.executable, *sys.argv, *words, "--stage", stage, "--home", str(home)]
+            subprocess.run(command, check=True)
         stages[stage] = json.loads(kept.read_text(encoding="utf-8"))
-    described = json.loads((home / "data" / "dataset.json").read_text(encoding="utf-8"))
+    return stages
+
+
+def _made() -> dict[str, Any]:
+    """With what, and where, numbers were made."""
     git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    entry = {
+    return {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip(),
+        "machine": machine.describe(),
+    }
+
+
+def look_alike(options: argparse.Namespace) -> dict[str, Any]:
+    home = options.directory / options.section
+    home.mkdir(parents=True, exist_ok=True)
+    stages = _stages(home, options.stages or SECTIONS[options.section]["stages"])
+    described = json.loads((home / "data" / "dataset.json").read_text(encoding="utf-8"))
+    return {
         "nodes": described["nodes"],
         "edges": stages.get("build", {}).get("edges", described.get("pairs")),
         "events": described["events"],
@@ -545,14 +552,94 @@ def main() -> None:
         "peak_anonymous_bytes": max(result["peak_anonymous_bytes"] for result in stages.values()),
         "disk_bytes": _disk_bytes(home),
         "stages": stages,
-        "command": " ".join(["python", *sys.argv]),
-        "commit": subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip(),
-        "machine": machine.describe(),
+        **_made(),
     }
+
+
+def growth(options: argparse.Namespace) -> dict[str, Any]:
+    """Rows of time and memory by edges, by columns and by r_max."""
+    names = SECTIONS["growth"]["stages"]
+
+    def row(edges: int, columns: int, r_max: float) -> dict[str, Any]:
+        home = options.directory / "growth" / f"{edges}-edges"
+        home.mkdir(parents=True, exist_ok=True)
+        words = ["--edges", str(edges), "--columns", str(columns), "--r-max", str(r_max)]
+        # The graph is the same for all of them, and what is read of it is not.
+        own = home / f"{columns}-columns-{r_max:g}"
+        own.mkdir(exist_ok=True)
+        for name in ("data", "graph"):
+            if not (own / name).is_symlink():
+                (own / name).symlink_to(home / name)
+        stages = _stages(home, names[:2], *words) | _stages(own, names[2:], *words)
+        return _growth_row(stages)
+
+    middle = max(edges for edges in options.edges if edges <= 10**7 or edges == min(options.edges))
+    columns, r_max = SECTIONS["growth"]["columns"], options.r_max
+    return {
+        "edges": [row(edges, columns, r_max) for edges in sorted(options.edges)],
+        "columns": [row(middle, count, r_max) for count in GROWTH_COLUMNS],
+        "r_max": [row(middle, columns, limit) for limit in GROWTH_R_MAX],
+        **_made(),
+    }
+
+
+def _growth_row(stages: dict[str, Any]) -> dict[str, Any]:
+    """What the stages of one size took, as the tables of growth have it."""
+    first, build = stages["first"], stages["build"]
+    return {
+        "nodes": build["nodes"],
+        "edges": build["edges"],
+        "columns": first["columns"],
+        "r_max": first["r_max"],
+        "seconds": {name: stages[name]["seconds"] for name in SECTIONS["growth"]["stages"]},
+        "cpu_s": {name: stages[name]["cpu_s"] for name in SECTIONS["growth"]["stages"]},
+        "peak_anonymous_bytes": {
+            name: stages[name]["peak_anonymous_bytes"] for name in SECTIONS["growth"]["stages"]
+        },
+        "disk_bytes": {name: stages[name]["disk_bytes"] for name in ("generate", "build")},
+        "sweeps": first["statistics"]["sweeps"],
+        "edge_pushes": first["statistics"]["edge_pushes"],
+        "planned_bytes": first["planned"]["memory_bytes"],
+        "load_average": first["load_average"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("section", choices=list(SECTIONS))
+    parser.add_argument("--directory", type=Path, default=Path("/tmp/tidegraph-scale"))
+    parser.add_argument("--memory", default="8G", help="for building, and what is planned for")
+    parser.add_argument("--columns", type=int)
+    parser.add_argument("--r-max", type=float, default=1e-2)
+    parser.add_argument("--stages", nargs="+", help="only these")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of classify")
+    parser.add_argument("--edges", type=int, nargs="+", help="of growth; default: 1e6 and 1e7")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    # Of the processes that this script starts itself:
+    parser.add_argument("--stage", help=argparse.SUPPRESS)
+    parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.columns = options.columns or SECTIONS[options.section]["columns"]
+    if options.stage:
+        result = STAGES[options.stage](options.home, options)
+        result |= {"load_average": machine.load_average()}
+        (options.home / f"{options.stage}.json").write_text(json.dumps(result), encoding="utf-8")
+        return
     results = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
-    results[options.section] = entry
+    if options.section == "growth":
+        options.edges = options.edges or [10**6, 10**7]
+        results["growth"] = growth(options)
+    else:
+        results[options.section] = look_alike(options)
     options.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps({options.section: entry}, indent=2))
+    print(json.dumps({options.section: results[options.section]}, indent=2))
+    if "growth" in results:
+        larger = [
+            _growth_row(results[name]["stages"])
+            for name in ("mag-tenth", "mag-full")
+            if set(SECTIONS["growth"]["stages"]) <= set(results.get(name, {}).get("stages", ()))
+        ]
+        plot_scale(results["growth"], larger, options.out.with_name("scale-growth.svg"))
 
 
 if __name__ == "__main__":

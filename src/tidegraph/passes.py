@@ -20,7 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.channels import Channel, Sketch
 from tidegraph.compact import CompactGraph, memory_bytes
-from tidegraph.errors import DataError, EventError, ParameterError, StorageError
+from tidegraph.errors import (
+    DataError,
+    EventError,
+    ParameterError,
+    ShortOfMemoryError,
+    StorageError,
+)
 from tidegraph.propagation import Propagator
 
 __all__ = ["Embeddings", "Plan", "plan", "propagate_in_passes"]
@@ -137,7 +143,7 @@ def plan(
 _MANIFEST = "embeddings.json"
 _FORMAT, _VERSION = "tidegraph embeddings", 1
 _ROWS = 1 << 16  # nodes written, or read, at once
-_PIECE_BYTES = 1 << 23  # of given features read at once
+_PIECE_BYTES = 1 << 23  # of an array read at once
 
 
 def propagate_in_passes(
@@ -161,8 +167,9 @@ def propagate_in_passes(
         page cache. Columns are taken in as many passes as that needs.
     stored: float16 halves the files and keeps three digits.
 
-    Called again in the same way after an interruption it goes on after the last whole pass, also
-    with another `memory`. Which columns share a pass is part of the result's bits, within `r_max`.
+    Called again in the same way after an interruption, a full disk (`StorageError`) or a refusal of
+    memory (`ShortOfMemoryError`) it goes on after the last whole pass, also with another `memory`.
+    Which columns share a pass is part of the result's bits, within `r_max`.
     """
     if stored not in ("float32", "float16"):
         raise ParameterError(f"stored is {stored!r}; give 'float32' or 'float16'")
@@ -197,6 +204,11 @@ def propagate_in_passes(
             del propagator
             if progress is not None:
                 progress(manifest.done, columns.count, "columns propagated")
+    except MemoryError as error:
+        raise ShortOfMemoryError(
+            f"{out}: the system refused memory, though memory is {memory}; whole passes are kept:"
+            " repeat the command with less, or where there is more"
+        ) from error
     except OSError as error:
         if isinstance(error, StorageError):
             raise
@@ -228,10 +240,7 @@ class _Columns:
         """What makes two runs one: the sketch in words, or the digest of the numbers."""
         if isinstance(self._features, Sketch):
             return {"sketch": asdict(self._features)}
-        digest = hashlib.blake2b(digest_size=16)
-        for rows in self._pieces(self._features):
-            digest.update(np.ascontiguousarray(rows).data)
-        return {"features": {"digest": digest.hexdigest(), "dtype": self._features.dtype.str}}
+        return {"features": {"digest": _digest(self._features), "dtype": self._features.dtype.str}}
 
     def part(self, first: int, count: int) -> Sketch | NDArray[Any]:
         """Some columns, as a propagator reads them without copying."""
@@ -239,19 +248,13 @@ class _Columns:
             return self._features.part(first, count)
         scratch = self._directory / "features.new"
         with scratch.open("wb") as file:
-            for rows in self._pieces(self._features):
+            for rows in _pieces(self._features):
                 part = rows[:, first : first + count]
                 file.write(np.ascontiguousarray(part, dtype=np.float32).data)
         shape = (len(self._features), count)
         mapped = np.memmap(scratch, dtype=np.float32, mode="r", shape=shape)
         scratch.unlink()  # its pages stay until the last reader has gone
         return mapped
-
-    @staticmethod
-    def _pieces(features: NDArray[Any]) -> Iterator[NDArray[Any]]:
-        step = max(1, _PIECE_BYTES // (features.shape[1] * features.itemsize))
-        for first in range(0, len(features), step):
-            yield features[first : first + step]
 
 
 class _Manifest:
@@ -305,11 +308,14 @@ class _Manifest:
             "shape": (nodes, channels, columns),
         }
         # Written, not mapped: a full disk is then an error and not the end of the process.
+        digest = hashlib.blake2b(digest_size=16)
         with fresh.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
             for first in range(0, nodes, _ROWS):
                 rows = propagator.embedding(np.arange(first, min(first + _ROWS, nodes)))
-                file.write(rows.astype(dtype, copy=False).data)
+                part = rows.astype(dtype, copy=False).data
+                file.write(part)
+                digest.update(part)
             file.flush()
             os.fsync(file.fileno())
         os.replace(fresh, self._path / name)
@@ -318,6 +324,7 @@ class _Manifest:
             {
                 "file": name,
                 "columns": columns,
+                "digest": digest.hexdigest(),
                 # The largest residual over what r_max allows, per channel: below 1 it is kept.
                 "residual": audit.residual.tolist(),
             }
@@ -349,8 +356,11 @@ class Embeddings:
         self._blocks, self.shape, self.residuals = blocks, shape, residuals
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Embeddings:
-        """The embeddings in a directory; passes must be complete."""
+    def open(cls, path: str | os.PathLike[str], *, verify: bool = False) -> Embeddings:
+        """The embeddings in a directory; passes must be complete.
+
+        With `verify` every byte is compared with the digest of its block.
+        """
         path = Path(path)
         try:
             body = json.loads((path / _MANIFEST).read_bytes())
@@ -365,7 +375,8 @@ class Embeddings:
                 )
             blocks = [np.load(path / block["file"], mmap_mode="r") for block in body["blocks"]]
             for block, array in zip(body["blocks"], blocks, strict=True):
-                if array.shape != (*shape[:2], block["columns"]):
+                whole = array.shape == (*shape[:2], block["columns"])
+                if not whole or (verify and _digest(array) != block["digest"]):
                     raise DataError(f"{path / block['file']} is damaged: make it anew")
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, DataError):
@@ -395,3 +406,18 @@ class Embeddings:
             out[:, :, first:last] = block[ids]
             first = last
         return out
+
+
+def _digest(array: NDArray[Any]) -> str:
+    """Of the values of an array, read in pieces."""
+    digest = hashlib.blake2b(digest_size=16)
+    for rows in _pieces(array):
+        digest.update(np.ascontiguousarray(rows).data)
+    return digest.hexdigest()
+
+
+def _pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Rows of an array that are few enough to be held in memory."""
+    step = max(1, _PIECE_BYTES // (array[:1].nbytes or 1))
+    for first in range(0, len(array), step):
+        yield array[first : first + step]

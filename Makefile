@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NATIVE := $(shell find native -name '*.?pp' 2>/dev/null)
+PACKAGES := $(shell find src -name __init__.py 2>/dev/null)
 PIP := $(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt
 CMAKE_NATIVE := $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
 	-DTIDEGRAPH_PYTHON=OFF -DTIDEGRAPH_TESTS=ON -DTIDEGRAPH_STRICT=ON
@@ -21,7 +22,8 @@ setup: $(READY)  ## create .venv, compile and install (done by every target belo
 
 # The build requirements are installed first and the build is not isolated, so that a change in native/ compiles
 # only what it touches. mypy cannot see through an editable install: the generated stub is copied to the sources.
-$(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
+# Such an install also remembers which modules are packages, and is renewed where one has become a package.
+$(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE) $(PACKAGES)
 	@echo "== set-up in $(VENV); the first time this takes some minutes: tools, compiling, torch"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "   build tools"

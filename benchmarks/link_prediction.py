@@ -17,22 +17,24 @@ import argparse
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tidegraph import bench, datasets, experiment
 from tidegraph.bench import machine
+from tidegraph.experiment import Protocol
 from tidegraph.terminal import progress
 
 SAMPLERS = ("random-dst", "historical", "inductive", "random-all")
-SECTIONS: dict[str, dict[str, Any]] = {
-    "wikipedia": {"samplers": SAMPLERS, "rank": True, "rank_sample": 1500},
-    "uci": {"samplers": SAMPLERS},
-    "uci-snapshots": {"protocol": "roland"},
-    "bitcoin-otc-snapshots": {"protocol": "roland"},
-    "bitcoin-alpha-snapshots": {"protocol": "roland"},
-    "bitcoin-otc-reversed": {"protocol": "roland"},
-    "bitcoin-alpha-reversed": {"protocol": "roland"},
+SECTIONS = {
+    "wikipedia": Protocol(samplers=SAMPLERS, rank_sample=1500),
+    "uci": Protocol(samplers=SAMPLERS),
+    "uci-snapshots": Protocol("roland"),
+    "bitcoin-otc-snapshots": Protocol("roland"),
+    "bitcoin-alpha-snapshots": Protocol("roland"),
+    "bitcoin-otc-reversed": Protocol("roland"),
+    "bitcoin-alpha-reversed": Protocol("roland"),
 }
 RESULTS = Path(__file__).parent / "results" / "link_prediction.json"
 FAST_EVENTS = 6000
@@ -45,18 +47,24 @@ def measure(section: str, seeds: tuple[int, ...], fast: bool) -> dict[str, Any]:
     stream = datasets.load_dataset(name)
     if section.endswith("-reversed"):
         stream = stream.with_reversed()
-    options: dict[str, Any] = {**SECTIONS[section], "seeds": seeds, "name": name}
+    protocol = SECTIONS[section]
     if fast:
         # Snapshots are fixed, so only events may be fewer; few sources have to be ranked there.
-        options["settings"] = FAST_SETTINGS
-        if options.get("protocol") == "roland":
-            options["first_test"] = {"uci": 83}.get(name, 134)
+        if protocol.name == "roland":
+            protocol = replace(protocol, first_test={"uci": 83}.get(name, 134))
         else:
             stream = stream[:FAST_EVENTS]
-            options["rank_sample"] = 50 if options.get("rank") else None
+            protocol = replace(protocol, rank_sample=50 if protocol.ranks else None)
     load = machine.load_average()
     with progress(section) as report:
-        results = experiment.evaluate(stream, progress=report, **options)
+        results = experiment.evaluate(
+            stream,
+            protocol=protocol,
+            seeds=seeds,
+            settings=FAST_SETTINGS if fast else None,
+            name=name,
+            progress=report,
+        )
     results["load_average"] = {"before": load, "after": machine.load_average()}
     return results
 

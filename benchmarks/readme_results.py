@@ -121,7 +121,9 @@ def table(result: dict[str, Any]) -> str:
     lines.append("")
     lines.append(
         f"`make bench` on {machine['cores']} cores of {machine['cpu']}; ratios of times within one"
-        " run, medians of five; settings, goals and raw times in `benchmarks/results/`."
+        " run, medians of five; settings, goals and raw times in `benchmarks/results/`. The"
+        " yardstick is a plain C++ program for the same task: one column at a time in float64, on"
+        " as many threads."
     )
     return "\n".join(lines) + "\n"
 

@@ -3,7 +3,8 @@
 python benchmarks/trajectories.py [SECTION ...] [--directory SCRATCH] [--output FILE]
 
 Sections that are not named keep the numbers they have. Recording: Wikipedia, and a generated stream
-of Reddit's size, two channels of 128 columns. Reading: windows of 8 changes out of 20 M records of
+of Reddit's size, two channels of 128 columns. Movement: how much of it a node owes to events that
+it is no end of. Reading: windows of 8 changes out of 20 M records of
 16 floats, against NumPy on the same mapped file. Beside seconds of the clock stand those of the
 processor, which tell more where the machine is shared.
 """
@@ -87,6 +88,36 @@ def measure_recording(stream: EventStream, dtype: Any, directory: Path) -> dict[
         "records": store.records,
         "records_per_event": round((store.records - stream.nodes) / len(stream), 2),
         "megabytes": round(store.nbytes / 1e6, 1),
+    }
+
+
+def measure_movement(stream: EventStream, directory: Path) -> dict[str, Any]:
+    """How much nodes move at times at which they have no event of their own, at the defaults."""
+    store = record(stream.steps(), Propagator(Sketch(128), nodes=stream.nodes), directory)
+    ends = np.concatenate([stream.src, stream.dst])
+    times = np.tile(stream.t, 2)[np.argsort(ends, kind="stable")]
+    first = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=stream.nodes))])
+    records = np.zeros(2, dtype=np.int64)  # at times of own events, at others
+    distance = np.zeros(2)
+    moved_alone = active = 0
+    for node in range(stream.nodes):
+        own = times[first[node] : first[node + 1]]
+        if own.size == 0:
+            continue
+        at, states = store.changes(node)
+        steps = np.linalg.norm(np.diff(states.reshape(len(at), -1), axis=0), axis=1)
+        alone = ~np.isin(at[1:], own)
+        for which, chosen in enumerate((~alone, alone)):
+            records[which] += chosen.sum()
+            distance[which] += steps[chosen].sum()
+        active += 1
+        moved_alone += bool(alone.any())
+    return {
+        "events": len(stream),
+        "nodes_with_events": active,
+        "nodes_that_moved_without_own_event": moved_alone,
+        "share_of_records_without_own_event": round(records[1] / records.sum(), 4),
+        "share_of_distance_without_own_event": round(distance[1] / distance.sum(), 4),
     }
 
 
@@ -215,6 +246,8 @@ SECTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "wikipedia_float32": lambda path: measure_recording(wikipedia(), "float32", path),
     "wikipedia_float16": lambda path: measure_recording(wikipedia(), "float16", path),
     "like_reddit": lambda path: measure_recording(like_reddit(), "float32", path),
+    "movement_wikipedia": lambda path: measure_movement(wikipedia(), path),
+    "movement_uci": lambda path: measure_movement(datasets.load_dataset("uci"), path),
 }
 
 

@@ -53,9 +53,6 @@ namespace {
 // An edge is pushed a thousand times for every time it is re-read to take out drift: a tenth of a
 // percent of the work.
 constexpr std::uint64_t kEdgePushesPerRepair = 1000;
-// A degree that grows by more than this when its self-loop is renewed makes its node's estimate
-// shrink in `correct`.
-constexpr double kSteep = 4;
 // Nodes touched in a step are listed while they are fewer than this share of all; beyond it, a look
 // at all marks costs less than the step did.
 constexpr std::size_t kListedShare = 16;
@@ -70,21 +67,6 @@ constexpr std::size_t kLoggedSteps = 1024, kLoggedNodes = 1 << 16;
 // Bytes that are copied in the time that a step in a lane of its own gains, roughly; and what
 // copies may take in any case.
 constexpr std::size_t kCopiedPerStep = 1 << 11, kSmallCopies = std::size_t(1) << 26;
-
-double power(double degree, double exponent) {
-  if (degree <= 0) return 0;
-  if (exponent == 0.5) return std::sqrt(degree);
-  if (exponent == 0) return 1;
-  if (exponent == 1) return degree;
-  return std::pow(degree, exponent);
-}
-
-// Over-relaxation speeds up the low-pass filter where the matrix is symmetric; elsewhere it gains
-// nothing or diverges.
-double relaxation(const ChannelSpec& spec, const View& view) {
-  if (!view.symmetric() || spec.gamma <= 0) return 1;
-  return std::min(1.5, 2 / (1 + std::sqrt(1 - spec.gamma * spec.gamma)));
-}
 
 // Blocks of nearly equal width, an even number of them, in whole vectors. A function of the columns
 // alone: results must not depend on the threads.
@@ -113,19 +95,14 @@ Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
     : settings_(std::move(settings)),
       ground_{Versions(nodes, settings_.directed, settings_.self_loop, settings_.versions,
                        settings_.views),
-              {}},
+              settings_.scale_by_degree},
       thresholds_(thresholds.begin(), thresholds.end()),
       blocks_(share_out(columns(), sizeof(Real), settings_.block_columns)),
       features_(settings_.features, blocks_, thresholds_) {
   states_.resize(settings_.channels.size() * blocks_.size());
   items_.resize(states_.size());
   std::iota(items_.begin(), items_.end(), std::size_t(0));
-  for (const ChannelSpec& spec : settings_.channels) {
-    Channel channel;
-    channel.spec = spec;
-    channel.omega = relaxation(spec, ground_.versions.views()[spec.view]);
-    ground_.channels.push_back(std::move(channel));
-  }
+  for (const ChannelSpec& spec : settings_.channels) ground_.add_channel(spec);
   resize(nodes);
 }
 
@@ -150,10 +127,7 @@ void Propagator<Real>::resize(std::size_t nodes) {
       s.marks.resize(nodes, 0);
     }
   }
-  for (Channel& channel : ground_.channels) {
-    channel.limit.resize(nodes, 0);
-    channel.pivot.resize(nodes, 0);
-  }
+  ground_.resize();
   for (std::size_t c = 0; c < channels(); ++c) set_units(whole(), c);
   is_touched_.resize(nodes, 0);
   for (std::size_t c = 0; c < channels(); ++c) {
@@ -186,27 +160,10 @@ void Propagator<Real>::resize(std::size_t nodes) {
   }
 }
 
-namespace {
-// unit * share as a whole number and the rest, without losing digits of the rest to a large unit.
-struct Exponent {
-  double whole, rest;
-  Exponent(std::int64_t unit, double share) {
-    const double product = double(unit) * share, lost = std::fma(double(unit), share, -product);
-    whole = std::round(product);
-    rest = (product - whole) + lost;
-  }
-};
-}  // namespace
-
-// Under decay all degrees carry a common factor 2^-unit that P does not see but p and R do. Its
-// whole powers of two are multiplied into the arrays (see rescale_state), what is left is kept
-// here.
 template <class Real>
 void Propagator<Real>::set_units(const Lane& lane, std::size_t c) {
-  Channel& channel = lane.ground.channels[c];
-  const std::int64_t unit = lane.ground.versions.unit(lane.ground.view(c).version());
-  channel.estimate_unit = std::exp2(-Exponent(unit, 1 - channel.spec.beta).rest);
-  channel.residual_unit = std::exp2(Exponent(unit, channel.spec.beta).rest);
+  lane.ground.set_units(c);
+  const Channel& channel = lane.ground.channels[c];
   const double gain = channel.spec.gamma0 * channel.estimate_unit / channel.residual_unit;
   for (const std::size_t item : lane.items) {
     if (item / blocks_.size() != c) continue;
@@ -219,13 +176,9 @@ void Propagator<Real>::set_units(const Lane& lane, std::size_t c) {
 
 template <class Real>
 void Propagator<Real>::rescale_state(const Lane& lane, std::size_t c, std::int64_t from) {
-  const std::int64_t to = lane.ground.versions.unit(lane.ground.view(c).version());
-  const double beta = lane.ground.channels[c].spec.beta;
-  const auto whole = [&](double share) {
-    return int(Exponent(to, share).whole - Exponent(from, share).whole);
-  };
-  const Real estimate = Real(std::ldexp(1.0, whole(1 - beta))),
-             residual = Real(std::ldexp(1.0, -whole(beta)));
+  const auto shift = lane.ground.shift(c, from);
+  const Real estimate = Real(std::ldexp(1.0, shift.estimate)),
+             residual = Real(std::ldexp(1.0, shift.residual));
   for (const std::size_t item : lane.items) {
     if (item / blocks_.size() != c) continue;
     Block<Real>& block = states_[item].block;
@@ -237,57 +190,11 @@ void Propagator<Real>::rescale_state(const Lane& lane, std::size_t c, std::int64
   set_units(lane, c);
 }
 
-// Where the rule to stop stands for a node: |r| <= theta d^(1-beta), or with min(1, .) around the
-// power, as |R|. Under decay d counts in units of the next boundary, so that the rule holds until
-// it is looked at again.
-template <class Real>
-void Propagator<Real>::set_limit(Ground& ground, std::size_t c, Node node) const {
-  Channel& channel = ground.channels[c];
-  const View& matrix = ground.view(c);
-  const double degree = matrix.degree(node), beta = channel.spec.beta;
-  const double now = power(degree / ground.versions.horizon(matrix.version()), 1 - beta);
-  const double factor = settings_.scale_by_degree ? now : std::min(1.0, now);
-  // One ulp down: rounding must not loosen the promise.
-  const double limit = tolerance_ * channel.residual_unit * power(degree, beta) * factor;
-  channel.limit[node] = std::nextafter(Real(limit), Real(0));
-  channel.pivot[node] = Real(ground.pivot(c, node));
-}
-
-template <class Real>
-void Propagator<Real>::set_limits(Ground& ground, std::size_t c) const {
-  for (std::size_t node = 0; node < ground.versions.nodes(); ++node)
-    set_limit(ground, c, Node(node));
-}
-
-template <class Real>
-double Propagator<Real>::Ground::pivot(std::size_t c, Node node) const {
-  return view(c).degree(node) - channels[c].spec.gamma * versions.self_weight(view(c), node);
-}
-
-template <class Real>
-Matrix Propagator<Real>::Ground::matrix(std::size_t c) const {
-  const View& of = view(c);
-  Matrix matrix;
-  matrix.columns = versions.columns(of);
-  matrix.rows = versions.rows(of);
-  matrix.degree = of.degrees().data();
-  matrix.residual_unit = channels[c].residual_unit;
-  return matrix;
-}
-
-template <class Real>
-std::size_t Propagator<Real>::Ground::bytes() const {
-  std::size_t total = versions.bytes();
-  for (const Channel& channel : channels)
-    total += (channel.limit.size() + channel.pivot.size()) * sizeof(Real);
-  return total;
-}
-
 // Calls work(range) for the nodes from `first` on, up to kRange of them, with what their residuals
 // follow from.
 template <class Real>
 template <class Work>
-void Propagator<Real>::with_range(const Ground& ground, std::size_t c, std::size_t b,
+void Propagator<Real>::with_range(const Ground<Real>& ground, std::size_t c, std::size_t b,
                                   std::size_t first, Work work) {
   const std::size_t last = std::min(ground.versions.nodes(), first + kRange);
   std::vector<double> pivots, powers;
@@ -313,7 +220,7 @@ void Propagator<Real>::for_ranges(std::size_t c, std::size_t b, Work work) {
 
 // Residuals from the estimates, on this thread.
 template <class Real>
-void Propagator<Real>::rewrite(const Ground& ground, std::size_t c, std::size_t b) {
+void Propagator<Real>::rewrite(const Ground<Real>& ground, std::size_t c, std::size_t b) {
   Block<Real>& block = state(c, b).block;
   const std::size_t nodes = ground.versions.nodes();
   for (std::size_t first = 0; first < nodes; first += kRange)
@@ -334,7 +241,7 @@ void Propagator<Real>::for_items(const Lane& lane, Work work) {
 
 // p = 0 and R = d^beta x: the invariant holds, and everything is still to be pushed.
 template <class Real>
-void Propagator<Real>::initialise_row(const Ground& ground, std::size_t c, std::size_t b,
+void Propagator<Real>::initialise_row(const Ground<Real>& ground, std::size_t c, std::size_t b,
                                       std::size_t node, double degree) {
   State& s = state(c, b);
   const double scale =
@@ -348,7 +255,7 @@ void Propagator<Real>::initialise_row(const Ground& ground, std::size_t c, std::
 }
 
 template <class Real>
-void Propagator<Real>::initialise(const Ground& ground, std::size_t c, std::size_t b) {
+void Propagator<Real>::initialise(const Ground<Real>& ground, std::size_t c, std::size_t b) {
   for (std::size_t node = 0; node < ground.versions.nodes(); ++node)
     initialise_row(ground, c, b, node, ground.view(c).degree(Node(node)));
   kernels(state(c, b).block).scan(state(c, b).block, 0, ground.versions.nodes(), true);
@@ -415,7 +322,7 @@ void Propagator<Real>::start() {
   resize(nodes());
   for (std::size_t c = 0; c < channels(); ++c) {
     set_units(whole(), c);
-    set_limits(ground_, c);
+    ground_.set_limits(c);
   }
   const bool wide = nodes() >= settings_.sweep_nodes;
   for (std::size_t item = 0; wide && item < states_.size(); ++item)
@@ -540,7 +447,7 @@ void Propagator<Real>::change_features(const Update& update) {
 // Decayed versions: units move, self-loops are renewed, old edges are forgotten, limits shrink.
 template <class Real>
 void Propagator<Real>::pass_time(const Lane& lane, std::optional<std::int64_t> end) {
-  Ground& ground = lane.ground;
+  Ground<Real>& ground = lane.ground;
   const auto version_of = [&](std::size_t c) { return ground.view(c).version(); };
   std::vector<std::int64_t> units;
   if (end && ground.versions.decays())
@@ -554,7 +461,7 @@ void Propagator<Real>::pass_time(const Lane& lane, std::optional<std::int64_t> e
       set_units(lane, c);  // all rows are about to be written anew
     else if (ground.versions.unit(version_of(c)) != units[c])
       rescale_state(lane, c, units[c]);
-    prepare(ground, c, ground.versions.swept(version_of(c)) ? 0 : nodes, true);
+    ground.prepare(c, ground.versions.swept(version_of(c)) ? 0 : nodes, true);
   }
   for_items(lane, [&](std::size_t c, std::size_t b) {
     if (ground.versions.restarted(version_of(c))) return initialise(ground, c, b);
@@ -570,7 +477,7 @@ void Propagator<Real>::pass_time(const Lane& lane, std::optional<std::int64_t> e
 // once.
 template <class Real>
 void Propagator<Real>::step(const Lane& lane, const Update& update) {
-  Ground& ground = lane.ground;
+  Ground<Real>& ground = lane.ground;
   if (!update.feature_nodes.empty()) change_features(update);
   pass_time(lane, update.end);
   const std::size_t before = ground.versions.nodes();
@@ -581,7 +488,7 @@ void Propagator<Real>::step(const Lane& lane, const Update& update) {
     set_features(before, update.new_features);
   }
   for (const std::int64_t node : update.removed_nodes) features_.clear(Node(node));
-  for (std::size_t c = 0; c < ground.channels.size(); ++c) prepare(ground, c, before, false);
+  for (std::size_t c = 0; c < ground.channels.size(); ++c) ground.prepare(c, before, false);
   const std::size_t now = ground.versions.nodes();
   for_items(lane, [&](std::size_t c, std::size_t b) {
     State& s = state(c, b);
@@ -596,44 +503,13 @@ void Propagator<Real>::step(const Lane& lane, const Update& update) {
 }
 
 template <class Real>
-void Propagator<Real>::correct(const Ground& ground, std::size_t c, std::size_t b) {
+void Propagator<Real>::correct(const Ground<Real>& ground, std::size_t c, std::size_t b) {
   const Channel& channel = ground.channels[c];
   const double per_term =
       channel.spec.gamma / channel.spec.gamma0 * channel.residual_unit / channel.estimate_unit;
   Block<Real>& block = state(c, b).block;
   kernels(block).correct(block, ground.matrix(c), channel.moved.data(), channel.moved.size(),
                          ground.view(c).terms().data(), per_term);
-}
-
-// Limits and pivots of the nodes from `first` on and of all that moved, and the coefficients of the
-// corrections.
-template <class Real>
-void Propagator<Real>::prepare(Ground& ground, std::size_t c, std::size_t first,
-                               bool renewed) const {
-  Channel& channel = ground.channels[c];
-  const View& matrix = ground.view(c);
-  const auto& [_, gamma0, gamma, beta] = channel.spec;
-  channel.moved.clear();
-  for (std::size_t node = first; node < ground.versions.nodes(); ++node)
-    set_limit(ground, c, Node(node));
-  for (const View::Degree& degree : matrix.moved()) {
-    set_limit(ground, c, degree.node);
-    Moved moved;
-    moved.node = degree.node;
-    moved.first = degree.first;
-    moved.last = degree.last;
-    moved.on_features =
-        channel.residual_unit * (power(degree.after, beta) - power(degree.before, beta));
-    moved.on_estimate =
-        -(degree.after - degree.before) / gamma0 * channel.residual_unit / channel.estimate_unit;
-    moved.shrink = renewed && degree.before > 0 && degree.after > kSteep * degree.before
-                       ? power(degree.before / degree.after, 1 - beta)
-                       : 1;
-    moved.pivot = ground.pivot(c, degree.node);
-    moved.vanished = degree.after <= 0 || ground.versions.removed(degree.node);
-    channel.moved.push_back(moved);
-  }
-  ground.correction_rows += channel.moved.size() + matrix.terms().size();
 }
 
 // Empties the list of a block into its log. On the thread that filled it, to which its memory is
@@ -717,7 +593,7 @@ template <class Real>
 Propagator<Real>::Lanes::Lanes(Propagator& of, std::size_t count)
     : of_(of), copies_(count - 1), items_(count) {
   parallel_for(copies_.size(), of.settings_.threads,
-               [&](std::size_t i) { copies_[i] = std::make_unique<Ground>(of.ground_); });
+               [&](std::size_t i) { copies_[i] = std::make_unique<Ground<Real>>(of.ground_); });
   for (const std::size_t item : of.items_) {
     items_[item % count].push_back(item);
     of.stand(item, ground(item % count));
@@ -731,7 +607,7 @@ Propagator<Real>::Lanes::~Lanes() {
 
 // Has a state read its limits and pivots there.
 template <class Real>
-void Propagator<Real>::stand(std::size_t item, const Ground& ground) {
+void Propagator<Real>::stand(std::size_t item, const Ground<Real>& ground) {
   const Channel& channel = ground.channels[item / blocks_.size()];
   states_[item].block.limit = channel.limit.data();
   states_[item].block.pivot = channel.pivot.data();
@@ -829,7 +705,7 @@ void Propagator<Real>::threshold(std::span<const std::int64_t> nodes, std::span<
     const auto& spec = ground_.channels[c].spec;
     const View& matrix = ground_.view(c);
     const double degree = matrix.degree(node) / ground_.versions.present(matrix.version());
-    const double scale = tolerance_ * power(degree, 1 - spec.beta) * std::abs(spec.gamma0) /
+    const double scale = ground_.tolerance * power(degree, 1 - spec.beta) * std::abs(spec.gamma0) /
                          (1 - std::abs(spec.gamma));
     double* const row = out.data() + (k * channels() + c) * columns();
     for (std::size_t i = 0; i < columns(); ++i) row[i] = scale * thresholds_[i];
@@ -915,7 +791,7 @@ void Propagator<Real>::repair() {
 }
 
 template <class Real>
-void Propagator<Real>::repair_block(const Ground& ground, std::size_t c, std::size_t b) {
+void Propagator<Real>::repair_block(const Ground<Real>& ground, std::size_t c, std::size_t b) {
   State& s = state(c, b);
   rewrite(ground, c, b);
   kernels(s.block).settle(s.block, ground.matrix(c));
@@ -926,7 +802,7 @@ void Propagator<Real>::repair_block(const Ground& ground, std::size_t c, std::si
 // Pushes, and repairs where it is due. Every block is judged on its own: lanes do not see each
 // other's.
 template <class Real>
-void Propagator<Real>::settle(const Ground& ground, std::size_t c, std::size_t b) {
+void Propagator<Real>::settle(const Ground<Real>& ground, std::size_t c, std::size_t b) {
   State& s = state(c, b);
   kernels(s.block).settle(s.block, ground.matrix(c));
   const std::uint64_t pass = 2 * ground.versions.edges() + ground.versions.nodes();
@@ -936,8 +812,8 @@ void Propagator<Real>::settle(const Ground& ground, std::size_t c, std::size_t b
 
 template <class Real>
 void Propagator<Real>::refine(double factor) {
-  tolerance_ = factor;
-  for (std::size_t c = 0; c < channels(); ++c) set_limits(ground_, c);
+  ground_.tolerance = factor;
+  for (std::size_t c = 0; c < channels(); ++c) ground_.set_limits(c);
   for_items(whole(), [&](std::size_t c, std::size_t b) {
     Block<Real>& block = state(c, b).block;
     kernels(block).scan(block, 0, nodes(), false);
@@ -1000,7 +876,7 @@ void Propagator<Real>::rescale() {
   if (!ground_.versions.rescale()) return;
   for (std::size_t c = 0; c < channels(); ++c) {
     rescale_state(whole(), c, units[c]);
-    set_limits(ground_, c);
+    ground_.set_limits(c);
   }
 }
 
@@ -1035,7 +911,7 @@ void Propagator<Real>::archive(Archive& archive) {
     features_.archive(archive);
   }
   ground_.versions.archive(archive);
-  archive.scalar("tolerance", tolerance_);
+  archive.scalar("tolerance", ground_.tolerance);
   archive.scalar("events", ground_.events);
   archive.scalar("correction_rows", ground_.correction_rows);
   std::uint64_t repairs = repairs_.load(std::memory_order_relaxed);
@@ -1061,7 +937,7 @@ void Propagator<Real>::archive(Archive& archive) {
   if (!archive.reading()) return;
   for (std::size_t c = 0; c < channels(); ++c) {
     set_units(whole(), c);
-    set_limits(ground_, c);
+    ground_.set_limits(c);
   }
 }
 

@@ -11,15 +11,10 @@
 #include <vector>
 
 #include "features.hpp"
+#include "ground.hpp"
 #include "rowstore.hpp"
-#include "versions.hpp"
 
 namespace tidegraph {
-
-struct ChannelSpec {
-  std::size_t view;
-  double gamma0, gamma, beta;
-};
 
 struct Settings {
   bool directed = false;
@@ -108,7 +103,7 @@ class Propagator {
   void repair();
   // Multiplies every threshold promised at the start by `factor` and settles.
   void refine(double factor);
-  double tolerance() const { return tolerance_; }
+  double tolerance() const { return ground_.tolerance; }
   // The smallest factor of refine() that the precision can hold on the graph as it stands.
   double finest_tolerance() const;
   void rescale();
@@ -125,31 +120,11 @@ class Propagator {
   void archive(Archive& archive);
 
  private:
-  struct Channel {
-    ChannelSpec spec;
-    double omega = 1;
-    double estimate_unit = 1,
-           residual_unit = 1;  // stored = unit * natural; other than 1 only under decay
-    std::vector<Real> limit, pivot;
-    std::vector<Moved> moved;  // of this step
-  };
-  // What a step changes beside the states: the graph, and what the channels read off it.
-  struct Ground {
-    Versions versions;
-    std::vector<Channel> channels;
-    std::uint64_t events = 0, correction_rows = 0;
-
-    const View& view(std::size_t channel) const {
-      return versions.views()[channels[channel].spec.view];
-    }
-    double pivot(std::size_t channel, Node node) const;
-    Matrix matrix(std::size_t channel) const;
-    std::size_t bytes() const;
-  };
+  using Channel = typename Ground<Real>::Channel;
   // States that go through steps together. The ground of a lane tells everything but the states, so
   // that lanes on equal grounds need not wait for each other.
   struct Lane {
-    Ground& ground;
+    Ground<Real>& ground;
     std::span<const std::size_t> items;  // of states_
     int threads;
   };
@@ -186,57 +161,53 @@ class Propagator {
     }
 
    private:
-    Ground& ground(std::size_t lane) const { return lane ? *copies_[lane - 1] : of_.ground_; }
+    Ground<Real>& ground(std::size_t lane) const { return lane ? *copies_[lane - 1] : of_.ground_; }
 
     Propagator& of_;
-    std::vector<std::unique_ptr<Ground>> copies_;
+    std::vector<std::unique_ptr<Ground<Real>>> copies_;
     std::vector<std::vector<std::size_t>> items_;  // per lane
   };
 
   Lane whole() { return {ground_, items_, settings_.threads}; }
   void set_units(const Lane& lane, std::size_t channel);
-  void set_limit(Ground& ground, std::size_t channel, Node node) const;
-  void set_limits(Ground& ground, std::size_t channel) const;
   void resize(std::size_t nodes);
-  void initialise(const Ground& ground, std::size_t channel, std::size_t block);
-  void initialise_row(const Ground& ground, std::size_t channel, std::size_t block,
+  void initialise(const Ground<Real>& ground, std::size_t channel, std::size_t block);
+  void initialise_row(const Ground<Real>& ground, std::size_t channel, std::size_t block,
                       std::size_t node, double degree);
   void change_features(const Update& update);
   void rescale_state(const Lane& lane, std::size_t channel, std::int64_t from);
   void pass_time(const Lane& lane, std::optional<std::int64_t> end);
-  void correct(const Ground& ground, std::size_t channel, std::size_t block);
+  void correct(const Ground<Real>& ground, std::size_t channel, std::size_t block);
   void step(const Lane& lane, const Update& update);
-  void prepare(Ground& ground, std::size_t channel, std::size_t first, bool renewed) const;
   void log_touched(State& s);
   void forget_touched();
   void unite_touched(std::size_t step, const Update& update);
   bool logged_much(const Lane& lane) const;
   void drop_logs(std::size_t steps);
   std::size_t lanes_for(std::size_t steps) const;
-  void stand(std::size_t item, const Ground& ground);
+  void stand(std::size_t item, const Ground<Real>& ground);
   template <class Work>
   void for_items(const Lane& lane, Work work);
   template <class Visit>
   void for_nodes(std::span<const std::int64_t> nodes, Visit visit) const;
   template <class Work>
-  void with_range(const Ground& ground, std::size_t channel, std::size_t block, std::size_t first,
-                  Work work);
+  void with_range(const Ground<Real>& ground, std::size_t channel, std::size_t block,
+                  std::size_t first, Work work);
   template <class Work>
   void for_ranges(std::size_t channel, std::size_t block, Work work);
   void sweep(std::size_t channel, std::size_t block);
-  void rewrite(const Ground& ground, std::size_t channel, std::size_t block);
+  void rewrite(const Ground<Real>& ground, std::size_t channel, std::size_t block);
   struct Certificate {
     std::vector<double> ratio;          // [channels, padded columns]
     std::vector<double> drift, excess;  // [channels, blocks]
   };
   Certificate certify();
-  void repair_block(const Ground& ground, std::size_t channel, std::size_t block);
-  void settle(const Ground& ground, std::size_t channel, std::size_t block);
+  void repair_block(const Ground<Real>& ground, std::size_t channel, std::size_t block);
+  void settle(const Ground<Real>& ground, std::size_t channel, std::size_t block);
 
   Settings settings_;
-  Ground ground_;
+  Ground<Real> ground_;
   std::vector<double> thresholds_;
-  double tolerance_ = 1;
   std::vector<ColumnBlock> blocks_;
   Features<Real> features_;
   std::vector<State> states_;

@@ -183,7 +183,7 @@ def test_settings_are_judged_before_anything_is_read(tmp_path: Path) -> None:
     assert {word.partition("=")[0] for word in meant} == set(LinkPredictor().get_params())
     assert "high_pass=true" in meant  # as it may be given back
     assert set(cli_learn.MEANINGS) == set(LinkPredictor().get_params())
-    given = cli_learn._settings(
+    given = cli_learn.settings_of(
         ["half_lives=[60,3600.5]", "encoder=lstm", "alpha=1", "threads=none", "path=5"]
     )
     assert given == {
@@ -409,7 +409,8 @@ def test_an_evaluation_tells_every_number_once_per_seed_and_heuristics_once(
 def test_the_numbers_are_those_of_the_protocol_for_a_predictor_fitted_by_hand() -> None:
     stream = datasets.generate_communities(40, 900, seed=4)
     split = evaluation.tgn_split(stream)
-    report = experiment.evaluate(stream, samplers=("inductive",), seeds=(7,), settings=QUICK)
+    asked = experiment.Protocol(samplers=("inductive",))
+    report = experiment.evaluate(stream, protocol=asked, seeds=(7,), settings=QUICK)
     predictor = LinkPredictor(**QUICK, seed=7).fit(stream, split)  # type: ignore[arg-type]
     result = predictor.evaluate(split, samplers=("inductive",))
     for part, name in (("test", "all"), ("new_test", "new")):
@@ -427,10 +428,9 @@ def test_a_heuristic_that_wins_is_named() -> None:
     stream = EventStream.from_arrays(src, 20 + src, np.arange(600))
     report = experiment.evaluate(
         stream,
-        samplers=("random-dst",),
+        protocol="tgb",
         seeds=(0,),
         settings={**QUICK, "epochs": 1, "learning_rate": 1e-9},
-        protocol="tgb",
     )
     own = report["metrics"]["random-dst"]["all"]["ap"]["mean"]
     best = max(rule["random-dst"]["all"]["ap"] for rule in report["heuristics"].values())
@@ -620,6 +620,39 @@ def test_an_evaluation_refuses_what_it_cannot_do(purchases: Path) -> None:
         assert advice in refused(run("evaluate", purchases, *AWKWARD, *words))
     with pytest.raises(ParameterError, match="protocol is 'tgx'"):
         experiment.evaluate(datasets.generate_communities(20, 100), protocol="tgx")
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ({"name": "tgx"}, "give one of tgn, tgb, time, roland"),
+        ({"task": "edge"}, "give 'link' or 'node'"),
+        ({"name": "roland", "task": "node"}, "is about links"),
+        ({"name": "roland", "rank": True}, "ranks all nodes"),
+        ({"task": "node", "rank_sample": 5}, "has no negatives"),
+        ({"name": "time", "test_after": 9}, "give validation_after and test_after"),
+        ({"name": "tgb", "test_after": 9}, "belong to the protocol 'time'"),
+    ],
+)
+def test_a_protocol_refuses_what_does_not_go_together(words: dict[str, Any], advice: str) -> None:
+    with pytest.raises(ParameterError, match=advice):
+        experiment.Protocol(**words)
+
+
+def test_a_protocol_divides_at_dates_as_at_the_numbers_they_stand_for() -> None:
+    src = np.arange(600) % 20
+    stream = EventStream.from_arrays(src, 20 + src, 1_700_000_000 + np.arange(600), unit="s")
+    times = [int(np.quantile(stream.t, share)) for share in (0.6, 0.8)]
+    dates = [str(np.datetime64(time, "s")) for time in times]
+    by_number, by_date = (
+        experiment.make_trial(
+            stream, experiment.Protocol("time", validation_after=first, test_after=last)
+        ).training
+        for first, last in (times, dates)
+    )
+    assert len(by_number.validation)
+    assert np.array_equal(by_number.validation, by_date.validation)
+    assert np.array_equal(by_number.test, by_date.test)
 
 
 def test_a_foreign_directory_is_not_taken_for_an_unfinished_run(tmp_path: Path) -> None:

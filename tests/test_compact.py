@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,42 @@ def test_a_text_file_of_edges_gives_the_same_graph(tmp_path: Path) -> None:
     text.write_text("\n".join(["src,dst,t", *lines]))
     one, other = build(edges, tmp_path / "one"), build(text, tmp_path / "other")
     assert contents(one) == contents(other)
+
+
+@pytest.mark.parametrize("kind", ["plain", "weighted", "repeated"])
+def test_one_window_of_lists_is_let_go_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(compact, "_OVERHEAD", 0)
+    nodes, rows, memory = 2000, 100_000, 400_000  # lists of 800 or 1,600 kB: several windows
+    src, dst = some_pairs(9, nodes if kind != "repeated" else 200, rows)
+    columns: dict[str, NDArray[Any]] = {"src": src, "dst": dst}
+    if kind == "weighted":
+        columns["weight"] = np.ones(rows)
+    edges = write_edges(tmp_path / "edges.parquet", columns)
+    peaks = {}
+
+    def watched(stage: str) -> Callable[..., None]:
+        work = getattr(compact._Build, stage)
+
+        def run(*arguments: Any) -> None:
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            work(*arguments)
+            peaks[stage] = tracemalloc.get_traced_memory()[1] - before
+
+        return run
+
+    stages = ["_fill", "_merge"] if kind == "repeated" else ["_fill"]
+    for stage in stages:
+        monkeypatch.setattr(compact._Build, stage, watched(stage))
+    tracemalloc.start()
+    try:
+        build(edges, tmp_path / "graph", nodes=nodes, memory=memory)
+    finally:
+        tracemalloc.stop()
+    assert list(peaks) == stages
+    assert max(peaks.values()) < 1.2 * memory
 
 
 @pytest.mark.parametrize("rows", [400, 4000])
@@ -312,6 +350,39 @@ def test_the_form_of_the_graph_changes_no_bit(
                 same(one, other)
     exact = reference.exact_of(other)
     assert (np.abs(exact - other.embedding()) <= other.error_bound()).all()
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_threads_change_no_bit_of_a_long_stream_over_a_compact_graph(
+    tmp_path: Path, directed: bool
+) -> None:
+    # So many small steps that each thread goes through them on its own copy of the graph; in the
+    # second call it copies one whose lists have been changed in part.
+    nodes, steps = 300, 4000
+    rng = np.random.default_rng(11)
+    pairs = rng.integers(0, nodes, (2 * steps, 2))
+    pairs = np.unique(pairs if directed else np.sort(pairs, axis=1), axis=0)
+    rng.shuffle(pairs)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": pairs[:, 0], "dst": pairs[:, 1]})
+    graph = build(edges, tmp_path / "graph", nodes=nodes, directed=directed)
+    features, filters = rng.normal(size=(nodes, 8)), (Channel.low_pass(), Channel.high_pass())
+    ordinary, one, two = (
+        Propagator(features, initial=initial, directed=directed, channels=filters, threads=threads)
+        for initial, threads in ((Batch(pairs[:, 0], pairs[:, 1]), 1), (graph, 1), (graph, 2))
+    )
+    for part in np.split(np.arange(steps), 2):
+        leave = part % 3 == 0
+        src, dst = np.where(leave, pairs[part].T, rng.integers(0, nodes, (2, len(part))))
+        weight, op = np.where(leave, np.inf, 1), np.where(leave, Op.REMOVE, Op.ADD)
+        batch, offsets = Batch(src, dst, weight=weight, op=op), np.arange(len(part) + 1)
+        touched = one.apply_steps(batch, offsets)
+        for other in (two, ordinary):
+            np.testing.assert_array_equal(other.apply_steps(batch, offsets), touched)
+            same(one, other)
+    assert touched.min() > 0
+    one.save(tmp_path / "one")
+    two.save(tmp_path / "two")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 def iterated(propagator: Propagator) -> NDArray[np.float64]:

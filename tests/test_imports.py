@@ -35,7 +35,7 @@ LAYERS = [
     {"runs"},
     {"cli_data"},
     {"cli_explain", "cli_learn", "cli_record", "cli_reproduce", "cli_scale"},
-    {"cli_run"},
+    {"cli_run", "cli_sweep"},
     {"cli"},
     {"__main__"},
 ]

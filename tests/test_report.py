@@ -528,10 +528,21 @@ _LOOK = """(() => {
       }
     });
   }
+  const lopsided = [];  // figures that leave one side of their row blank
+  for (const grid of document.querySelectorAll(".figures")) {
+    const whole = grid.getBoundingClientRect(), rows = new Map();
+    for (const one of grid.children) {
+      const box = one.getBoundingClientRect(), row = rows.get(box.top) ?? [Infinity, -Infinity];
+      rows.set(box.top, [Math.min(row[0], box.left), Math.max(row[1], box.right)]);
+    }
+    for (const [left, right] of rows.values())
+      if (Math.abs(left - whole.left - (whole.right - right)) > 2)
+        lopsided.push(grid.lastChild.dataset.figure);
+  }
   const empty = [...document.querySelectorAll("svg")]
     .filter(one => !one.querySelector(".curve, .mark, .faint")).length;
   return { wide: document.documentElement.scrollWidth - innerWidth, outside, small, touching, cut,
-    empty, title: document.title, scripts: document.scripts.length,
+    lopsided, empty, title: document.title, scripts: document.scripts.length,
     paper: getComputedStyle(document.body).backgroundColor,
     figures: [...new Set([...document.querySelectorAll("[data-figure]")]
       .map(one => one.dataset.figure))] };
@@ -560,12 +571,12 @@ def test_a_page_fits_phones_and_desks_in_light_and_dark(
         page, figures = write(request.getfixturevalue(which)), FIGURES
         title = STREAM.title
     papers = set()
-    for width, dark in itertools.product((390, 1280), (False, True)):
+    for width, dark in itertools.product((390, 900, 1280), (False, True)):
         browser.open(page, width=width, dark=dark)
         found = browser.evaluate(_LOOK)
         papers.add(found["paper"])
         assert found["wide"] <= 0
-        for flaw in ("outside", "small", "touching", "cut"):
+        for flaw in ("outside", "small", "touching", "cut", "lopsided"):
             assert found[flaw] == [], f"{flaw} at {width}"
         assert found["empty"] == 0
         assert found["scripts"] == 0

@@ -27,6 +27,7 @@ from tidegraph import (
     cli_run,
     config,
     datasets,
+    evaluation,
     experiment,
     report,
     runs,
@@ -35,6 +36,7 @@ from tidegraph import (
 )
 from tidegraph.config import Settings
 from tidegraph.errors import DataError, ParameterError, StateFileError, StorageError
+from tidegraph.experiment import Protocol
 from tidegraph.runs import Run
 from tidegraph.tasks import RECORD_SETTINGS, LinkPredictor, NodeClassifier
 from tidegraph.trajectories import only_writer
@@ -137,9 +139,7 @@ def undisturbed(whole: Path) -> dict[str, Any]:
 def test_the_numbers_are_those_of_an_evaluation(
     stream: EventStream, undisturbed: dict[str, Any]
 ) -> None:
-    expected = experiment.evaluate(
-        stream, samplers=("random-dst",), seeds=(0, 1), settings=QUICK, name="toy"
-    )
+    expected = experiment.evaluate(stream, seeds=(0, 1), settings=QUICK, name="toy")
     for name in ("metrics", "heuristics", "split", "protocol", "seeds", "training_negatives"):
         assert undisturbed[name] == expected[name]
     assert undisturbed["elapsed_s"].keys() == {
@@ -155,7 +155,7 @@ def test_classes_of_nodes_are_judged_by_the_classifiers_own_numbers(
     own = {"columns": 4, "epochs": 2, "members": 1, "threads": 1}
     settings = config.settle({"task": "node", "data": {"name": "toy"}, "model": own})
     results = Run(tmp_path / "nodes", settings, labelled).execute()
-    trial = experiment.make_trial(labelled, task="node", settings=own)
+    trial = experiment.make_trial(labelled, Protocol(task="node"), settings=own)
     classifier = NodeClassifier(**own, seed=0).fit(labelled, trial.training)  # type: ignore[arg-type]
     expected = classifier.evaluate(trial.training, parts=("test",))
     found = results["metrics"]["none"]["all"]
@@ -182,7 +182,7 @@ def test_a_finished_run_keeps_all_that_is_needed_to_repeat_it(
     assert (directory / "report.html").read_text().endswith("3 epochs")
     # The model of the first seed answers; those of others are gone, but for their weights.
     model = LinkPredictor.load(directory / "seed-0" / "model")
-    score = experiment.make_trial(stream, samplers=("random-dst",)).judge(model)
+    score = experiment.make_trial(stream).judge(model)
     found = score.table["tidegraph"]["random-dst"]["all"]["ap"]
     assert found == kept["metrics"]["random-dst"]["all"]["ap"]["per_seed"][0]
     assert sorted(path.name for path in (directory / "seed-1").iterdir()) == [
@@ -525,11 +525,12 @@ def test_other_code_does_everything_again(
 def test_a_run_and_an_evaluation_begin_from_the_same_settings(
     preset: str | None, stream: EventStream, tmp_path: Path
 ) -> None:
-    snapshots = {"protocol": "roland", "snapshot_seconds": 20, "first_test": 10}
-    tree: dict[str, Any] = {"data": {"name": "toy"}, "evaluation": snapshots, "model": QUICK}
+    asked = {"protocol": "roland", "snapshot_seconds": 20, "first_test": 10}
+    tree: dict[str, Any] = {"data": {"name": "toy"}, "evaluation": asked, "model": QUICK}
     settings = config.settle({**tree, "preset": preset or "none"})
     own = runs._make_trial(stream, settings).model(seed=0, path=None).get_params()
-    trial = experiment.make_trial(stream, preset=preset, settings=QUICK, **snapshots)  # type: ignore[arg-type]
+    protocol = Protocol("roland", snapshot_seconds=20, first_test=10)
+    trial = experiment.make_trial(stream, protocol, preset=preset, settings=QUICK)
     assert trial.model(seed=0, path=None).get_params() == own
     expected = LinkPredictor.preset(preset or "snapshots", **QUICK).get_params()  # type: ignore[arg-type]
     assert own == {**expected, "seed": 0, "path": None}
@@ -782,6 +783,7 @@ def test_a_run_that_others_work_on_is_a_failure_and_a_mistake_is_a_refusal(
         (["run", toy, "--seeds", "a"], "--seeds is 'a'; give whole numbers from 0 on"),
         (["run", toy, "--seeds", "-1"], "--seeds is '-1'; give whole numbers from 0 on"),
         (["run", toy, "--protocol", "time"], "give --validation-after and --test-after"),
+        (["run", toy, "--protocol", "roland"], "needs --snapshot-seconds"),
         (["run", toy, "--task", "node"], "--label COLUMN"),
         (["run", toy, "--config", "nowhere.toml"], "cannot read nowhere.toml"),
         (["resume", tmp_path / "nowhere"], "is not a run"),
@@ -881,6 +883,16 @@ def test_the_times_of_a_division_are_options_of_a_run(toy: Path, tmp_path: Path)
     shown = run("run", toy, *words, "--out", tmp_path, "--no-report", "--json", *QUICKLY)
     sizes = last_line(shown)["split"]["sizes"]
     assert sizes["test"] == int((times > times[500]).sum())
+
+
+def test_the_snapshots_of_a_division_are_options_of_a_run(
+    toy: Path, stream: EventStream, tmp_path: Path
+) -> None:
+    words = ["--protocol", "roland", "--snapshot-seconds", "20", "--first-test", "10"]
+    shown = run("run", toy, *words, "--out", tmp_path, "--no-report", "--json", *QUICKLY)
+    split = evaluation.roland_split(stream, width_s=20, first_test=10)
+    found = last_line(shown)["split"]
+    assert (found["sizes"], found["parameters"]) == (split.sizes(), split.parameters)
 
 
 def test_one_run_has_nothing_to_be_compared_with(whole: Path) -> None:

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tidegraph import EventStream, ParameterError, StateFileError, experiment, generate_communities
+from tidegraph import (
+    EventStream,
+    ParameterError,
+    StateFileError,
+    evaluation,
+    experiment,
+    generate_communities,
+)
 from tidegraph.cli import main
 from tidegraph.sweep import sweep
 
@@ -135,7 +142,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
 def test_test_events_decide_nothing(tmp_path: Path) -> None:
     """The same choice with the same numbers, whatever the answers to the test were."""
     events = stream()
-    split = experiment._split(events, "tgn", None, None)
+    split = evaluation.tgn_split(events)
     shuffled = events.dst.copy()
     late = split.test
     shuffled[late] = shuffled[late][::-1]

@@ -12,11 +12,12 @@ import click
 
 from tidegraph.cli_data import data, reading_options, told_events
 from tidegraph.cli_explain import explain
-from tidegraph.cli_learn import evaluate, predict, sweep, train
+from tidegraph.cli_learn import evaluate, predict, train
 from tidegraph.cli_record import record
 from tidegraph.cli_reproduce import reproduce
 from tidegraph.cli_run import compare, completion, resume, run
 from tidegraph.cli_scale import graph, plan, propagate
+from tidegraph.cli_sweep import sweep
 from tidegraph.errors import TidegraphError
 from tidegraph.terminal import Command, Refusal, Stopped, failure, refusal
 from tidegraph.terminal import console as _console

@@ -1,4 +1,4 @@
-"""The commands `tidegraph train`, `predict`, `evaluate` and `sweep`: predictions of links."""
+"""The commands `tidegraph train`, `predict` and `evaluate`: predictions of links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ import click
 
 from tidegraph.cli_data import (
     check_there,
-    engine_options,
     reading_options,
     refuse_to_overwrite,
     told_events,
@@ -41,22 +40,27 @@ if TYPE_CHECKING:
     from tidegraph.tasks import LinkPredictor
 
 __all__ = [
+    "JSON_OPTION",
     "MEANINGS",
     "PROTOCOLS",
     "SAMPLERS",
+    "SETTINGS_OPTION",
     "as_seeds",
+    "asked_events",
+    "check_early",
+    "data_options",
     "evaluate",
     "next_steps",
     "predict",
     "print_results",
-    "sweep",
+    "settings_of",
+    "snapshot_options",
     "time_options",
     "train",
 ]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Written out here, and compared by a test with what they stand for: those modules are slow.
 PROTOCOLS = ("tgn", "tgb", "time", "roland")
 SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
@@ -105,7 +109,7 @@ MEANINGS = {
     "path": "decided by the command",
 }
 
-_JSON = click.option(
+JSON_OPTION = click.option(
     "--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON."
 )
 
@@ -123,7 +127,7 @@ def _help_on_settings(
     return words
 
 
-_SETTINGS = click.option(
+SETTINGS_OPTION = click.option(
     "--set",
     "settings",
     multiple=True,
@@ -144,7 +148,7 @@ _PRESET = click.option(
 )
 
 
-def _data_options(command: _Command) -> _Command:
+def data_options(command: _Command) -> _Command:
     """DATA, as an argument or as --data, and how to read it."""
     command = reading_options(command)
     command = click.option("--data", metavar="NAME|FILE", help="The same as DATA.")(command)
@@ -162,7 +166,23 @@ def time_options(command: _Command) -> _Command:
     return command
 
 
-def _events(
+def snapshot_options(command: _Command) -> _Command:
+    """Gives a command the snapshots of the protocol `roland`."""
+    command = click.option(
+        "--first-test",
+        type=click.IntRange(min=1),
+        metavar="K",
+        help="With --protocol roland: the first test task. Default: as published for the data.",
+    )(command)
+    return click.option(
+        "--snapshot-seconds",
+        type=click.IntRange(min=1),
+        metavar="S",
+        help="With --protocol roland: the width of a snapshot. Default: as published for the data.",
+    )(command)
+
+
+def asked_events(
     given: str | None, data: str | None, options: dict[str, Any]
 ) -> tuple[str, EventStream]:
     """The name and the events of what the user asked for; says how a file was understood."""
@@ -204,14 +224,14 @@ def _named(words: Sequence[str]) -> list[tuple[str, str]]:
     return named
 
 
-def _check_early(data: str | None, words: Sequence[str]) -> None:
+def check_early(data: str | None, words: Sequence[str]) -> None:
     """Refuses data that is not there and settings that do not exist, before torch is imported."""
     _named(words)
     if data is not None:
         check_there(data)
 
 
-def _settings(words: Sequence[str]) -> dict[str, Any]:
+def settings_of(words: Sequence[str]) -> dict[str, Any]:
     """`NAME=VALUE` words as settings of a LinkPredictor; values are of the type they should be."""
     named = _named(words)
     from typing import get_type_hints
@@ -226,7 +246,7 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
 
 
 @click.command(cls=Command)
-@_data_options
+@data_options
 @click.option(
     "-o",
     "--output",
@@ -235,14 +255,14 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
     help="A new directory for the model.",
 )
 @_PRESET
-@_SETTINGS
+@SETTINGS_OPTION
 @click.option(
     "--protocol",
     type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
     help="Keeps the test events of this protocol out of training. Default: none are kept out.",
 )
 @time_options
-@_JSON
+@JSON_OPTION
 def train(
     given: str | None,
     data: str | None,
@@ -275,35 +295,29 @@ def train(
       torchrun --nproc_per_node 2 -m tidegraph train calls.csv -o calls.model
     """
     begun = time.perf_counter()
-    _check_early(given or data, settings)
-    chosen = {**_preset(preset, given or data), **_settings(settings)}
+    check_early(given or data, settings)
+    chosen = {**_preset(preset, given or data), **settings_of(settings)}
     from tidegraph import experiment
 
+    divided = None
+    if (protocol, validation_after, test_after) != (None, None, None):
+        # Times without the protocol that they belong to are refused under any other.
+        divided = experiment.Protocol(
+            protocol or "tgn", validation_after=validation_after, test_after=test_after
+        )
     leads = os.environ.get("RANK", "0") == "0"  # as torchrun counts the processes it starts
-    experiment.check_training(
-        output,
-        protocol=protocol,
-        settings=chosen,
-        validation_after=validation_after,
-        test_after=test_after,
-    )
+    experiment.check_training(output, settings=chosen)
     with contextlib.ExitStack() as quiet:
         if not leads:
             quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
-        _, stream = _events(given, data, options)
+        _, stream = asked_events(given, data, options)
     work = experiment.unfinished(output)
     if leads and (work / "run.json").exists():
         click.echo(f"Going on from {work}")
     try:
         with progress("train") if leads else contextlib.nullcontext() as report:
             trained = experiment.train(
-                stream,
-                output,
-                protocol=protocol,
-                settings=chosen,
-                validation_after=_time_or_none(validation_after, stream.unit),
-                test_after=_time_or_none(test_after, stream.unit),
-                progress=report,
+                stream, output, protocol=divided, settings=chosen, progress=report
             )
     except KeyboardInterrupt:
         if not work.exists():
@@ -406,7 +420,7 @@ def _an_id(stream: EventStream) -> str:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Writes the CSV there instead of to standard output.",
 )
-@_JSON
+@JSON_OPTION
 def predict(
     model: Path,
     src: str | None,
@@ -660,16 +674,12 @@ def _numbers(
 # Times --------------------------------------------------------------------------------------------
 
 
-def _time_or_none(word: str | None, unit: str) -> int | None:
-    from tidegraph.stream import moment
-
-    return None if word is None else moment(word, unit)
-
-
 def _moment(t: int, unit: str) -> str:
     """A time as it was counted, with its date where it is likely to have one."""
-    if unit in _PER_SECOND and 0 < t // _PER_SECOND[unit] < 2**32:
-        seconds = t // _PER_SECOND[unit]
+    from tidegraph.stream import PER_SECOND
+
+    if unit in PER_SECOND and 0 < t // PER_SECOND[unit] < 2**32:
+        seconds = t // PER_SECOND[unit]
         if seconds > 10**8:  # 1973; smaller numbers count from a beginning of their own
             date = datetime.fromtimestamp(seconds, tz=timezone.utc)
             return f"{t} ({date:%Y-%m-%dT%H:%M:%S} UTC)"
@@ -694,7 +704,7 @@ def as_seeds(
 
 
 @click.command(cls=Command)
-@_data_options
+@data_options
 @click.option(
     "--protocol",
     type=click.Choice(PROTOCOLS),
@@ -717,7 +727,7 @@ def as_seeds(
     help="One training each. Negatives of the evaluation keep the protocol's seeds.",
 )
 @_PRESET
-@_SETTINGS
+@SETTINGS_OPTION
 @click.option("--rank", is_flag=True, help="Also ranks all destinations, as TGB does.")
 @click.option(
     "--rank-sample",
@@ -726,18 +736,7 @@ def as_seeds(
     help="Ranks for so many test events only; implies --rank.",
 )
 @time_options
-@click.option(
-    "--snapshot-seconds",
-    type=click.IntRange(min=1),
-    metavar="S",
-    help="With --protocol roland: the width of a snapshot.",
-)
-@click.option(
-    "--first-test",
-    type=click.IntRange(min=1),
-    metavar="K",
-    help="With --protocol roland: the first test task.",
-)
+@snapshot_options
 @click.option(
     "--reversed",
     "also_reversed",
@@ -751,17 +750,15 @@ def as_seeds(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Writes the results there as JSON.",
 )
-@_JSON
+@JSON_OPTION
 def evaluate(
     given: str | None,
     data: str | None,
+    protocol: str,
     samplers: tuple[str, ...],
+    seeds: tuple[int, ...],
     preset: str | None,
     settings: tuple[str, ...],
-    rank: bool,
-    rank_sample: int | None,
-    validation_after: str | None,
-    test_after: str | None,
     also_reversed: bool,
     output: Path | None,
     as_json: bool,
@@ -789,44 +786,37 @@ def evaluate(
     """
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"{output.parent} is not a directory", param_hint="--output")
-    protocol = {
-        name: options.pop(name) for name in ("protocol", "seeds", "snapshot_seconds", "first_test")
+    asked = {
+        name: options.pop(name)
+        for name in (
+            *("rank", "rank_sample", "validation_after", "test_after"),
+            *("snapshot_seconds", "first_test"),
+        )
     }
-    if also_reversed and protocol["protocol"] != "roland":
+    if also_reversed and protocol != "roland":
         raise click.UsageError("--reversed belongs to --protocol roland")
-    _check_early(given or data, settings)
-    chosen = _settings(settings)
+    check_early(given or data, settings)
+    chosen = settings_of(settings)
     from tidegraph import experiment
 
-    ranked = rank or rank_sample is not None
+    judged_by = experiment.Protocol(protocol, samplers=samplers or None, **asked)
     experiment.check_evaluation(
-        samplers=samplers or None,
-        preset=preset,
-        settings=chosen,
-        rank=ranked,
-        validation_after=validation_after,
-        test_after=test_after,
-        name=given or data,
-        **protocol,
+        judged_by, seeds=seeds, preset=preset, settings=chosen, name=given or data
     )
     begun = time.perf_counter()
-    name, stream = _events(given, data, options)
+    name, stream = asked_events(given, data, options)
     if also_reversed:
         stream = stream.with_reversed()
     read_s = round(time.perf_counter() - begun, 3)
     with progress("evaluate") as report:
         results = experiment.evaluate(
             stream,
-            samplers=samplers or None,
+            protocol=judged_by,
+            seeds=seeds,
             preset=preset,
             settings=chosen,
-            rank=ranked,
-            rank_sample=rank_sample,
-            validation_after=_time_or_none(validation_after, stream.unit),
-            test_after=_time_or_none(test_after, stream.unit),
             name=name,
             progress=report,
-            **protocol,
         )
     elapsed = results["elapsed_s"]
     results["elapsed_s"] = {"read": read_s, **elapsed, "total": round(elapsed["total"] + read_s, 3)}
@@ -880,141 +870,3 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
         out.print("One seed says nothing about the spread; --seeds 0,1,2 does.", markup=False)
     stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in results["elapsed_s"].items())
     out.print(f"Seconds: {stages}")
-
-
-# sweep --------------------------------------------------------------------------------------------
-
-_BETWEEN_VALUES = re.compile(r",(?![^\[{]*[\]}])")  # a comma inside a list or object is part of it
-
-
-def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
-    """`NAME=VALUE,VALUE` words as settings to try."""
-    grid: dict[str, list[Any]] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{word!r} is not NAME=VALUE,VALUE", param_hint="--grid")
-        if name in grid:
-            raise click.BadParameter(f"{name} is given twice", param_hint="--grid")
-        values = _BETWEEN_VALUES.split(text)
-        grid[name] = [_settings([f"{name}={value}"])[name] for value in values]
-    return grid
-
-
-@click.command(cls=Command)
-@_data_options
-@click.option(
-    "--grid",
-    "words",
-    multiple=True,
-    required=True,
-    metavar="NAME=V1,V2",
-    help="Values of a setting to try; several settings are combined.",
-)
-@_SETTINGS
-@click.option(
-    "--seeds",
-    callback=as_seeds,
-    default="0,1",
-    show_default=True,
-    help="One training each, for every combination.",
-)
-@click.option(
-    "--protocol",
-    type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
-    default="tgn",
-    show_default=True,
-    help="How events are divided.",
-)
-@time_options
-@click.option(
-    "--metric",
-    type=click.Choice(["ap", "auc", "ap_global", "auc_global"]),
-    default="ap",
-    show_default=True,
-    help="Of the validation events: orders the combinations.",
-)
-@click.option("--test", is_flag=True, help="Judges the best one by the test events, at the end.")
-@engine_options("training")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="A directory for what is found.",
-)
-@_JSON
-def sweep(
-    given: str | None,
-    data: str | None,
-    words: tuple[str, ...],
-    settings: tuple[str, ...],
-    validation_after: str | None,
-    test_after: str | None,
-    output: Path,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Try settings against each other, judged by validation events alone.
-
-    \b
-      tidegraph sweep calls.csv --grid alpha=0.1,0.2 --grid columns=64,128 -o calls.sweep
-      tidegraph sweep wikipedia --grid "half_lives=[3600],[60,3600]" --engine ray -o wiki.sweep
-
-    Every training that is done is kept: the same command goes on where it was stopped, and a larger
-    grid adds to what there is. OUTPUT/results.csv and results.json hold the table. Test events are
-    not looked at before --test asks for them, of the best combination only.
-    """
-    own = {
-        name: options.pop(name)
-        for name in ("seeds", "protocol", "metric", "test", "engine", "address", "workers")
-    }
-    _check_early(given or data, settings)
-    chosen, grid = _settings(settings), _grid(words)
-    from tidegraph import sweep as sweeps
-
-    sweeps.check_sweep(
-        grid=grid,
-        settings=chosen,
-        validation_after=validation_after,
-        test_after=test_after,
-        **{name: value for name, value in own.items() if name != "test"},
-    )
-    _, stream = _events(given, data, options)
-    try:
-        with progress("sweep") as report:
-            results = sweeps.sweep(
-                stream,
-                output,
-                grid=grid,
-                settings=chosen,
-                validation_after=_time_or_none(validation_after, stream.unit),
-                test_after=_time_or_none(test_after, stream.unit),
-                progress=report,
-                **own,
-            )
-    except KeyboardInterrupt:
-        raise Stopped(f"What is found is in {output}; give the same command again") from None
-    _print_sweep(console(), results, list(grid))
-    click.echo(f"Wrote {output / 'results.csv'} and results.json")
-    if as_json:
-        click.echo(json.dumps(results))
-
-
-def _print_sweep(out: Console, results: Mapping[str, Any], names: Sequence[str]) -> None:
-    seeds = len(results["seeds"])
-    metrics = list(results["choices"][0]["metrics"])
-    shown = table(
-        f"Validation, percent ({seeds} seed{'s' if seeds > 1 else ''} each)",
-        [*names, *metrics, "seconds"],
-    )
-    for row in results["choices"]:
-        cells = [
-            f"{100 * value['mean']:.2f}" + (f" ± {100 * value['std']:.2f}" if seeds > 1 else "")
-            for value in row["metrics"].values()
-        ]
-        chosen = [str(row["settings"][name]) for name in names]
-        shown.add_row(*chosen, *cells, f"{row['elapsed_s']:.1f}")
-    out.print(shown)
-    if "test" in results:
-        print_results(out, results["test"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
 import json
 import logging
@@ -29,6 +30,7 @@ from tidegraph.cli_learn import (
     as_seeds,
     next_steps,
     print_results,
+    snapshot_options,
     time_options,
 )
 from tidegraph.errors import ParameterError
@@ -163,6 +165,7 @@ def _help_on_settings(
     help="Of negatives; may be given several times. Default: random-dst and historical.",
 )
 @time_options
+@snapshot_options
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -261,7 +264,7 @@ def _settings(
     }
     if data is not None:
         given["data"]["name"] = data
-    asked = ("protocol", "samplers", "validation_after", "test_after")
+    asked = (field.name for field in dataclasses.fields(config.Evaluation))
     given["evaluation"] = {key: options[key] for key in asked if was_given(key)}
     given["report"] = {"tensorboard": True} if options["tensorboard"] else {}
     if options["no_report"]:
@@ -272,14 +275,13 @@ def _settings(
 
 def _located(settings: Settings) -> Settings:
     """The same with the whole path of a file, so that the run can be told from any directory."""
-    from dataclasses import replace
-
     from tidegraph.datasets import DATA_SETS
 
     path = Path(settings.data.name)
     if settings.data.name in DATA_SETS or not path.exists():
         return settings
-    return replace(settings, data=replace(settings.data, name=str(path.resolve())))
+    data = dataclasses.replace(settings.data, name=str(path.resolve()))
+    return dataclasses.replace(settings, data=data)
 
 
 def _read(data: Data, quiet: bool) -> EventStream:

@@ -492,12 +492,9 @@ class _Build:
         with work.appending(sizes) as files:
             while begun < len(lengths):
                 last = self._window(lengths, begun, 8 if self._weighted_rows else 4)
-                found, parts = self._fill_window(side, lengths, begun, last)
-                for file, part in zip(files, parts, strict=True):
-                    file.write(part.data)
+                found, written = self._fill_window(side, lengths, begun, last, files)
                 _sync(*files)
-                begun, entries, distinct = last, entries + len(parts[0]), distinct + found
-                del parts
+                begun, entries, distinct = last, entries + written, distinct + found
                 work.save(node=begun, entries=entries, distinct=distinct)
         sides = list(self._sides)
         if side != sides[-1]:
@@ -507,9 +504,12 @@ class _Build:
         work.save(stage="merge" if repeated else "seal", merged=self._weighted_rows)
 
     def _fill_window(
-        self, side: str, lengths: NDArray[np.uint32], begun: int, last: int
-    ) -> tuple[int, list[NDArray[Any]]]:
-        """How many entries differ, and the lists of some nodes as they are to be written."""
+        self, side: str, lengths: NDArray[np.uint32], begun: int, last: int, files: list[Any]
+    ) -> tuple[int, int]:
+        """Writes the lists of some nodes: how many entries differ, and how many were written.
+
+        All that a window holds is let go before the next: one is as large as memory allows.
+        """
         src, dst, weight = self._pairs()
         begin = _starts(lengths[begun:last])
         neighbours = np.empty(int(begin[-1]), dtype=np.uint32)
@@ -533,9 +533,9 @@ class _Build:
             self._report(rows.stop, len(src), what)
         distinct = _native.sort_lists(begin, neighbours, weights, self._threads)
         if weights is None:
-            return distinct, [neighbours]
+            return distinct, _append(files, neighbours)
         count = _native.merge_lists(begin, neighbours, weights, True, filled)
-        return distinct, [neighbours[:count], weights[:count], filled]
+        return distinct, _append(files, neighbours[:count], weights[:count], filled)
 
     # merge
 
@@ -550,18 +550,23 @@ class _Build:
             with work.appending({work.directory / f"{side}.{name}": 0 for name in names}) as files:
                 while begun < len(lengths):
                     last = self._window(lengths, begun, 8)
-                    begin = _starts(lengths[begun:last])
-                    neighbours = np.array(old[place : place + int(begin[-1])])
-                    weights = np.empty(len(neighbours), dtype=np.float32)
-                    kept = np.empty(last - begun, dtype=np.uint32)
-                    count = _native.merge_lists(begin, neighbours, weights, False, kept)
-                    parts = (neighbours[:count], weights[:count], kept)
-                    for file, part in zip(files, parts, strict=True):
-                        file.write(part.data)
-                    begun, place = last, place + len(neighbours)
+                    place += self._merge_window(old[place:], lengths[begun:last], files)
+                    begun = last
                     self._report(last, len(lengths), "lists merged")
         # The old lists go last: until then merging can be begun again.
         work.save(stage="seal", merged=True, moving=True)
+
+    def _merge_window(
+        self, old: NDArray[Any], lengths: NDArray[np.uint32], files: list[Any]
+    ) -> int:
+        """Writes the lists of some nodes, the first in `old`; how many entries they had."""
+        begin = _starts(lengths)
+        neighbours = np.array(old[: int(begin[-1])])
+        weights = np.empty(len(neighbours), dtype=np.float32)
+        kept = np.empty(len(lengths), dtype=np.uint32)
+        count = _native.merge_lists(begin, neighbours, weights, False, kept)
+        _append(files, neighbours[:count], weights[:count], kept)
+        return len(neighbours)
 
     # seal
 
@@ -616,6 +621,13 @@ class _Build:
                 total = int(ends[-1])
             _sync(file)
         return total
+
+
+def _append(files: list[Any], *parts: NDArray[Any]) -> int:
+    """Writes one part to the end of each file; the length of the first."""
+    for file, part in zip(files, parts, strict=True):
+        file.write(part.data)
+    return len(parts[0])
 
 
 def _starts(lengths: NDArray[np.uint32]) -> NDArray[np.uint64]:

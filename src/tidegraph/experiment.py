@@ -9,7 +9,7 @@ import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from tidegraph.errors import DataError, ParameterError, StateFileError, Tidegrap
 from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
 from tidegraph.events import Op
 from tidegraph.segments import replace_file
-from tidegraph.stream import EventStream, counted
+from tidegraph.stream import EventStream, counted, moment
 from tidegraph.tasks import LinkPredictor, NodeClassifier, preset_name
 from tidegraph.terminal import silent
 from tidegraph.trajectories import only_writer
@@ -31,6 +31,7 @@ from tidegraph.trajectories import only_writer
 __all__ = [
     "PROTOCOLS",
     "Judgement",
+    "Protocol",
     "Trained",
     "Trial",
     "check_evaluation",
@@ -58,6 +59,87 @@ _PARTS = {"test": "all", "new_test": "new"}
 _FEW = 1000  # events to judge by; the chance error of a share is then 1.6 points
 
 
+@dataclass(frozen=True)
+class Protocol:
+    """How events are divided, and what is asked about those kept for the test.
+
+    name: `tgn` and `tgb` divide at quantiles of time, `time` at the times given; `roland` ranks all
+        nodes for every source of the next snapshot.
+    task: `link`; or `node`, whose labels are asked for after the same times.
+    samplers: of negatives; `random-dst` by default. `roland` and nodes have none.
+    rank: also ranks every destination for each test event, or for `rank_sample` of them.
+    validation_after, test_after: for `time`, in the unit of the events or as ISO dates.
+    snapshot_seconds, first_test: for `roland`; where None, as published for the data.
+    """
+
+    name: str = "tgn"
+    _: KW_ONLY
+    task: str = "link"
+    samplers: Sequence[str] | None = None
+    rank: bool = False
+    rank_sample: int | None = None
+    validation_after: float | str | None = None
+    test_after: float | str | None = None
+    snapshot_seconds: int | None = None
+    first_test: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in PROTOCOLS:
+            raise ParameterError(f"protocol is {self.name!r}; give one of {', '.join(PROTOCOLS)}")
+        if self.task not in ("link", "node"):
+            raise ParameterError(f"task is {self.task!r}; give 'link' or 'node'")
+        if self.name == "roland" and self.task == "node":
+            raise ParameterError("the protocol roland is about links; give tgn, tgb or time")
+        if (self.name == "roland" or self.task == "node") and (
+            self.samplers is not None or self.ranks
+        ):
+            reason = "the task node has no negatives"
+            if self.name == "roland":
+                reason = "the protocol roland ranks all nodes"
+            raise ParameterError(f"{reason}; samplers and rank belong to the others")
+        times = self.validation_after, self.test_after
+        if self.name == "time" and None in times:
+            raise ParameterError(
+                "the protocol 'time' needs to be told after which times validation and test begin;"
+                " give validation_after and test_after"
+            )
+        if self.name != "time" and times != (None, None):
+            raise ParameterError("validation_after and test_after belong to the protocol 'time'")
+
+    @classmethod
+    def of(cls, protocol: Protocol | str) -> Protocol:
+        """The protocol itself, or the one of that name."""
+        return cls(protocol) if isinstance(protocol, str) else protocol
+
+    @property
+    def ranks(self) -> bool:
+        """Whether destinations are ranked."""
+        return self.rank or self.rank_sample is not None
+
+    def times(self, unit: str) -> tuple[float, float] | tuple[None, None]:
+        """When validation and test begin, as numbers of the unit; None where nobody says."""
+        if self.validation_after is None or self.test_after is None:
+            return None, None
+        validation, test = (
+            moment(time, unit) if isinstance(time, str) else time
+            for time in (self.validation_after, self.test_after)
+        )
+        return validation, test
+
+    def snapshots(self, data: str | None) -> tuple[int, int]:
+        """The seconds of a snapshot and the first test task, given or published for the data."""
+        known = ROLAND_SETTINGS.get(data or "", {})
+        width_s = known.get("width_s") if self.snapshot_seconds is None else self.snapshot_seconds
+        first = known.get("first_test") if self.first_test is None else self.first_test
+        if width_s is None or first is None:
+            raise ParameterError(
+                "the protocol 'roland' needs snapshot_seconds, the width of a snapshot, and"
+                " first_test, the first test task; published ones are for"
+                f" {', '.join(ROLAND_SETTINGS)}"
+            )
+        return width_s, first
+
+
 # Train and keep -----------------------------------------------------------------------------------
 
 
@@ -80,10 +162,8 @@ def train(
     stream: EventStream,
     path: str | Path,
     *,
-    protocol: str | None = None,
+    protocol: Protocol | str | None = None,
     settings: Mapping[str, Any] | None = None,
-    validation_after: float | None = None,
-    test_after: float | None = None,
     progress: Progress | None = None,
 ) -> Trained:
     """A `LinkPredictor` fitted to the stream and saved in a new directory.
@@ -96,20 +176,15 @@ def train(
     Started by `torchrun` in several processes that see one file system, the first propagates and
     writes while the others wait, and all train together; each of them returns the model.
     """
-    check_training(
-        path,
-        protocol=protocol,
-        settings=settings,
-        validation_after=validation_after,
-        test_after=test_after,
-    )
+    protocol = None if protocol is None else Protocol.of(protocol)
+    check_training(path, settings=settings)
     directory, work = Path(path), unfinished(path)
     if stream.op is not None and (stream.op != Op.ADD).any():
         raise DataError(
             "the stream removes or sets edges, and links that appear are learned; give only the"
             " events that add, as stream.where(stream.op == Op.ADD) does"
         )
-    split = _split(stream, protocol, validation_after, test_after)
+    split = _split(stream, protocol)
     predictor = _with(LinkPredictor(), settings, {"path": str(work / "trajectories")})
     with training.joined(predictor.device) as ranks, contextlib.ExitStack() as held:
         report = progress if progress is not None and ranks.leads else silent
@@ -167,14 +242,7 @@ def _validated(kept: LinkPredictor, stream: EventStream, split: Split) -> Result
     return replace(result, warnings=(*result.warnings, *_too_few(own.examples)))
 
 
-def check_training(
-    path: str | Path,
-    *,
-    protocol: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    validation_after: Any = None,
-    test_after: Any = None,
-) -> None:
+def check_training(path: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
     """Refuses of `train`'s arguments what can be refused before there are events."""
     directory, work = Path(path), unfinished(path)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -183,7 +251,6 @@ def check_training(
         raise StateFileError(f"{directory} exists already; give another directory, or delete it")
     if not work.parent.is_dir():
         raise StateFileError(f"{work.parent} is not a directory; make it first")
-    _check_protocol(protocol, validation_after, test_after)
     _with(LinkPredictor(), settings, {"path": None})
     _check_writable(settings)
 
@@ -238,17 +305,10 @@ def _take_up(work: Path, run: Mapping[str, Any]) -> None:
 def evaluate(
     stream: EventStream,
     *,
-    protocol: str = "tgn",
-    samplers: Sequence[str] | None = None,
+    protocol: Protocol | str = "tgn",
     seeds: Sequence[int] = (0, 1, 2),
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    rank: bool = False,
-    rank_sample: int | None = None,
-    validation_after: float | None = None,
-    test_after: float | None = None,
-    snapshot_seconds: int | None = None,
-    first_test: int | None = None,
     name: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -262,32 +322,14 @@ def evaluate(
     in training). `heuristics[name][sampler][part][metric]` is a number; `verdicts` says in words
     who is ahead. `elapsed_s` is by stage, over all seeds.
 
-    protocol: `tgn` and `tgb` divide at quantiles of time, `time` at the times given; `roland`
-        ranks all nodes for every source of the next snapshot.
-    samplers: of negatives; `random-dst` by default. `roland` has none.
-    preset: where settings begin (see `tasks.preset`); by default `snapshots` under `roland`, else
-        `default`. `settings` are changes to it.
-    rank: also ranks every destination for each test event, or for `rank_sample` of them.
-    validation_after, test_after: for `time`.
-    snapshot_seconds, first_test: for `roland`, where `name` is none of `ROLAND_SETTINGS`.
+    preset: where settings begin (see `tasks.preset`); by default that of the task and the protocol.
+        `settings` are changes to it.
+    name: of the data set, where it is a known one.
     """
     clock = _Clock()
     report = progress or silent
     _check_seeds(seeds)
-    trial = make_trial(
-        stream,
-        protocol=protocol,
-        samplers=samplers,
-        preset=preset,
-        settings=settings,
-        rank=rank,
-        rank_sample=rank_sample,
-        validation_after=validation_after,
-        test_after=test_after,
-        snapshot_seconds=snapshot_seconds,
-        first_test=first_test,
-        name=name,
-    )
+    trial = make_trial(stream, protocol, preset=preset, settings=settings, name=name)
     models = [trial.model(seed=seed, path=None) for seed in seeds]
     report(0, len(seeds), "heuristics")
     with clock.stage("heuristics"):
@@ -320,7 +362,7 @@ def summary(
     metrics = _over_seeds([one.table[_MODEL] for one in judged])
     model, stream = trial.model(seed=seeds[0], path=None), trial.stream
     return {
-        "task": trial.task,
+        "task": trial.protocol.task,
         "data": {
             "name": trial.name,
             "title": stream.title,
@@ -329,7 +371,7 @@ def summary(
             "nodes": stream.nodes,
             "unit": stream.unit,
         },
-        "protocol": trial.protocol,
+        "protocol": trial.protocol.name,
         "split": rules.split,
         "seeds": list(seeds),
         "evaluation": rules.settings,
@@ -345,7 +387,7 @@ def summary(
         ],
         "warnings": [
             *rules.notes,
-            *_too_few(rules.split["sizes"]["test"] if trial.protocol != "roland" else None),
+            *_too_few(rules.split["sizes"]["test"] if trial.protocol.name != "roland" else None),
         ],
         "elapsed_s": dict(elapsed_s),
         "version": version("tidegraph"),
@@ -355,12 +397,10 @@ def summary(
 def validate(
     stream: EventStream,
     *,
-    protocol: str = "tgn",
+    protocol: Protocol | str = "tgn",
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     threads: int | None = None,
-    validation_after: float | None = None,
-    test_after: float | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """What a model trained with one seed achieves on the validation events, in plain types.
@@ -369,7 +409,7 @@ def validate(
     those against random destinations.
     """
     clock = _Clock()
-    split = _split(stream, protocol, validation_after, test_after)
+    split = _split(stream, Protocol.of(protocol))
     own = {"seed": seed, "path": None, **({} if threads is None else {"threads": threads})}
     predictor = _with(LinkPredictor(), settings, own)
     with clock.stage("record"):
@@ -395,39 +435,34 @@ def validate(
 
 
 def check_evaluation(
+    protocol: Protocol | str = "tgn",
     *,
-    task: str = "link",
-    protocol: str = "tgn",
-    samplers: Sequence[str] | None = None,
     seeds: Sequence[int] = (0, 1, 2),
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    rank: bool = False,
-    validation_after: Any = None,
-    test_after: Any = None,
-    snapshot_seconds: int | None = None,
-    first_test: int | None = None,
     name: str | None = None,
 ) -> None:
     """Refuses of `evaluate`'s arguments what can be refused before there are events."""
+    protocol = Protocol.of(protocol)
     _check_seeds(seeds)
-    if task not in ("link", "node"):
-        raise ParameterError(f"task is {task!r}; give 'link' or 'node'")
-    if protocol == "roland" and task == "node":
-        raise ParameterError("the protocol roland is about links; give tgn, tgb or time")
-    if (protocol == "roland" or task == "node") and (samplers is not None or rank):
-        reason = "the task node has no negatives"
-        if protocol == "roland":
-            reason = "the protocol roland ranks all nodes"
-        raise ParameterError(f"{reason}; samplers and rank belong to the others")
-    _check_protocol(protocol, validation_after, test_after)
-    if protocol == "roland":
-        _snapshot_settings(name, snapshot_seconds, first_test)
-    chosen = model_settings(settings, task=task, protocol=protocol, preset=preset, name=name)
-    if task == "node":
-        _with(NodeClassifier(), chosen, {"seed": 0, "path": None})
+    if protocol.name == "roland":
+        protocol.snapshots(name)
+    _judged_settings(protocol, settings, preset, name)
+
+
+def _judged_settings(
+    protocol: Protocol, settings: Mapping[str, Any] | None, preset: str | None, name: str | None
+) -> dict[str, Any]:
+    """All settings of a trial's model, which has accepted them."""
+    chosen = model_settings(
+        settings, task=protocol.task, protocol=protocol.name, preset=preset, name=name
+    )
+    own = {"seed": 0, "path": None}
+    if protocol.task == "node":
+        _with(NodeClassifier(), chosen, own)
     else:
-        _with(LinkPredictor(), chosen, {"seed": 0, "path": None})
+        _with(LinkPredictor(), chosen, own)
+    return chosen
 
 
 def _check_seeds(seeds: Sequence[int]) -> None:
@@ -474,15 +509,18 @@ class Judgement:
 class Trial(ABC):
     """Events to learn from, models to learn with, and a way to judge what was learned."""
 
-    task: str
     stream: EventStream  # as it was given
-    protocol: str
+    protocol: Protocol
     name: str | None
     events: EventStream  # as a model sees it
     training: Split
 
     def __init__(
-        self, stream: EventStream, protocol: str, name: str | None, settings: Mapping[str, Any]
+        self,
+        stream: EventStream,
+        protocol: Protocol,
+        name: str | None,
+        settings: Mapping[str, Any],
     ) -> None:
         self.stream, self.protocol, self.name = stream, protocol, name
         self._settings = settings
@@ -497,8 +535,6 @@ class Trial(ABC):
 
 
 class _LinkTrial(Trial):
-    task = "link"
-
     def model(self, *, seed: int, path: str | None) -> LinkPredictor:
         return _with(LinkPredictor(), self._settings, {"seed": seed, "path": path})
 
@@ -506,17 +542,9 @@ class _LinkTrial(Trial):
 class _EventTrial(_LinkTrial):
     """Test events against sampled negatives, and among all destinations."""
 
-    def __init__(
-        self,
-        *about: Any,
-        split: Split,
-        samplers: Sequence[str],
-        rank: bool,
-        rank_sample: int | None,
-    ) -> None:
+    def __init__(self, *about: Any, split: Split) -> None:
         super().__init__(*about)
         self.events, self.training = self.stream, split
-        self._samplers, self._rank, self._rank_sample = samplers, rank, rank_sample
 
     def judge(self, model: Model | None) -> Judgement:
         assert not isinstance(model, NodeClassifier)
@@ -524,15 +552,17 @@ class _EventTrial(_LinkTrial):
         options: dict[str, Any] = {"model": _MODEL}
         if model is not None:
             options["heuristics"] = list
+        asked = self.protocol
+        samplers = asked.samplers or ("random-dst",)
         results = [
             evaluation.evaluate_link(
-                score, self.events, self.training, samplers=self._samplers, **options
+                score, self.events, self.training, samplers=samplers, **options
             )
         ]
-        if self._rank:
+        if asked.ranks:
             results.append(
                 evaluation.evaluate_ranking(
-                    score, self.events, self.training, sample=self._rank_sample, **options
+                    score, self.events, self.training, sample=asked.rank_sample, **options
                 )
             )
         return Judgement.of(results)
@@ -578,8 +608,6 @@ class _SnapshotTrial(_LinkTrial):
 class _NodeTrial(Trial):
     """Labels of nodes in the test period."""
 
-    task = "node"
-
     def __init__(self, *about: Any, split: Split) -> None:
         super().__init__(*about)
         self.events, self.training = self.stream, split
@@ -613,56 +641,22 @@ class _NodeTrial(Trial):
 
 def make_trial(
     stream: EventStream,
+    protocol: Protocol | str = "tgn",
     *,
-    task: str = "link",
-    protocol: str = "tgn",
-    samplers: Sequence[str] | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    rank: bool = False,
-    rank_sample: int | None = None,
-    validation_after: float | None = None,
-    test_after: float | None = None,
-    snapshot_seconds: int | None = None,
-    first_test: int | None = None,
     name: str | None = None,
 ) -> Trial:
-    """The trial of a protocol on a stream; the arguments are those of `evaluate`.
-
-    The task is `link` or `node`; nodes are judged after the same times as links, and have neither
-    samplers nor snapshots.
-    """
-    check_evaluation(
-        task=task,
-        protocol=protocol,
-        samplers=samplers,
-        seeds=(0,),
-        preset=preset,
-        settings=settings,
-        rank=rank or rank_sample is not None,
-        validation_after=validation_after,
-        test_after=test_after,
-        snapshot_seconds=snapshot_seconds,
-        first_test=first_test,
-        name=name,
-    )
-    chosen = model_settings(settings, task=task, protocol=protocol, preset=preset, name=name)
-    about = stream, protocol, name, chosen
-    if protocol == "roland":
-        width_s, first = _snapshot_settings(name, snapshot_seconds, first_test)
+    """The trial of a protocol on a stream; the other arguments are those of `evaluate`."""
+    protocol = Protocol.of(protocol)
+    about = stream, protocol, name, _judged_settings(protocol, settings, preset, name)
+    if protocol.name == "roland":
+        width_s, first = protocol.snapshots(name)
         return _SnapshotTrial(
             *about, split=evaluation.roland_split(stream, width_s=width_s, first_test=first)
         )
-    split = _split(stream, protocol, validation_after, test_after)
-    if task == "node":
-        return _NodeTrial(*about, split=split)
-    return _EventTrial(
-        *about,
-        split=split,
-        samplers=samplers or ("random-dst",),
-        rank=rank,
-        rank_sample=rank_sample,
-    )
+    split = _split(stream, protocol)
+    return (_NodeTrial if protocol.task == "node" else _EventTrial)(*about, split=split)
 
 
 def _over_seeds(tables: Sequence[_Table]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -728,26 +722,11 @@ def _with(
     return model.set_params(**given, **own)
 
 
-def _check_protocol(protocol: str | None, validation_after: Any, test_after: Any) -> None:
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise ParameterError(f"protocol is {protocol!r}; give one of {', '.join(PROTOCOLS)}")
-    if protocol == "time" and (validation_after is None or test_after is None):
-        raise ParameterError(
-            "the protocol 'time' needs to be told after which times validation and test begin;"
-            " give validation_after and test_after"
-        )
-    if protocol != "time" and (validation_after is not None or test_after is not None):
-        raise ParameterError("validation_after and test_after belong to the protocol 'time'")
-
-
-def _split(
-    stream: EventStream,
-    protocol: str | None,
-    validation_after: float | None,
-    test_after: float | None,
-) -> Split:
-    if validation_after is not None and test_after is not None:
-        return evaluation.time_split(stream, validation_time=validation_after, test_time=test_after)
+def _split(stream: EventStream, protocol: Protocol | None) -> Split:
+    """The parts of the stream; without a protocol nothing is kept for a test."""
+    after, later = (None, None) if protocol is None else protocol.times(stream.unit)
+    if after is not None and later is not None:
+        return evaluation.time_split(stream, validation_time=after, test_time=later)
     if len(stream) == 0 or stream.t[0] == stream.t[-1]:
         raise DataError(
             f"the stream holds {counted(len(stream), 'event')}, none later than another; what comes"
@@ -756,26 +735,11 @@ def _split(
     if protocol is None:
         latest = float(np.quantile(stream.t, 1 - _STOP_BY))
         return evaluation.time_split(stream, validation_time=latest, test_time=np.inf)
-    if protocol == "tgn":
+    if protocol.name == "tgn":
         return evaluation.tgn_split(stream)
-    if protocol == "tgb":
+    if protocol.name == "tgb":
         return evaluation.tgb_split(stream)
-    raise ParameterError(f"the protocol {protocol!r} divides snapshots; `evaluate` does it")
-
-
-def _snapshot_settings(
-    name: str | None, snapshot_seconds: int | None, first_test: int | None
-) -> tuple[int, int]:
-    """The width of a snapshot and the first test task, given or published."""
-    known = ROLAND_SETTINGS.get(name or "", {})
-    width_s = known.get("width_s") if snapshot_seconds is None else snapshot_seconds
-    first = known.get("first_test") if first_test is None else first_test
-    if width_s is None or first is None:
-        raise ParameterError(
-            "the protocol 'roland' needs snapshot_seconds, the width of a snapshot, and first_test,"
-            f" the first test task; published ones are for {', '.join(ROLAND_SETTINGS)}"
-        )
-    return width_s, first
+    raise ParameterError(f"the protocol {protocol.name!r} divides snapshots; `evaluate` does it")
 
 
 class _Clock:

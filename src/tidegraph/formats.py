@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.errors import DataError, ParameterError
-from tidegraph.stream import EventStream, NodeLabels, ReadReport
+from tidegraph.stream import PER_SECOND, EventStream, NodeLabels, ReadReport
 from tidegraph.tables import read_table, text_source, whole_times
 
 __all__ = [
@@ -49,7 +49,6 @@ Format: TypeAlias = Literal["auto", "table", "jodie", "tgn", "tgl", "snap", "pyg
 
 _JODIE = ("user_id", "item_id", "timestamp", "state_label", "comma_separated_list_of_features")
 _SAVED = b"tidegraph state\n"
-_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def read(source: Any, format: Format = "auto", **options: Any) -> EventStream:
@@ -129,7 +128,7 @@ def _changed(stream: EventStream, **changes: Any) -> EventStream:
 
 def _seconds(stream: EventStream) -> list[str]:
     """The times as decimal numbers of seconds, or of the stream's own unit where it is coarser."""
-    per_second = _PER_SECOND.get(stream.unit, 1)
+    per_second = PER_SECOND.get(stream.unit, 1)
     if per_second == 1:
         return [f"{time}.0" for time in stream.t.tolist()]
     digits = len(str(per_second)) - 1
@@ -386,7 +385,7 @@ def _tgl_labels(path: Path, unit: str) -> NodeLabels:
             f"{path} cannot be read: {error}; columns node, time, label and ext_roll are needed"
         ) from error
     t, found = whole_times(time)
-    factor = _PER_SECOND.get(unit, 1) // _PER_SECOND.get(found, 1)
+    factor = PER_SECOND.get(unit, 1) // PER_SECOND.get(found, 1)
     if factor == 0:
         raise DataError(f"{path} has times in {found}, finer than the {unit} of edges.csv")
     return NodeLabels(node, t * factor, np.rint(label).astype(np.int64), part)

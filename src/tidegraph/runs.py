@@ -45,7 +45,7 @@ from tidegraph.terminal import silent
 from tidegraph.trajectories import Trajectories, copy_store, only_writer
 
 if TYPE_CHECKING:
-    from tidegraph.experiment import Judgement, Model, Trial
+    from tidegraph.experiment import Judgement, Model, Protocol, Trial
     from tidegraph.stream import EventStream
 
 __all__ = ["Run", "check", "compare", "place", "read_metrics", "read_settings", "write_comparison"]
@@ -608,7 +608,12 @@ def check(settings: Settings) -> None:
     """Refuses of the settings what can be refused before there are events."""
     from tidegraph.experiment import check_evaluation
 
-    check_evaluation(**_asked(settings), seeds=settings.seeds)
+    check_evaluation(
+        _protocol(settings),
+        seeds=settings.seeds,
+        settings=settings.model,
+        name=settings.data.name,
+    )
     if settings.report.tensorboard and find_spec("tensorboard") is None:
         raise ParameterError(
             "TensorBoard's files need the package tensorboard, which is not installed;"
@@ -616,35 +621,21 @@ def check(settings: Settings) -> None:
         )
 
 
-def _asked(settings: Settings) -> dict[str, Any]:
-    """The settings as arguments of experiments; times are still as they are written."""
-    asked = settings.evaluation
-    samplers: Sequence[str] | None = asked.samplers
-    if samplers is None and settings.task == "link" and asked.protocol != "roland":
-        samplers = _DEFAULT_SAMPLERS
-    return {
-        "task": settings.task,
-        "protocol": asked.protocol,
-        "samplers": samplers,
-        "settings": settings.model,
-        "rank": asked.rank or asked.rank_sample is not None,
-        "validation_after": asked.validation_after,
-        "test_after": asked.test_after,
-        "snapshot_seconds": asked.snapshot_seconds,
-        "first_test": asked.first_test,
-        "name": settings.data.name,
-    }
+def _protocol(settings: Settings) -> Protocol:
+    """How a run is judged; by more kinds of negatives than an evaluation, where none are named."""
+    from tidegraph.experiment import Protocol
+
+    asked = dataclasses.asdict(settings.evaluation)
+    name = asked.pop("protocol")
+    if asked["samplers"] is None and settings.task == "link" and name != "roland":
+        asked["samplers"] = _DEFAULT_SAMPLERS
+    return Protocol(name, task=settings.task, **asked)
 
 
 def _make_trial(stream: EventStream, settings: Settings) -> Trial:
     from tidegraph.experiment import make_trial
-    from tidegraph.stream import moment
 
-    asked = _asked(settings)
-    for name in ("validation_after", "test_after"):
-        if asked[name] is not None:
-            asked[name] = moment(asked[name], stream.unit)
-    return make_trial(stream, **asked, rank_sample=settings.evaluation.rank_sample)
+    return make_trial(stream, _protocol(settings), settings=settings.model, name=settings.data.name)
 
 
 def _write_tensorboard(directory: Path, results: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from tidegraph import experiment
 from tidegraph.errors import ParameterError, StateFileError
+from tidegraph.experiment import Protocol
 from tidegraph.segments import digest, not_written, replace_file
 from tidegraph.stream import EventStream
 from tidegraph.workers import Engine, check_engine, run
@@ -33,7 +34,8 @@ class _Common:
 
     stream: EventStream
     directory: Path
-    options: dict[str, Any]  # of `experiment.validate`
+    protocol: Protocol
+    threads: int | None  # of the propagation
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,7 @@ def sweep(
     grid: Mapping[str, Sequence[Any]],
     seeds: Sequence[int] = (0,),
     settings: Mapping[str, Any] | None = None,
-    protocol: str = "tgn",
-    validation_after: float | None = None,
-    test_after: float | None = None,
+    protocol: Protocol | str = "tgn",
     metric: str = "ap",
     test: bool = False,
     engine: Engine = "local",
@@ -87,20 +87,16 @@ def sweep(
         seeds=seeds,
         settings=settings,
         protocol=protocol,
-        validation_after=validation_after,
-        test_after=test_after,
         metric=metric,
         engine=engine,
         address=address,
         workers=workers,
     )
     directory = Path(path)
-    options = {
-        "protocol": protocol,
-        "validation_after": validation_after,
-        "test_after": test_after,
-    }
-    _take_up(directory, {"format": _FORMAT, "events": stream.digest(), **options})
+    protocol = Protocol.of(protocol)
+    about = {"format": _FORMAT, "events": stream.digest(), "protocol": protocol.name}
+    about["validation_after"], about["test_after"] = protocol.times(stream.unit)
+    _take_up(directory, about)
     choices = list(_choices(grid))
     shared = dict(settings or {})
     cells = [_Cell(choice, {**shared, **choice}, seed) for choice in choices for seed in seeds]
@@ -108,7 +104,7 @@ def sweep(
     threads = 1 if engine == "ray" else None
     run(
         _compute,
-        _Common(stream, directory.absolute(), {**options, "threads": threads}),
+        _Common(stream, directory.absolute(), protocol, threads),
         missing,
         directory,
         engine=engine,
@@ -122,7 +118,7 @@ def sweep(
     rows.sort(key=lambda row: -row["metrics"][metric]["mean"])
     results = {
         "events": stream.digest(),
-        "protocol": protocol,
+        "protocol": protocol.name,
         "metric": f"validation {metric}",
         "seeds": list(seeds),
         "settings": shared,
@@ -131,7 +127,7 @@ def sweep(
     }
     if test:
         results["test"] = _tested(
-            stream, directory, {**shared, **rows[0]["settings"]}, seeds, options, progress
+            stream, directory, {**shared, **rows[0]["settings"]}, seeds, protocol, progress
         )
     _write(directory / "results.json", json.dumps(results, indent=2) + "\n")
     _write(directory / "results.csv", _as_csv(rows, list(grid)))
@@ -143,9 +139,7 @@ def check_sweep(
     grid: Mapping[str, Sequence[Any]],
     seeds: Sequence[int],
     settings: Mapping[str, Any] | None = None,
-    protocol: str = "tgn",
-    validation_after: Any = None,
-    test_after: Any = None,
+    protocol: Protocol | str = "tgn",
     metric: str = "ap",
     engine: str = "local",
     address: str | None = None,
@@ -153,8 +147,9 @@ def check_sweep(
 ) -> None:
     """Refuses of `sweep`'s arguments what can be refused before there are events."""
     check_engine(engine, address, workers)
-    if protocol not in _PROTOCOLS:
-        raise ParameterError(f"protocol is {protocol!r}; give one of {', '.join(_PROTOCOLS)}")
+    protocol = Protocol.of(protocol)
+    if protocol.name not in _PROTOCOLS:
+        raise ParameterError(f"protocol is {protocol.name!r}; give one of {', '.join(_PROTOCOLS)}")
     if metric not in _METRICS:
         raise ParameterError(f"metric is {metric!r}; give one of {', '.join(_METRICS)}")
     if not grid or not all(len(values) for values in grid.values()):
@@ -165,13 +160,7 @@ def check_sweep(
         if name in (settings or {}):
             raise ParameterError(f"{name} is in the grid and in the settings; leave one out")
     for choice in _choices(grid):
-        experiment.check_evaluation(
-            protocol=protocol,
-            seeds=seeds,
-            settings={**(settings or {}), **choice},
-            validation_after=validation_after,
-            test_after=test_after,
-        )
+        experiment.check_evaluation(protocol, seeds=seeds, settings={**(settings or {}), **choice})
 
 
 def _choices(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
@@ -204,10 +193,11 @@ def _take_up(directory: Path, about: dict[str, Any]) -> None:
 def _compute(common: _Common, cell: _Cell, progress: Progress) -> None:
     found = experiment.validate(
         common.stream,
+        protocol=common.protocol,
         settings=cell.settings,
         seed=cell.seed,
+        threads=common.threads,
         progress=progress,
-        **common.options,
     )
     about = {"settings": cell.settings, "seed": cell.seed, **found}
     _write(cell.path(common.directory), json.dumps(about, indent=2) + "\n")
@@ -237,7 +227,7 @@ def _tested(
     directory: Path,
     chosen: dict[str, Any],
     seeds: Sequence[int],
-    options: dict[str, Any],
+    protocol: Protocol,
     progress: Progress | None,
 ) -> dict[str, Any]:
     """What the chosen settings achieve on the test events; kept, as cells are."""
@@ -245,7 +235,7 @@ def _tested(
     path = directory / f"test-{digest(text.encode())[:16]}.json"
     if not path.exists():
         found = experiment.evaluate(
-            stream, seeds=seeds, settings=chosen, progress=progress, **options
+            stream, protocol=protocol, seeds=seeds, settings=chosen, progress=progress
         )
         _write(path, json.dumps(found, indent=2) + "\n")
     kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.errors import EvaluationError, ParameterError
-from tidegraph.stream import EventStream, NodeLabels
+from tidegraph.stream import PER_SECOND, EventStream, NodeLabels
 
 __all__ = [
     "ROLAND_SETTINGS",
@@ -35,7 +35,6 @@ ROLAND_SETTINGS = {
     "bitcoin-alpha": {"width_s": 1_200_000, "first_test": 109},
 }
 
-_PER_SECOND = {"ns": 10**9, "us": 10**6, "ms": 10**3, "s": 1}
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
 
 
@@ -250,13 +249,13 @@ def roland_split(
 def _in_units(width_s: int, unit: str) -> int:
     if width_s < 1:
         raise ParameterError(f"width_s is {width_s}; a snapshot lasts at least a second")
-    if unit in _PER_SECOND:
-        return width_s * _PER_SECOND[unit]
+    if unit in PER_SECOND:
+        return width_s * PER_SECOND[unit]
     if unit in _SECONDS and width_s % _SECONDS[unit] == 0:
         return width_s // _SECONDS[unit]
     raise ParameterError(
         f"snapshots of {width_s} s cannot be cut from times in {unit!r}; "
-        f"give a multiple of the unit ({', '.join(_PER_SECOND | _SECONDS)} are understood)"
+        f"give a multiple of the unit ({', '.join(PER_SECOND | _SECONDS)} are understood)"
     )
 
 

@@ -133,7 +133,7 @@ figcaption p, summary, .small {{ font-size: .875rem; line-height: 1.45; }}
 .verdict {{ font-size: 1.1rem; line-height: 1.5; }}
 .note {{ border-left: 3px solid var(--bad); padding-left: .75rem; }}
 .figures {{ display: grid; gap: 2rem 2.5rem; margin: 1.25rem 0; align-items: start;
-  grid-template-columns: repeat(auto-fill, minmax(min(100%, 25rem), 1fr)); }}
+  grid-template-columns: minmax(0, 1fr); }}
 figure {{ margin: 0; min-width: 0; }}
 figcaption {{ margin-bottom: .5rem; }} figcaption p {{ margin: .15rem 0; }}
 svg {{ display: block; width: 100%; height: auto; max-width: 34rem; }}
@@ -151,13 +151,16 @@ svg .hollow {{ stroke: var(--soft); stroke-width: 1.3; fill: none; }}
 .legend li::before {{ content: ""; display: inline-block; width: .7rem; height: .7rem;
   border-radius: .2rem; background: currentColor; margin-right: .4rem; vertical-align: -.05rem; }}
 .legend span {{ color: var(--ink); }}
-@media (min-width: 60rem) {{ /* a figure without a neighbour has its words beside it */
-  .figures > figure:has(> svg):last-child:nth-child(odd) {{ grid-column: 1 / -1; display: grid;
-    grid-template: auto auto 1fr / 1fr 1fr; column-gap: 2.5rem; }}
-  .figures > figure:has(> svg):last-child:nth-child(odd) > * {{ grid-column: 1; }}
-  .figures > figure:has(> svg):last-child:nth-child(odd) > svg {{ grid-column: 2;
-    grid-row: 1 / span 4; }}
-  .figures > figure:not(:has(> svg)):last-child:nth-child(odd) {{ grid-column: 1 / -1; }} }}
+@media (min-width: 54.5rem), print {{ /* two beside each other, of 25rem at least on a screen */
+  .figures {{ grid-template-columns: repeat(2, minmax(0, 1fr)); }}
+  .figures > figure:last-child:nth-child(odd) {{ grid-column: 1 / -1; }}
+  /* A picture left over stands in the middle; one all alone has its words beside it. */
+  .figures > figure:has(> svg):last-child:nth-child(odd):not(:only-child) {{
+    width: calc(50% - 1.25rem); justify-self: center; }}
+  .figures > figure:has(> svg):only-child {{ display: grid; column-gap: 2.5rem;
+    grid-template: auto auto 1fr / repeat(2, minmax(0, 1fr)); }}
+  .figures > figure:has(> svg):only-child > * {{ grid-column: 1; }}
+  .figures > figure:has(> svg):only-child > svg {{ grid-column: 2; grid-row: 1 / span 4; }} }}
 .scroll {{ overflow-x: auto; max-width: 100%; }}
 table {{ border-collapse: collapse; font-size: .875rem; line-height: 1.4; margin: .5rem 0;
   font-variant-numeric: tabular-nums; overflow-wrap: normal; }}
@@ -180,5 +183,5 @@ code, pre {{ font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 @media print {{ :root {{ color-scheme: light; {_LIGHT} }}
   body {{ font-size: 10pt; }} main {{ max-width: none; padding: 0; }}
   figure, .card, tr {{ break-inside: avoid; }} h2, h3, figcaption {{ break-after: avoid; }}
-  .figures {{ grid-template-columns: 1fr 1fr; }} svg {{ max-width: none; }} }}
+  svg {{ max-width: none; }} }}
 """

@@ -79,20 +79,20 @@ def load(name: str, *, fast: bool) -> EventStream:
 
 def trial(name: str, protocol: str, *, fast: bool) -> Trial:
     """Events to learn links from, and their judgement under `tgn` or `roland`."""
-    from tidegraph import experiment
+    from tidegraph.experiment import Protocol, make_trial
 
     if protocol == "tgn":
-        return experiment.make_trial(load(name, fast=fast), samplers=_SAMPLERS, name=name)
+        return make_trial(load(name, fast=fast), Protocol(samplers=_SAMPLERS), name=name)
     # Snapshots are fixed; to try it out, fewer of them are asked about.
     published = ROLAND_SETTINGS[original(name)]
     stream = datasets.load_dataset(original(name))
-    return experiment.make_trial(
-        stream if name == original(name) else stream.with_reversed(),
-        protocol=protocol,
+    asked = Protocol(
+        protocol,
         snapshot_seconds=published["width_s"],
         first_test=_FAST_FIRST_TEST[original(name)] if fast else published["first_test"],
-        name=name,
     )
+    reversed_too = name != original(name)
+    return make_trial(stream.with_reversed() if reversed_too else stream, asked, name=name)
 
 
 # Made-up data ---------------------------------------------------------------------------------

@@ -449,9 +449,8 @@ def _actors(home: Path, options: argparse.Namespace) -> tuple[Questions, dict[st
     )
     for number, end in enumerate(ends):
         rows = slice(*np.searchsorted(stream.t, [begins[number], end]))
-        steps = np.flatnonzero(np.diff(stream.t[rows], prepend=-1)).tolist()
-        batch = Batch(src=stream.src[rows], dst=stream.dst[rows], t=stream.t[rows])
-        propagator.apply_steps(batch, [*steps, batch.rows])
+        # At once: nobody looks at the states within an epoch.
+        propagator.apply(Batch(src=stream.src[rows], dst=stream.dst[rows], t=stream.t[rows]))
         np.save(folder / f"embeddings-{number:03}.npy", propagator.embedding())
         np.save(folder / f"degrees-{number:03}.npy", propagator.degree()[:, 0])
         now = np.flatnonzero((epoch == number) & ~started)

@@ -224,16 +224,23 @@ class Propagator:
 
         Where there is no room for that, changed lists stay in memory until they have doubled.
         """
+        if self._graph is None:
+            return
         taken = self._native.changed_list_bytes()
-        if self._graph is None or taken < self._merge_from:
+        if taken < self._merge_from:
             return
         try:
             merged = _Merged(self._graph.path, self._native.nodes, self._native.extents())
         except OSError:
             self._merge_from = 2 * taken
             return
-        self._native.merge_into(merged.sources, merged.targets)
-        self._merged = merged  # and what was read so far can go
+        former, self._merged = self._merged, merged
+        try:
+            self._native.merge_into(merged.sources, merged.targets)
+        except MemoryError:
+            merged.former = former  # lists of one direction may still lie there
+            self._merge_from = 2 * taken
+            return
         self._merge_from = max(_MERGE_BYTES, _MERGE_SHARE * 4 * merged.entries)
 
     def _load(self, batch: Batch) -> None:
@@ -728,6 +735,7 @@ class _Merged:
     """
 
     def __init__(self, beside: Path, nodes: int, extents: list[tuple[int, bool]]) -> None:
+        self.former: _Merged | None = None  # that has to outlive this one
         self._beside = beside if os.access(beside, os.W_OK) else None
         self.entries = sum(entries for entries, _ in extents)
         self.sources, *others = (

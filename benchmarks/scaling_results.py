@@ -16,6 +16,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "scaling.md"
 RESULTS = ROOT / "benchmarks" / "results"
+GDELT_EVENTS = 191_290_882
 LOOK_ALIKES = ("mag-hundredth", "mag-tenth", "mag-full", "gdelt")
 BLOCK = re.compile(
     r"(<!-- (\w+): written by benchmarks/scaling_results\.py -->\n).*?(<!-- end -->)", re.S
@@ -64,10 +65,13 @@ def constants(scale: dict[str, Any]) -> str:
                 " `first.peak_anonymous_bytes / first.planned.memory_bytes` |",
             ]
         if events:
-            rows.append(
+            rows += [
                 f"| `h + p·C·D_s`, an event with {events['columns']} columns | {section} |"
-                f" {1e6 / events['events_per_s']:.0f} µs | `1 / events.events_per_s` |"
-            )
+                f" {1e6 / events['events_per_s']:.1f} µs | `1 / events.events_per_s` |",
+                f"| all {GDELT_EVENTS / 1e6:.0f} M events of GDELT at that rate | {section} |"
+                f" {GDELT_EVENTS / events['events_per_s'] / 60:.0f} min (projected) |"
+                " `1 / events.events_per_s` |",
+            ]
     return _measured(rows, "python benchmarks/scale.py mag-tenth | mag-full | gdelt")
 
 
@@ -158,6 +162,39 @@ def recording(workers: dict[str, Any]) -> str:
     return _measured(rows, "python benchmarks/workers.py --memory NODES EDGES COLUMNS")
 
 
+SIDES = {
+    "passes_1_thread": "passes, 1 thread",
+    "passes_2_threads": "passes, 2 threads",
+    "ray_1_workers": "Ray, 1 worker",
+    "ray_2_workers": "Ray, 2 workers",
+}
+
+
+def sides(workers: dict[str, Any]) -> str:
+    """Threads and workers: times of the same work, and the start of a cluster."""
+    rows = ["| | seconds, median | of all rounds | starting the cluster |", "|---|---|---|---|"]
+    for side, title in SIDES.items():
+        if side not in workers.get("seconds", {}):
+            continue
+        each, start = workers["seconds_each"][side], workers["cluster_start_s"].get(side)
+        rows.append(
+            f"| {title} | {workers['seconds'][side]:.1f} | {min(each):.1f} to {max(each):.1f} |"
+            f" {'' if start is None else f'{start:.1f}'} |"
+        )
+    table = _measured(rows, "python benchmarks/workers.py")
+    if len(rows) == 2:
+        return table
+    return table + (
+        f"\n{workers['events']:,} events, {workers['columns']} columns, {workers['channels']}"
+        f" channels, {workers['shards']} shards; load average"
+        f" {workers['machine']['load_average_before']} before. One worker of Ray took"
+        f" {workers['ray_1_worker_over_1_thread']:.2f} times as long as one thread in passes, two"
+        f" workers {workers['ray_2_workers_over_2_threads']:.2f} times as long as two threads;"
+        f" two threads were {workers['threads_1_over_2']:.2f} times as fast as one, two workers"
+        f" {workers['ray_1_worker_over_2_workers']:.2f} times.\n"
+    )
+
+
 def _measured(rows: list[str], command: str) -> str:
     if len(rows) == 2:
         return f"Not measured yet: `{command}`.\n"
@@ -181,6 +218,7 @@ def main() -> int:
         "growth": growth(scale),
         "classification": classification(scale),
         "recording": recording(results("workers.json")),
+        "workers": sides(results("workers.json")),
     }
     text = PAGE.read_text(encoding="utf-8")
     fresh = BLOCK.sub(lambda found: found[1] + tables[found[2]] + found[3], text)

@@ -164,6 +164,19 @@ CompactLists compact_lists(const CompactArrays& arrays) {
   return lists;
 }
 
+using OutLists =
+    std::tuple<Out<std::uint64_t, 1>, Out<std::uint32_t, 1>, std::optional<Out<float, 1>>>;
+
+void merge_into(Adjacency& lists, const OutLists& arrays) {
+  const auto& [offsets, neighbours, weights] = arrays;
+  const Adjacency::Extent extent = lists.extent();
+  if (!lists.compact() || offsets.size() != lists.nodes() + 1 ||
+      neighbours.size() != extent.entries ||
+      (weights ? weights->size() != extent.entries : !extent.plain))
+    throw EventError("the arrays do not fit the graph");
+  lists.merge_into(offsets.data(), neighbours.data(), weights ? weights->data() : nullptr);
+}
+
 template <class Real, class Given>
 void borrow_features(Propagator<Real>& p, const InMatrix<Given>& values) {
   if (values.shape(1) != p.columns() || values.shape(0) != p.nodes())
@@ -265,6 +278,41 @@ void bind_propagator(nb::module_& module, const char* name) {
           "self_weights"_a.noconvert(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
           "Starts from the lists of a compact graph: (offsets, neighbours, weights or None). The"
           " caller vouches for their contents.")
+      .def(
+          "changed_list_bytes",
+          [](P& p) {
+            Graph& graph = p.graph_to_merge();
+            return graph.sources_to_merge().bytes() +
+                   (graph.directed() ? graph.targets_to_merge().bytes() : 0);
+          },
+          "Over a compact graph: what lists take that were copied out of it.")
+      .def(
+          "extents",
+          [](P& p) {
+            Graph& graph = p.graph_to_merge();
+            std::vector<std::pair<std::size_t, bool>> found;
+            const auto add = [&](const Adjacency& lists) {
+              const Adjacency::Extent extent = lists.extent();
+              found.emplace_back(extent.entries, extent.plain);
+            };
+            add(graph.sources_to_merge());
+            if (graph.directed()) add(graph.targets_to_merge());
+            return found;
+          },
+          "Over a compact graph: (entries, whether all count one) of the sources, and targets.",
+          release())
+      .def(
+          "merge_into",
+          [](P& p, const OutLists& sources, const std::optional<OutLists>& targets) {
+            Graph& graph = p.graph_to_merge();
+            if (graph.directed() != targets.has_value())
+              throw EventError("the arrays do not fit the graph");
+            merge_into(graph.sources_to_merge(), sources);
+            if (targets) merge_into(graph.targets_to_merge(), *targets);
+          },
+          "sources"_a, "targets"_a.none(), release(),
+          "Writes all lists of the graph into (offsets, neighbours, weights or None), of the sizes"
+          " that extents() told, and reads them there from now on: the caller keeps the arrays.")
       .def("start", &P::start, release())
       .def(
           "apply",

@@ -145,7 +145,11 @@ void Adjacency::for_own_lists(Visit visit) {
 }
 
 Adjacency::Adjacency(const Adjacency& other)
-    : layers_(other.layers_), nodes_(other.nodes_), lists_(other.lists_), base_(other.base_) {
+    : layers_(other.layers_),
+      nodes_(other.nodes_),
+      lists_(other.lists_),
+      base_(other.base_),
+      merged_(other.merged_) {
   resize(nodes_);
   for (std::size_t page = 0; page < other.pages_.size(); ++page)
     if (other.pages_[page])
@@ -155,10 +159,49 @@ Adjacency::Adjacency(const Adjacency& other)
   });
 }
 
-Adjacency::~Adjacency() {
+Adjacency::~Adjacency() { forget_own_lists(); }
+
+void Adjacency::forget_own_lists() {
   for_own_lists([&](Node, const List& list) {
     if (list.block && words(list.capacity) >= kOwnPageWords) delete[] list.block;
   });
+  arena_ = Arena();
+  page_memory_.clear();
+  std::fill(pages_.begin(), pages_.end(), nullptr);
+}
+
+Adjacency::Extent Adjacency::extent() const {
+  Extent found;
+  found.plain = !base_.weights;
+  for (std::size_t node = 0; node < nodes_; ++node) {
+    const Entries list = entries(Node(node), 0);
+    found.entries += list.size;
+    if (found.plain && list.weights)
+      found.plain =
+          std::all_of(list.weights, list.weights + list.size, [](float w) { return w == 1.0f; });
+  }
+  return found;
+}
+
+void Adjacency::merge_into(std::uint64_t* offsets, Node* neighbours, float* weights) {
+  std::uint64_t end = 0;
+  std::vector<bool> merged(nodes_);
+  offsets[0] = 0;
+  for (std::size_t node = 0; node < nodes_; ++node) {
+    const Entries list = entries(Node(node), 0);
+    merged[node] = changed(Node(node));
+    std::copy_n(list.neighbours, list.size, neighbours + end);
+    if (weights && list.weights) std::copy_n(list.weights, list.size, weights + end);
+    if (weights && !list.weights) std::fill_n(weights + end, list.size, 1.0f);
+    end += list.size;
+    offsets[node + 1] = end;
+  }
+  forget_own_lists();
+  base_.nodes = nodes_;
+  base_.offsets = offsets;
+  base_.neighbours = neighbours;
+  base_.weights = weights;
+  merged_ = std::move(merged);
 }
 
 void Adjacency::stand_on(const CompactLists& base) {
@@ -256,7 +299,8 @@ std::uint32_t Adjacency::find(Node node, Node neighbour) const {
   if (!found) {
     const Entries list = untouched(node);
     const Node* const last = list.neighbours + list.size;
-    const Node* const at = std::lower_bound(list.neighbours, last, neighbour);
+    const Node* const at = merged_.empty() ? std::lower_bound(list.neighbours, last, neighbour)
+                                           : std::find(list.neighbours, last, neighbour);
     return at != last && *at == neighbour ? std::uint32_t(at - list.neighbours) : kAbsent;
   }
   const List& list = *found;
@@ -272,9 +316,11 @@ std::uint32_t Adjacency::find(Node node, Node neighbour) const {
 
 float Adjacency::weight(Node node, std::uint32_t position, int layer) const {
   const Entries list = entries(node, layer);
-  if (list.weights) return list.weights[position];
-  const Node* const first = list.neighbours + position;
-  return float(std::upper_bound(first, list.neighbours + list.size, *first) - first);
+  float sum = 0;  // of a neighbour that stands there several times, one after the other
+  for (std::uint32_t e = position; e < list.size && list.neighbours[e] == list.neighbours[position];
+       ++e)
+    sum += list.weights ? list.weights[e] : 1.0f;
+  return sum;
 }
 
 std::uint32_t Adjacency::insert(Node node, Node neighbour) {
@@ -337,7 +383,7 @@ void Adjacency::tidy() {
 
 std::size_t Adjacency::bytes() const {
   return (lists_.size() + page_memory_.size() * kPageLists) * sizeof(List) +
-         pages_.size() * sizeof(List*) +
+         pages_.size() * sizeof(List*) + merged_.capacity() / 8 +
          (arena_.live_words() + arena_.idle_words()) * sizeof(std::uint32_t);
 }
 
@@ -511,21 +557,26 @@ void Graph::tidy() {
 }
 
 void Adjacency::archive(Archive& archive, const std::string& name) {
-  // Over a base only what was copied out of it.
+  // Over a base only what has changed since it was given. Merging leaves no trace.
   std::vector<Node> own;
   std::vector<std::uint32_t> sizes, neighbours;
   std::vector<float> weights;  // layer after layer
   if (!archive.reading()) {
-    for_own_lists([&](Node node, const List& list) {
-      own.push_back(node);
+    for (std::size_t node = 0; node < nodes_; ++node)
+      if (changed(Node(node))) own.push_back(Node(node));
+    for (const Node node : own) {
+      const Entries list = entries(node, 0);
       sizes.push_back(list.size);
-      neighbours.insert(neighbours.end(), list.block, list.block + list.size);
-    });
+      neighbours.insert(neighbours.end(), list.neighbours, list.neighbours + list.size);
+    }
     for (int layer = 0; layer < layers_; ++layer)
-      for_own_lists([&](Node, const List& list) {
-        const float* const values = weights_of(list, layer);
-        weights.insert(weights.end(), values, values + list.size);
-      });
+      for (const Node node : own) {
+        const Entries list = entries(node, layer);
+        if (list.weights)
+          weights.insert(weights.end(), list.weights, list.weights + list.size);
+        else
+          weights.insert(weights.end(), list.size, 1.0f);
+      }
   }
   if (compact()) archive.vector(name + ".changed", own);
   archive.vector(name + ".sizes", sizes);

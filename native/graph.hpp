@@ -49,6 +49,17 @@ class Adjacency {
   // Starts from lists that outlive this object instead of empty ones. Nothing is copied until it
   // changes. One layer only.
   void stand_on(const CompactLists& base);
+  // Over a base: how much there is to write it anew with all changes in it, and whether every entry
+  // would count one.
+  struct Extent {
+    std::size_t entries = 0;
+    bool plain = true;
+  };
+  Extent extent() const;
+  // Writes all lists as they are, in their order, into memory that outlives this object, which then
+  // is the base; what was copied out of the former one is given back. Results stay what they were
+  // to the bit. `weights` may be null where the extent is plain.
+  void merge_into(std::uint64_t* offsets, Node* neighbours, float* weights);
 
   void resize(std::size_t nodes);
   std::size_t nodes() const { return nodes_; }
@@ -110,6 +121,11 @@ class Adjacency {
   List& own(Node node);
   template <class Visit>
   void for_own_lists(Visit visit);  // visit(node, list)
+  // Whether a list is another one than that of the base which was given at first.
+  bool changed(Node node) const {
+    return changeable(node) || (node < merged_.size() && merged_[node]);
+  }
+  void forget_own_lists();
 
   int layers_;
   std::size_t nodes_ = 0;
@@ -118,6 +134,9 @@ class Adjacency {
   CompactLists base_;
   std::vector<List*> pages_;  // over the base, of kPageLists each
   std::vector<std::unique_ptr<List[]>> page_memory_;
+  // Nodes whose list in the base is the work of merge_into; empty before the first. Lists of such a
+  // base are in the order in which they came about.
+  std::vector<bool> merged_;
 };
 
 // A graph whose edges carry one weight per layer. Undirected edges stand in the lists of both ends;
@@ -149,6 +168,8 @@ class Graph {
   // Starts from lists that outlive this object; `targets` where it is directed. `edges` are those
   // between different nodes. For an empty graph of one layer.
   void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges);
+  Adjacency& sources_to_merge() { return sources_; }
+  Adjacency& targets_to_merge() { return targets_; }
   // Fills an empty graph of one layer, adding up repeated edges in their order. Says which row was
   // lost in float32, if any was; the graph is then of no further use.
   struct Lost {
@@ -171,8 +192,9 @@ class Graph {
       const Entries sources = sources_.entries(dst, layer);
       for (std::uint32_t e = 0; e < sources.size;) {
         const Node src = sources.neighbours[e];
-        float weight = sources.weights ? sources.weights[e++] : 0;
-        while (!sources.weights && e < sources.size && sources.neighbours[e] == src) ++e, ++weight;
+        float weight = 0;
+        for (; e < sources.size && sources.neighbours[e] == src; ++e)
+          weight += sources.weights ? sources.weights[e] : 1.0f;
         if (directed_ || src < dst) visit(src, dst, weight);
       }
     }

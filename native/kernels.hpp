@@ -18,10 +18,11 @@ struct List {
   std::uint32_t capacity = 0;
 };
 
-// Lists that nobody changes, one after the other, each in ascending order: the list of a node is
+// Lists that nobody changes, one after the other: the list of a node is
 // neighbours[offsets[node], offsets[node + 1]). Where there are no weights every entry counts one,
-// and a neighbour may stand in a list several times. The list of a node that has changed lies in a
-// page of lists above them, whose size is kUntouched where it has not; pages are made when needed.
+// and a neighbour may stand in a list several times, one after the other. The list of a node that
+// has changed lies in a page of lists above them, whose size is kUntouched where it has not; pages
+// are made when needed.
 struct CompactLists {
   std::size_t nodes = 0;  // later nodes have lists in pages only
   const std::uint64_t* offsets = nullptr;

@@ -62,6 +62,8 @@ class Propagator {
                 std::span<const Node> self_nodes, std::span<const float> self_weights) {
     ground_.versions.stand_on(sources, targets, edges, self_nodes, self_weights);
   }
+  // Over such lists: those that changed, to be merged with the others. No result depends on it.
+  Graph& graph_to_merge() { return ground_.versions.graph_to_merge(); }
   void start();
 
   // All or nothing. The touched nodes, sorted, stay readable until the next step.

@@ -167,6 +167,7 @@ class Versions {
   void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
                 std::span<const Node> self_nodes, std::span<const float> self_weights);
   bool plain() const;
+  Graph& graph_to_merge() { return user_; }  // to change where it lies, not what it says
   // Errors count rows from here.
   void count_rows_from(std::size_t row) { first_row_ = row; }
   // What passing time did to a decayed version: limits are stale; so much changed at once that

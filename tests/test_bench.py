@@ -256,3 +256,30 @@ def test_a_stream_is_a_batch_of_plain_additions(small_data: Path) -> None:
     assert isinstance(batch, Batch)
     assert batch.op is None
     assert batch.weight is None
+
+
+def test_the_same_numbers_are_the_same_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from tidegraph.bench.plots import plot_scale
+
+    rows = [
+        {
+            "edges": edges,
+            "columns": columns,
+            "r_max": r_max,
+            "seconds": {"build": edges / 1e6, "first": edges / 1e5},
+            "cpu_s": {"first": columns / r_max},
+            "peak_anonymous_bytes": {"build": 9 * edges, "first": 100 * edges},
+            "disk_bytes": {"build": 8 * edges},
+        }
+        for edges, columns, r_max in ((10**6, 4, 1e-1), (10**7, 16, 1e-2))
+    ]
+    growth = dict.fromkeys(("edges", "columns", "r_max"), rows)
+    plot_scale(growth, [rows[0] | {"edges": 10**9}], tmp_path / "one.svg")
+    plot_scale(growth, [rows[0] | {"edges": 10**9}], tmp_path / "other.svg")
+    plot_scale(growth, [], tmp_path / "less.svg")
+    one, other, less = (
+        (tmp_path / f"{name}.svg").read_bytes() for name in ("one", "other", "less")
+    )
+    assert one == other
+    assert one.count(b"<use") > less.count(b"<use")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -329,18 +331,23 @@ def test_the_form_of_the_graph_changes_no_bit(
         one = Propagator(features, initial=initial, **options)
         other = Propagator(features, initial=graph, **options)
         narrow = Propagator(features, initial=graph, threads=1, **options)
-    same(one, other)
-    changes = Changes(one, case["seed"])
-    for step in range(6):
-        batch = changes.batch()
-        for propagator in (one, other, narrow):
-            propagator.apply(batch)
+        merging_always(patch)
+        merging = Propagator(features, initial=graph, **options)
         same(one, other)
-        same(one, narrow)
-        if step == 3:
-            other.save(path / "state")
-            other = Propagator.load(path / "state")
+        changes = Changes(one, case["seed"])
+        for step in range(6):
+            batch = changes.batch()
+            for propagator in (one, other, narrow, merging):
+                propagator.apply(batch)
             same(one, other)
+            same(one, narrow)
+            same(one, merging)
+            if step == 3:
+                other.save(path / "state")
+                merging.save(path / "merged")
+                assert (path / "state").read_bytes() == (path / "merged").read_bytes()
+                other = Propagator.load(path / "state")
+                same(one, other)
     exact = reference.exact_of(other)
     assert (np.abs(exact - other.embedding()) <= other.error_bound()).all()
 
@@ -424,6 +431,92 @@ def test_sweeps_keep_the_promise_over_repeated_edges(
     one.apply(batch)
     error = np.abs(iterated(one) - one.embedding())
     assert (error <= one.error_bound()).all()
+
+
+def merging_always(patch: pytest.MonkeyPatch) -> None:
+    """Has changed lists merged with the graph after every call."""
+    patch.setattr(propagation, "_MERGE_BYTES", 0)
+    patch.setattr(propagation, "_MERGE_SHARE", 0)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("weight", [1.0, 0.5])
+def test_merging_changes_keeps_every_bit_and_the_bound_also_over_repeated_edges(
+    tmp_path: Path, directed: bool, weight: float
+) -> None:
+    nodes = 400
+    src, dst = some_pairs(11, nodes, 1500)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
+    graph = build(edges, tmp_path / "graph", nodes=nodes, directed=directed)
+    assert not graph.weighted
+    assert graph.edges < len(src)
+    plain = Propagator(Sketch(5), initial=graph, directed=directed)
+    with pytest.MonkeyPatch.context() as patch:
+        merging_always(patch)
+        merging = Propagator(Sketch(5), initial=graph, directed=directed)
+        more = np.random.default_rng(12).integers(0, nodes, (2, 900))
+        gone = np.unique(np.stack([src, dst])[:, :300], axis=1)
+        changes = Batch(
+            src=np.concatenate([more[0], gone[0]]),
+            dst=np.concatenate([more[1], gone[1]]),
+            weight=np.concatenate([np.full(900, weight), np.full(gone.shape[1], 3.0)]),
+            op=[Op.ADD] * 900 + [Op.SET] * gone.shape[1],
+        )
+        offsets = np.arange(0, changes.rows + 1, 10).clip(max=changes.rows)
+        patch.setattr(propagation, "_ROWS_BETWEEN_MERGES", 25)
+        at_once = plain.apply_steps(changes, offsets)
+        np.testing.assert_array_equal(merging.apply_steps(changes, offsets), at_once)
+    same(plain, merging)
+    exact = reference.exact_of(merging)
+    assert (np.abs(exact - merging.embedding()) <= merging.error_bound()).all()
+
+
+def test_merging_gives_the_memory_of_changed_lists_back(tmp_path: Path) -> None:
+    nodes = 30_000
+    src, dst = some_pairs(13, nodes, 200_000)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst}, group=60_000)
+    graph = build(edges, tmp_path / "graph", nodes=nodes)
+    files = contents(graph)
+    added = Batch(src=np.arange(nodes), dst=np.arange(nodes)[::-1])
+    plain = Propagator(Sketch(2), initial=graph)
+    plain.apply(added)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(propagation, "_MERGE_BYTES", 1 << 10)
+        merging = Propagator(Sketch(2), initial=graph)
+        before = merging.statistics()["graph_bytes"]
+        merging.apply(added)
+    assert plain.statistics()["graph_bytes"] > before + 8 * graph.entries
+    # What is left beside the files: the places of a step, and a bit for every list that changed.
+    assert merging.statistics()["graph_bytes"] <= before + 4 * nodes + nodes
+    same(plain, merging)
+    assert contents(graph) == files
+
+
+def test_where_there_is_no_room_to_merge_changes_stay_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = 300
+    src, dst = some_pairs(14, nodes, 900)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
+    graph = build(edges, tmp_path / "graph", nodes=nodes)
+    merging_always(monkeypatch)
+    tries = 0
+
+    def full(*_: Any) -> None:
+        nonlocal tries
+        tries += 1
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    merging = Propagator(Sketch(3), initial=graph)
+    monkeypatch.setattr(propagation, "_MERGE_BYTES", 1 << 40)
+    plain = Propagator(Sketch(3), initial=graph)
+    for k in range(1, 20):
+        batch = Batch(src=np.arange(nodes - k), dst=np.arange(k, nodes))
+        plain.apply(batch)
+        merging.apply(batch)
+    assert 0 < tries < 19  # not at every step again
+    same(plain, merging)
 
 
 def test_windows_read_a_compact_graph_as_rows(tmp_path: Path) -> None:

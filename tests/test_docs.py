@@ -65,6 +65,13 @@ def test_every_setting_is_documented() -> None:
         assert not missing, f"docs/parameters.md does not tell {task.__name__}'s {missing}"
 
 
+def test_measured_tables_of_scaling_are_those_of_the_results() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks/scaling_results.py"), "--check"]
+    assert subprocess.run(command, check=False).returncode == 0, (
+        "run: python benchmarks/scaling_results.py"
+    )
+
+
 @pytest.mark.parametrize("page", ["protocols.md", "faq.md"])
 def test_numbers_of_a_heuristic_are_those_of_the_last_benchmark(page: str) -> None:
     results = json.loads((ROOT / "benchmarks/results/link_prediction.json").read_bytes())

@@ -207,6 +207,20 @@ def test_features_tell_something_about_labels(
     assert (guessed == first[~half]).mean() > 1.2 * (shuffled == first[~half]).mean()
 
 
+def test_features_given_afterwards_are_those_of_generating_with_them(tmp_path: Path) -> None:
+    at_once = datasets.generate_mag_like(tmp_path / "a", **MAG)
+    later = datasets.generate_mag_like(tmp_path / "b", **MAG | {"features": 0})
+    file = datasets.generate_mag_features(later, MAG["features"])
+    assert {path.name: path.read_bytes() for path in later.iterdir()} == {
+        path.name: path.read_bytes() for path in at_once.iterdir()
+    }
+    assert datasets.generate_mag_features(later, MAG["features"]) == file
+    with pytest.raises(DataError, match="has 4 features already"):
+        datasets.generate_mag_features(later, 5)
+    with pytest.raises(DataError, match="no generated citations"):
+        datasets.generate_mag_features(tmp_path, 5)
+
+
 def test_gdelt_has_the_pairs_asked_for_and_labels_that_change(tmp_path: Path) -> None:
     stream = datasets.load_dataset(datasets.generate_gdelt_like(tmp_path / "a", **GDELT))
     pairs, counts = np.unique(stream.src * stream.nodes + stream.dst, return_counts=True)

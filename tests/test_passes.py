@@ -57,6 +57,26 @@ def test_passes_give_what_one_propagation_gives(
     assert (distance <= 2 * whole.threshold(nodes) + rounding).all()
 
 
+def test_given_features_are_propagated_in_passes_like_any_others(
+    tmp_path: Path, graph: CompactGraph
+) -> None:
+    matrix = np.random.default_rng(1).normal(size=(NODES, 10))
+    np.save(tmp_path / "features.npy", matrix)
+    mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
+    out = tmp_path / "out"
+    made = propagate_in_passes(graph, mapped, out, memory=memory_for(4))
+    assert made.shape == (NODES, 1, 10)
+    assert len(made.residuals) == 3
+    assert sorted(path.suffix for path in out.iterdir()) == [".json", ".npy", ".npy", ".npy"]
+    whole = Propagator(matrix, initial=graph)
+    distance = np.abs(made[np.arange(NODES)] - whole.embedding())
+    assert (distance <= 2.001 * whole.threshold()).all()
+    with pytest.raises(StorageError, match="another order"):
+        propagate_in_passes(graph, matrix + 1, out, memory=memory_for(4))
+    with pytest.raises(ParameterError, match=r"give \[3000, columns\]"):
+        propagate_in_passes(graph, matrix[1:], tmp_path / "x")
+
+
 def test_the_columns_of_a_sketch_do_not_depend_on_the_pass() -> None:
     wide = Sketch(12, seed=9)
     np.testing.assert_array_equal(
@@ -175,6 +195,12 @@ def test_the_commands_build_plan_and_propagate(tmp_path: Path) -> None:
     assert made["columns"] == 5
     assert made["residual"] <= 1
     assert Embeddings.open(out)[[0, 2]].shape == (2, 1, 5)
+    np.save(tmp_path / "x.npy", np.eye(3, 2))
+    words = ["--features", str(tmp_path / "x.npy"), "-o", str(tmp_path / "given")]
+    assert last_line("propagate", str(tmp_path / "graph"), *words)["columns"] == 2
+    both = run.invoke(main, ["propagate", str(tmp_path / "graph"), "--sketch", "2", *words])
+    assert both.exit_code == 2
+    assert "one of the two" in both.output
     refused = run.invoke(main, ["graph", "info", str(tmp_path)])
     assert refused.exit_code == 2
     assert "no compact graph" in refused.output

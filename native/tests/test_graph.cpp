@@ -499,3 +499,66 @@ TEST(a_grown_power_law_graph_at_rest_takes_at_most_24_bytes_per_edge) {
     CHECK_AT_MOST(bytes_per_edge(graph), 24.0);
   }
 }
+
+TEST(lists_merged_into_a_new_base_are_those_that_were_over_the_old_one) {
+  constexpr std::size_t kNodes = 9000;  // several pages
+  Random random(11);
+  // The base: a few entries each, some of them twice, and a node with very many.
+  std::vector<std::uint64_t> offsets{0};
+  std::vector<Node> neighbours;
+  for (std::size_t node = 0; node < kNodes; ++node) {
+    const std::size_t count = node == 17 ? 5000 : random.below(4);
+    for (std::size_t i = 0; i < count; ++i) neighbours.push_back(Node(i / (node % 2 + 1)));
+    offsets.push_back(neighbours.size());
+  }
+  tidegraph::CompactLists base;
+  base.nodes = kNodes;
+  base.offsets = offsets.data();
+  base.neighbours = neighbours.data();
+  Adjacency over(1), merged(1);
+  std::vector<std::uint64_t> new_offsets[2];
+  std::vector<Node> new_neighbours[2];
+  Weights new_weights[2];
+  for (Adjacency* lists : {&over, &merged}) {
+    lists->resize(kNodes + 3);  // some came later
+    lists->stand_on(base);
+  }
+  for (std::size_t round = 0; round < 6; ++round) {
+    for (std::size_t change = 0; change < 500; ++change) {
+      const Node node = random.chance(0.1) ? 17 : Node(random.below(kNodes + 3));
+      const Node neighbour = Node(random.below(6000));
+      const float weight = random.chance(0.5) ? 1.0f : 2.5f;
+      const bool erase = random.chance(0.4);
+      for (Adjacency* lists : {&over, &merged}) {
+        const std::uint32_t position = lists->find_to_change(node, neighbour);
+        if (position == Adjacency::kAbsent) {
+          const std::uint32_t added = lists->insert(node, neighbour);
+          lists->weights(node, 0)[added] = weight;
+        } else if (erase) {
+          lists->erase(node, position);
+        }
+      }
+    }
+    const Adjacency::Extent extent = merged.extent();
+    // Not where it lies now: that is read while the new one is written.
+    auto& fresh = new_offsets[round % 2];
+    fresh.assign(kNodes + 4, 0);
+    new_neighbours[round % 2].assign(extent.entries, 0);
+    new_weights[round % 2].assign(extent.entries, 0.0f);
+    CHECK(!extent.plain);
+    merged.merge_into(fresh.data(), new_neighbours[round % 2].data(),
+                      new_weights[round % 2].data());
+    CHECK_AT_MOST(merged.bytes(), kNodes);
+    const Adjacency copy(merged);
+    for (Node node = 0; node < kNodes + 3; ++node) {
+      const std::span<const Node> expected = over.neighbours(node), found = copy.neighbours(node);
+      CHECK(std::equal(expected.begin(), expected.end(), found.begin(), found.end()));
+      for (const Node neighbour : expected) {
+        const std::uint32_t position = over.find(node, neighbour);
+        CHECK_EQUAL(copy.find(node, neighbour), position);
+        CHECK_EQUAL(copy.weight(node, position, 0), over.weight(node, position, 0));
+        if (expected.size() > 100) break;
+      }
+    }
+  }
+}

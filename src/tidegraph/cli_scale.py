@@ -6,11 +6,14 @@ import json
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidegraph.terminal import console, progress
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["graph", "plan", "propagate"]
 
@@ -146,9 +149,31 @@ def plan(as_json: bool, **options: Any) -> None:
         click.echo(json.dumps(asdict(made)))
 
 
+def _mapped(path: Path) -> NDArray[Any]:
+    """The array in a NumPy file, read where it lies."""
+    import numpy as np
+
+    from tidegraph.errors import DataError
+
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path} is not an array that NumPy can map ({error}); write it with numpy.save"
+        ) from error
+    return array
+
+
 @click.command()
 @click.argument("directory", type=_DIRECTORY)
-@click.option("--sketch", type=click.IntRange(min=1), required=True, metavar="COLUMNS")
+@click.option(
+    "--sketch", type=click.IntRange(min=1), metavar="COLUMNS", help="So many random features."
+)
+@click.option(
+    "--features",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A NumPy file, a row per node, instead of a sketch; it is mapped, not loaded.",
+)
 @click.option("-o", "--output", type=_DIRECTORY, required=True, help="A new directory.")
 @_MEMORY
 @click.option("--alpha", type=float, default=0.2, show_default=True, help="Of the filter.")
@@ -162,7 +187,8 @@ def plan(as_json: bool, **options: Any) -> None:
 @_JSON
 def propagate(
     directory: Path,
-    sketch: int,
+    sketch: int | None,
+    features: Path | None,
     output: Path,
     alpha: float,
     high_pass: bool,
@@ -170,22 +196,31 @@ def propagate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Propagate random features over a compact graph, in passes within the memory given.
+    """Propagate features, random or given, over a compact graph, in passes within the memory given.
 
     Whole passes are kept: repeat the command to go on after an interruption.
 
     \b
       tidegraph propagate mag.graph --sketch 64 --memory 8G -o mag.embeddings
+      tidegraph propagate mag.graph --features papers.npy -o mag.embeddings
     """
     from tidegraph import compact, passes
     from tidegraph.channels import Channel, Sketch
+
+    given: Sketch | NDArray[Any]
+    if sketch is not None and features is None:
+        given = Sketch(sketch, seed=seed)
+    elif features is not None and sketch is None:
+        given = _mapped(features)
+    else:
+        raise click.UsageError("give --sketch COLUMNS or --features FILE, one of the two")
 
     begin = time.perf_counter()
     channels = [Channel.low_pass(alpha)] + ([Channel.high_pass(alpha)] if high_pass else [])
     with progress("propagate") as report:
         made = passes.propagate_in_passes(
             compact.open_graph(directory),
-            Sketch(sketch, seed=seed),
+            given,
             output,
             channels=channels,
             progress=report,

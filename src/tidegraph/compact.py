@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from tidegraph import _native
 from tidegraph.datasets import storage
-from tidegraph.errors import DataError, ParameterError, StorageError
+from tidegraph.errors import DataError, ParameterError, ShortOfMemoryError, StorageError
 from tidegraph.events import Batch
 from tidegraph.tables import scan_table
 
@@ -249,6 +249,11 @@ def build(
     try:
         work = _Work(Path(path), order)
         return _Build(work, table, memory_bytes(memory), threads, progress).run()
+    except MemoryError as error:
+        raise ShortOfMemoryError(
+            f"building {path} was refused memory by the system, though memory is {memory}; what is"
+            " done is kept: repeat the command with less, or where there is more"
+        ) from error
     except OSError as error:
         if isinstance(error, StorageError):
             raise

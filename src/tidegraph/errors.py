@@ -35,5 +35,9 @@ class StorageError(TidegraphError, OSError):
     """A file that could not be written, for instance on a full disk; what was stored is intact."""
 
 
+class ShortOfMemoryError(TidegraphError, MemoryError):
+    """More memory than the process was given; what was finished before is kept."""
+
+
 class ClusterError(TidegraphError, ConnectionError):
     """Workers or a cluster that were lost or never there; what was finished before is kept."""

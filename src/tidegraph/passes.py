@@ -6,11 +6,12 @@ graph. What a pass leaves is a block of columns in a file of its own.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.channels import Channel, Sketch
 from tidegraph.compact import CompactGraph, memory_bytes
-from tidegraph.errors import DataError, EventError, ParameterError, StorageError
+from tidegraph.errors import (
+    DataError,
+    EventError,
+    ParameterError,
+    ShortOfMemoryError,
+    StorageError,
+)
 from tidegraph.propagation import Propagator
 
 __all__ = ["Embeddings", "Plan", "plan", "propagate_in_passes"]
@@ -136,11 +143,12 @@ def plan(
 _MANIFEST = "embeddings.json"
 _FORMAT, _VERSION = "tidegraph embeddings", 1
 _ROWS = 1 << 16  # nodes written, or read, at once
+_PIECE_BYTES = 1 << 23  # of an array read at once
 
 
 def propagate_in_passes(
     graph: CompactGraph,
-    sketch: Sketch,
+    features: Sketch | NDArray[Any],
     out: str | os.PathLike[str],
     *,
     memory: str | int = "8G",
@@ -151,36 +159,39 @@ def propagate_in_passes(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Embeddings:
-    """Propagates a sketch of any number of columns over a graph into the new directory `out`.
+    """Propagates any number of columns over a graph into the new directory `out`.
 
+    features: a sketch, or `[nodes, columns]`, which may be a memory map: it is read in pieces, and
+        the columns of a pass lie in `out` as a file for as long as it takes.
     memory: a promise about the memory of this process; the graph is mapped, and counts only as
         page cache. Columns are taken in as many passes as that needs.
     stored: float16 halves the files and keeps three digits.
 
-    Called again in the same way after an interruption it goes on after the last whole pass, also
-    with another `memory`. Which columns share a pass is part of the result's bits, within `r_max`.
+    Called again in the same way after an interruption, a full disk (`StorageError`) or a refusal of
+    memory (`ShortOfMemoryError`) it goes on after the last whole pass, also with another `memory`.
+    Which columns share a pass is part of the result's bits, within `r_max`.
     """
     if stored not in ("float32", "float16"):
         raise ParameterError(f"stored is {stored!r}; give 'float32' or 'float16'")
+    columns = _Columns(features, graph.nodes, Path(out))
     order = {
         "graph": graph.fingerprint,
-        "sketch": asdict(sketch),
+        **columns.described(),
         "channels": [asdict(channel) for channel in channels],
         "beta": beta,
         "r_max": r_max,
         "stored": stored,
     }
-    manifest = _Manifest(Path(out), order, graph.nodes, len(channels), sketch.columns)
+    manifest = _Manifest(Path(out), order, graph.nodes, len(channels), columns.count)
     try:
-        while (first := manifest.done) < sketch.columns:
-            rest = sketch.columns - first
+        while (first := manifest.done) < columns.count:
+            rest = columns.count - first
             chosen = plan(graph.nodes, graph.edges, rest, memory=memory, channels=len(channels))
             if progress is not None:
-                progress(first, sketch.columns, "columns propagated")
+                progress(first, columns.count, "columns propagated")
             count = min(rest, chosen.columns_per_pass)
-            columns = replace(sketch, columns=count, first_column=sketch.first_column + first)
             propagator = Propagator(
-                columns,
+                columns.part(first, count),
                 initial=graph,
                 channels=channels,
                 directed=graph.directed,
@@ -192,7 +203,12 @@ def propagate_in_passes(
             manifest.add(propagator, count)
             del propagator
             if progress is not None:
-                progress(manifest.done, sketch.columns, "columns propagated")
+                progress(manifest.done, columns.count, "columns propagated")
+    except MemoryError as error:
+        raise ShortOfMemoryError(
+            f"{out}: the system refused memory, though memory is {memory}; whole passes are kept:"
+            " repeat the command with less, or where there is more"
+        ) from error
     except OSError as error:
         if isinstance(error, StorageError):
             raise
@@ -201,6 +217,44 @@ def propagate_in_passes(
             " command"
         ) from error
     return Embeddings.open(out)
+
+
+class _Columns:
+    """What is propagated, some columns at a time."""
+
+    def __init__(self, features: Sketch | NDArray[Any], nodes: int, directory: Path) -> None:
+        self._features, self._directory = features, directory
+        if isinstance(features, Sketch):
+            self.count = features.columns
+            return
+        if features.ndim != 2 or features.shape[0] != nodes or features.shape[1] == 0:
+            raise ParameterError(
+                f"features have shape {features.shape}; give [{nodes}, columns], a row for every"
+                " node of the graph"
+            )
+        if features.dtype.kind not in "fiu":
+            raise ParameterError(f"features have dtype {features.dtype}; give numbers")
+        self.count = features.shape[1]
+
+    def described(self) -> dict[str, Any]:
+        """What makes two runs one: the sketch in words, or the digest of the numbers."""
+        if isinstance(self._features, Sketch):
+            return {"sketch": asdict(self._features)}
+        return {"features": {"digest": _digest(self._features), "dtype": self._features.dtype.str}}
+
+    def part(self, first: int, count: int) -> Sketch | NDArray[Any]:
+        """Some columns, as a propagator reads them without copying."""
+        if isinstance(self._features, Sketch):
+            return self._features.part(first, count)
+        scratch = self._directory / "features.new"
+        with scratch.open("wb") as file:
+            for rows in _pieces(self._features):
+                part = rows[:, first : first + count]
+                file.write(np.ascontiguousarray(part, dtype=np.float32).data)
+        shape = (len(self._features), count)
+        mapped = np.memmap(scratch, dtype=np.float32, mode="r", shape=shape)
+        scratch.unlink()  # its pages stay until the last reader has gone
+        return mapped
 
 
 class _Manifest:
@@ -247,20 +301,30 @@ class _Manifest:
         name = f"block-{len(blocks):03}.npy"
         fresh = self._path / f"{name}.new"
         nodes, channels = self._body["nodes"], self._body["channels"]
-        array = np.lib.format.open_memmap(
-            fresh, mode="w+", dtype=self._body["order"]["stored"], shape=(nodes, channels, columns)
-        )
-        for first in range(0, nodes, _ROWS):
-            last = min(first + _ROWS, nodes)
-            array[first:last] = propagator.embedding(np.arange(first, last))
-        array.flush()
-        del array
+        dtype = np.dtype(self._body["order"]["stored"])
+        header = {
+            "descr": dtype.str,
+            "fortran_order": False,
+            "shape": (nodes, channels, columns),
+        }
+        # Written, not mapped: a full disk is then an error and not the end of the process.
+        digest = hashlib.blake2b(digest_size=16)
+        with fresh.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for first in range(0, nodes, _ROWS):
+                rows = propagator.embedding(np.arange(first, min(first + _ROWS, nodes)))
+                part = rows.astype(dtype, copy=False).data
+                file.write(part)
+                digest.update(part)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(fresh, self._path / name)
         audit = propagator.audit()
         blocks.append(
             {
                 "file": name,
                 "columns": columns,
+                "digest": digest.hexdigest(),
                 # The largest residual over what r_max allows, per channel: below 1 it is kept.
                 "residual": audit.residual.tolist(),
             }
@@ -292,8 +356,11 @@ class Embeddings:
         self._blocks, self.shape, self.residuals = blocks, shape, residuals
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Embeddings:
-        """The embeddings in a directory; passes must be complete."""
+    def open(cls, path: str | os.PathLike[str], *, verify: bool = False) -> Embeddings:
+        """The embeddings in a directory; passes must be complete.
+
+        With `verify` every byte is compared with the digest of its block.
+        """
         path = Path(path)
         try:
             body = json.loads((path / _MANIFEST).read_bytes())
@@ -308,7 +375,8 @@ class Embeddings:
                 )
             blocks = [np.load(path / block["file"], mmap_mode="r") for block in body["blocks"]]
             for block, array in zip(body["blocks"], blocks, strict=True):
-                if array.shape != (*shape[:2], block["columns"]):
+                whole = array.shape == (*shape[:2], block["columns"])
+                if not whole or (verify and _digest(array) != block["digest"]):
                     raise DataError(f"{path / block['file']} is damaged: make it anew")
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, DataError):
@@ -338,3 +406,18 @@ class Embeddings:
             out[:, :, first:last] = block[ids]
             first = last
         return out
+
+
+def _digest(array: NDArray[Any]) -> str:
+    """Of the values of an array, read in pieces."""
+    digest = hashlib.blake2b(digest_size=16)
+    for rows in _pieces(array):
+        digest.update(np.ascontiguousarray(rows).data)
+    return digest.hexdigest()
+
+
+def _pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Rows of an array that are few enough to be held in memory."""
+    step = max(1, _PIECE_BYTES // (array[:1].nbytes or 1))
+    for first in range(0, len(array), step):
+        yield array[first : first + step]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,6 +35,11 @@ _BLOCK_COLUMNS = 96
 # From so many nodes on the first propagation begins with sweeps over all of them, which share out
 # one block of columns among threads. Part of the result's bits.
 _SWEEP_NODES = 1 << 20
+# Over a compact graph lists that change are copied into memory. When they take so much of it, in
+# bytes and as a share of the lists they stand over, all are written anew as one compact graph.
+_MERGE_BYTES = 64 << 20
+_MERGE_SHARE = 0.25
+_ROWS_BETWEEN_MERGES = 1 << 20
 _BORROWABLE = {np.dtype(np.float32).str, np.dtype(np.float64).str}  # in this machine's byte order
 
 
@@ -57,8 +63,9 @@ class Propagator:
         blocks occupy more cores, wider ones do less work in total. Part of the result's bits.
     initial: rows of a graph to start from, or a graph that `tidegraph.compact.build` made (or the
         path of one), which is read where it lies: only the lists of nodes whose edges change are
-        copied. With it `nodes` may be left out. Saved states name the graph's directory and need it
-        again, unchanged.
+        copied, and where these become many they go into nameless files beside the graph, of its
+        size, that vanish with the propagator. With it `nodes` may be left out. Saved states name
+        the graph's directory and need it again, unchanged.
 
     Calls from several threads queue; the interpreter lock is released while one computes. A child
     made by fork() can go on with it, unless another thread was computing at that moment.
@@ -152,6 +159,8 @@ class Propagator:
         self._block_columns = block_columns
         self._sketch = sketch
         self._graph: CompactGraph | None = None  # whose lists are read where they lie
+        self._merged: _Merged | None = None  # where they lie once changes were merged with them
+        self._merge_from = float("inf")  # bytes of changed lists
         self._lock = threading.Lock()
         versions: list[tuple[int, float, int, int]] = []
         views: list[tuple[int, int]] = []
@@ -208,6 +217,31 @@ class Propagator:
         between = graph.edges - nodes.size
         self._native.stand_on(graph.sources, targets, between, nodes, weights)
         self._graph = graph
+        self._merge_from = max(_MERGE_BYTES, _MERGE_SHARE * 4 * graph.entries)
+
+    def _merge_where_much_changed(self) -> None:
+        """Moves the graph to fresh files once changed lists take much memory; no bit depends on it.
+
+        Where there is no room for that, changed lists stay in memory until they have doubled.
+        """
+        if self._graph is None:
+            return
+        taken = self._native.changed_list_bytes()
+        if taken < self._merge_from:
+            return
+        try:
+            merged = _Merged(self._graph.path, self._native.nodes, self._native.extents())
+        except OSError:
+            self._merge_from = 2 * taken
+            return
+        former, self._merged = self._merged, merged
+        try:
+            self._native.merge_into(merged.sources, merged.targets)
+        except MemoryError:
+            merged.former = former  # lists of one direction may still lie there
+            self._merge_from = 2 * taken
+            return
+        self._merge_from = max(_MERGE_BYTES, _MERGE_SHARE * 4 * merged.entries)
 
     def _load(self, batch: Batch) -> None:
         if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
@@ -246,7 +280,7 @@ class Propagator:
         if batch.new_nodes and batch.new_features is None and self._sketch is not None:
             self._check_range(np.full((1, self.columns), self._sketch.largest))
         try:
-            return self._native.apply(
+            touched = self._native.apply(
                 batch.src,
                 batch.dst,
                 batch.weight,
@@ -261,6 +295,8 @@ class Propagator:
             )
         except _native.EventError as error:
             raise EventError(str(error)) from None
+        self._merge_where_much_changed()
+        return touched
 
     def _check_range(self, rows: NDArray[np.float64]) -> None:
         """Features are kept in units of the threshold, with room for the degrees' powers."""
@@ -310,10 +346,24 @@ class Propagator:
                 f"offsets must ascend from 0 to at most the number of rows, {batch.rows}"
             )
         counts = np.zeros(bounds.size - 1, dtype=np.int64)
+        done, refusal = 0, ""
         with self._lock:
-            done, refusal = self._native.apply_steps(
-                batch.src, batch.dst, batch.weight, batch.op, batch.t, bounds, counts
-            )
+            while done < counts.size and not refusal:
+                end = counts.size
+                if self._graph is not None:
+                    rows = bounds[done] + _ROWS_BETWEEN_MERGES
+                    end = max(done + 1, int(np.searchsorted(bounds, rows, side="right")) - 1)
+                some, refusal = self._native.apply_steps(
+                    batch.src,
+                    batch.dst,
+                    batch.weight,
+                    batch.op,
+                    batch.t,
+                    bounds[done : end + 1],
+                    counts[done:end],
+                )
+                done += some
+                self._merge_where_much_changed()
         if refusal:
             raise EventError(f"step {done}: {refusal}; the {done} steps before it are applied")
         return counts
@@ -331,7 +381,7 @@ class Propagator:
         Returns how many steps were done and why the next was refused, or an empty text.
         """
         with self._lock:
-            return recorder.run(
+            outcome = recorder.run(
                 self._native,
                 batch.src,
                 batch.dst,
@@ -342,6 +392,8 @@ class Propagator:
                 times,
                 limit,
             )
+            self._merge_where_much_changed()
+        return outcome
 
     def _begin_record(self, recorder: _native.Recorder, first: int, last: int) -> None:
         """Has the nodes `first` to `last` (not included) recorded as they are."""
@@ -353,6 +405,7 @@ class Propagator:
         with self._lock:
             self._native = other._native
             self._graph = other._graph
+            self._merged, self._merge_from = other._merged, other._merge_from
             self._native.set_threads(self._threads)
 
     def apply_snapshot(
@@ -618,6 +671,7 @@ class Propagator:
             propagator._native.restore(arrays)
         except _native.ArchiveError as error:
             raise StateFileError(f"{source}: {error}") from None
+        propagator._merge_where_much_changed()
         return propagator
 
     def _packed(self) -> bytes:
@@ -671,6 +725,37 @@ def propagate(
         source, channels=filters, initial=Batch(src=src, dst=dst, weight=weight), **options
     )
     return propagator._finish()[:, 0]
+
+
+class _Merged:
+    """Room for the lists of a compact graph and what changed in it, in files without a name.
+
+    Beside the graph, or where that cannot be written to, in the system's folder for such files.
+    Space is reserved: memory mapped to a full disk would end the process when it is written to.
+    """
+
+    def __init__(self, beside: Path, nodes: int, extents: list[tuple[int, bool]]) -> None:
+        self.former: _Merged | None = None  # that has to outlive this one
+        self._beside = beside if os.access(beside, os.W_OK) else None
+        self.entries = sum(entries for entries, _ in extents)
+        self.sources, *others = (
+            (
+                self._room(nodes + 1, np.uint64),
+                self._room(entries, np.uint32),
+                None if plain else self._room(entries, np.float32),
+            )
+            for entries, plain in extents
+        )
+        self.targets = others[0] if others else None
+
+    def _room(self, count: int, dtype: Any) -> NDArray[Any]:
+        size = count * np.dtype(dtype).itemsize
+        if size == 0:
+            return np.empty(0, dtype=dtype)
+        with tempfile.TemporaryFile(dir=self._beside) as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            return np.asarray(np.memmap(file, dtype=dtype, mode="r+", shape=(count,)))
 
 
 class _Features:

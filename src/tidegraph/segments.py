@@ -44,7 +44,7 @@ IntArray: TypeAlias = NDArray[np.int64]
 StoreDtype: TypeAlias = Literal["float32", "float16"]
 
 VERSION = 1  # of segments and of what lists them
-PIECE_BYTES = 1 << 25  # what merging and restoring hold in memory at a time
+PIECE_BYTES = 1 << 23  # what merging and restoring hold in memory at a time
 _MOST_SEGMENTS = 8
 
 
@@ -341,13 +341,27 @@ def merged(
                 for name, array in zip(Records._fields, part, strict=True):
                     digests.add(name, array)
                 parts.append(part)
-            order = np.argsort(np.concatenate(owners), kind="stable")
-            yield Records(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+            yield _interleaved(owners, parts)
             first = last
         for segment, digests in zip(segments, all_digests, strict=True):
             segment.compare(digests)
 
     return nodes, offsets, pieces()
+
+
+def _interleaved(owners: Sequence[IntArray], parts: Sequence[Records]) -> Records:
+    """The records of all parts by their owners, of one owner in the order of the parts."""
+    place = np.empty(sum(map(len, owners)), dtype=np.int64)
+    place[np.argsort(np.concatenate(owners), kind="stable")] = np.arange(len(place))
+    columns = []
+    for column in zip(*parts, strict=True):
+        joined = np.empty((len(place), column[0].shape[1]), dtype=column[0].dtype)
+        first = 0
+        for array in column:
+            joined[place[first : first + len(array)]] = array
+            first += len(array)
+        columns.append(joined)
+    return Records(*columns)
 
 
 def first_to_merge(records: Sequence[int]) -> int:

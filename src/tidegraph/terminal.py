@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from tidegraph.errors import StorageError, TidegraphError
+from tidegraph.errors import ShortOfMemoryError, StorageError, TidegraphError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,6 +67,8 @@ def refusal(error: TidegraphError, message: str | None = None) -> Refusal:
             return failed
         where = f"{error.filename}: " if error.filename else ""
         return Failure(f"{where}{error.strerror or error}")
+    if isinstance(error, ShortOfMemoryError):
+        return Failure(str(error) if message is None else message)
     return Refusal(str(error) if message is None else message)
 
 

@@ -1,11 +1,15 @@
-"""The growth table as a picture."""
+"""The tables of growth as pictures."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-__all__ = ["plot_growth"]
+__all__ = ["plot_growth", "plot_scale"]
+
+
+# The same file for the same numbers.
+_SETTINGS: Any = {"svg.hashsalt": "tidegraph", "font.size": 9}
 
 
 def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
@@ -16,11 +20,7 @@ def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot
 
     nodes = [row["nodes"] for row in rows]
-    settings: Any = {
-        "svg.hashsalt": "tidegraph",
-        "font.size": 9,
-    }  # the same file for the same numbers
-    with pyplot.rc_context(settings):
+    with pyplot.rc_context(_SETTINGS):
         figure, (work, times) = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
         work.plot(nodes, [row["pushes_per_event"] for row in rows], "o-", label="pushes")
         work.plot(nodes, [row["edge_pushes_per_event"] for row in rows], "s-", label="edge pushes")
@@ -33,6 +33,58 @@ def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
             axes.set(xscale="log", xlabel="nodes")
             axes.legend(frameon=False)
             axes.grid(alpha=0.3)
-        metadata = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(path, metadata=metadata)
-        pyplot.close(figure)
+        _save(figure, path)
+
+
+def plot_scale(growth: dict[str, Any], larger: list[dict[str, Any]], path: Path) -> None:
+    """Writes time, memory and disk of large graphs by edges, columns and r_max; needs matplotlib.
+
+    growth: rows under "edges", "columns" and "r_max", as `benchmarks/scale.py` writes them.
+    larger: more rows by edges, perhaps with other columns, which are drawn hollow.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = growth["edges"]
+    with pyplot.rc_context(_SETTINGS):
+        figure, axes = pyplot.subplots(2, 2, figsize=(8, 6), layout="constrained")
+        (times, memory), (by_columns, by_r_max) = axes
+
+        def by_edges(panel: Any, label: str, name: str, stage: str, unit: float = 1.0) -> None:
+            for some, style in ((rows, "o-"), (larger, "o")):
+                panel.plot(
+                    [row["edges"] for row in some],
+                    [row[name][stage] / unit for row in some],
+                    style,
+                    color=f"C{len(panel.get_lines()) // 2}",
+                    fillstyle="full" if some is rows else "none",
+                    label=label if some is rows else None,
+                )
+
+        for stage in rows[0]["seconds"]:
+            by_edges(times, stage, "seconds", stage)
+        by_edges(memory, "build, anonymous", "peak_anonymous_bytes", "build", 1e9)
+        by_edges(memory, "first, anonymous", "peak_anonymous_bytes", "first", 1e9)
+        by_edges(memory, "graph on disk", "disk_bytes", "build", 1e9)
+        times.set(title="Seconds", xlabel="edges", xscale="log", yscale="log")
+        memory.set(title="GB", xlabel="edges", xscale="log", yscale="log")
+        for panel, name in ((by_columns, "columns"), (by_r_max, "r_max")):
+            places = [row[name] for row in growth[name]]
+            panel.plot(places, [row["cpu_s"]["first"] for row in growth[name]], "o-")
+            edges = growth[name][0]["edges"]
+            panel.set(title=f"First propagation, CPU s, {edges:,} edges", xlabel=name)
+        by_r_max.set(xscale="log")
+        for panel in axes.flat:
+            panel.grid(alpha=0.3)
+        for panel in (times, memory):
+            panel.legend(frameon=False)
+        _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    from matplotlib import pyplot
+
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    pyplot.close(figure)

@@ -14,6 +14,7 @@ from tidegraph.datasets import registry
 from tidegraph.datasets.generators import (
     generate_communities,
     generate_gdelt_like,
+    generate_mag_features,
     generate_mag_like,
 )
 from tidegraph.datasets.registry import (
@@ -43,6 +44,7 @@ __all__ = [
     "find",
     "generate_communities",
     "generate_gdelt_like",
+    "generate_mag_features",
     "generate_mag_like",
     "load_dataset",
 ]

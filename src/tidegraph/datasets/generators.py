@@ -8,6 +8,7 @@ for and of its row, so a stream does not depend on how the work was cut into pie
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 from pathlib import Path
@@ -16,12 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.datasets import storage
 from tidegraph.datasets.registry import Progress
-from tidegraph.datasets.storage import EDGES, LABELS, NODE_FEATURES, Target
-from tidegraph.errors import ParameterError
+from tidegraph.datasets.storage import DESCRIPTION, EDGES, LABELS, NODE_FEATURES, Target
+from tidegraph.errors import DataError, ParameterError
 from tidegraph.stream import EventStream, NodeLabels
 
-__all__ = ["VERSION", "generate_communities", "generate_gdelt_like", "generate_mag_like"]
+__all__ = [
+    "VERSION",
+    "generate_communities",
+    "generate_gdelt_like",
+    "generate_mag_features",
+    "generate_mag_like",
+]
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -484,6 +492,45 @@ def generate_mag_like(
             "version": VERSION,
         }
     )
+
+
+def generate_mag_features(
+    path: str | os.PathLike[str], columns: int, *, progress: Progress | None = None
+) -> Path:
+    """Gives a MAG-like directory that has no features `columns` of them and returns their file.
+
+    The file is the one that `generate_mag_like` writes with `features=columns`: what a graph of
+    hundreds of millions of edges is to be used for need not be known when it is generated.
+    """
+    _at_least("columns", columns, 1)
+    directory = Path(path)
+    try:
+        described = json.loads((directory / DESCRIPTION).read_text(encoding="utf-8"))
+        if described["generator"] != "mag" or described["version"] != VERSION:
+            raise ValueError("it was not made by this release's generate_mag_like")
+        sizes = [described[name] for name in ("nodes", "events", "years", "classes")]
+        papers = _Papers(_Draws(described["seed"]), *sizes)
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{directory} holds no generated citations: {error}") from error
+    file = directory / NODE_FEATURES
+    if described["features"] not in (0, columns):
+        raise DataError(
+            f"{directory} has {described['features']} features already; ask for as many, or"
+            " generate another one"
+        )
+    if not described["features"]:
+        nodes: int = described["nodes"]
+        report = progress or (lambda done, total, what: None)
+        storage.write_matrix(
+            file,
+            nodes,
+            lambda first, last: papers.features(first, last, columns),
+            columns,
+            "float32",
+            lambda done: report(done, nodes, f"rows of {NODE_FEATURES}"),
+        )
+        storage.describe(directory, described | {"features": columns})
+    return file
 
 
 class _Papers:

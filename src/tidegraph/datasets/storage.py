@@ -90,15 +90,14 @@ class Target:
         kind: str,
     ) -> None:
         """Writes the rows that `make(first, last)` gives as one array."""
-        array = np.lib.format.open_memmap(
-            self.path / name, mode="w+", dtype=np.dtype(kind), shape=(rows, columns)
+        write_matrix(
+            self.path / name,
+            rows,
+            make,
+            columns,
+            kind,
+            lambda done: self._report(done, rows, name),
         )
-        piece = max(1, _CHUNK // columns)
-        for first in range(0, rows, piece):
-            last = min(first + piece, rows)
-            array[first:last] = make(first, last)
-            self._report(last, rows, name)
-        array.flush()
 
     def _report(self, done: int, total: int, name: str) -> None:
         if self._progress is not None:
@@ -106,9 +105,39 @@ class Target:
 
     def close(self, description: dict[str, Any]) -> Path:
         """Writes the description, which makes the directory a data set, and returns its path."""
-        text = json.dumps(description, indent=2) + "\n"
-        (self.path / DESCRIPTION).write_text(text, encoding="utf-8")
+        describe(self.path, description)
         return self.path
+
+
+def describe(path: Path, description: dict[str, Any]) -> None:
+    """Writes the description of the data set in a directory, in place of what was there."""
+    fresh = path / f"{DESCRIPTION}.new"
+    fresh.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    os.replace(fresh, path / DESCRIPTION)
+
+
+def write_matrix(
+    path: Path,
+    rows: int,
+    make: Callable[[int, int], NDArray[Any]],
+    columns: int,
+    kind: str,
+    report: Callable[[int], None],
+) -> None:
+    """Writes the rows that `make(first, last)` gives as one array; the file appears whole.
+
+    Written, not mapped: a full disk is then an error and not the end of the process.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    piece = max(1, _CHUNK // columns)
+    header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (rows, columns)}
+    with fresh.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for first in range(0, rows, piece):
+            last = min(first + piece, rows)
+            file.write(np.ascontiguousarray(make(first, last), dtype=kind).data)
+            report(last)
+    os.replace(fresh, path)
 
 
 def _ahead(

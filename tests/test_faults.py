@@ -1,0 +1,195 @@
+"""Full disks, too little memory, damaged blocks: what is said, what is kept, how it goes on."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidegraph import EventStream, Sketch, compact, passes, record_shards
+from tidegraph.errors import DataError, StorageError
+from tidegraph.passes import Embeddings, propagate_in_passes
+
+NODES, EDGES = 20_000, 60_000
+ROOT = Path(__file__).parent.parent
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are set as Linux does")
+
+
+def prepare(path: Path) -> None:
+    """The inputs of all works."""
+    src, dst = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
+    pq.write_table(pa.table({"src": src, "dst": dst}), path / "edges.parquet")
+    compact.build(path / "edges.parquet", path / "graph", nodes=NODES)
+    EventStream.from_arrays(src[:3000] % 500, dst[:3000] % 500, np.arange(3000)).save(
+        path / "events.tide"
+    )
+
+
+def build(inputs: Path, out: Path) -> None:
+    compact.build(inputs / "edges.parquet", out, nodes=NODES)
+
+
+def propagate(inputs: Path, out: Path) -> None:
+    graph = compact.open_graph(inputs / "graph")
+    four = passes._pass_bytes(NODES, 4, 1)  # columns at a time
+    propagate_in_passes(graph, Sketch(12), out, memory=four, threads=1)
+
+
+def propagate_at_once(inputs: Path, out: Path) -> None:
+    graph = compact.open_graph(inputs / "graph")
+    propagate_in_passes(graph, Sketch(96), out, memory="1G", threads=1)
+
+
+def shards(inputs: Path, out: Path) -> None:
+    record_shards(inputs / "events.tide", Sketch(12), out, shards=3, segment_bytes=1 << 16)
+
+
+WORKS: dict[str, Callable[[Path, Path], None]] = {
+    "build": build,
+    "propagate": propagate,
+    "shards": shards,
+}
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(path)): file.read_bytes()
+        for file in path.rglob("*")
+        if file.is_file() and not file.name.startswith(".")
+    }
+
+
+# A disk that fills up, and one that is given more room -----------------------------------------
+
+
+def fill_up(work: str, place: Path, kind: str) -> None:
+    """Runs a work where there is too little room for it, three times with more, then with enough.
+
+    kind: "disk" is a small file system of memory, "file" a limit of the length of files.
+    """
+    import resource
+
+    prepare(place)
+    whole = place / "whole"
+    WORKS[work](place, whole)
+    sizes = [file.stat().st_size for file in whole.rglob("*") if file.is_file()]
+    needed = sum(sizes) if kind == "disk" else max(sizes)
+    room = place / "room"
+    room.mkdir()
+    if kind == "disk":
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(room)], check=True)
+
+    def limit(size: int) -> None:
+        if kind == "disk":
+            subprocess.run(["mount", "-o", f"remount,size={size}", str(room)], check=True)
+        else:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    for share in (0.1, 0.5, 0.9):
+        limit(int(share * needed))
+        try:
+            WORKS[work](place, room / "out")
+        except StorageError as error:
+            print(" ".join(str(error).split()))
+        else:
+            raise AssertionError(f"{share} of the room was enough")
+    limit(64 << 20)
+    WORKS[work](place, room / "out")
+    assert content(room / "out") == content(whole)
+    if kind == "disk":
+        subprocess.run(["umount", str(room)], check=True)
+
+
+def in_a_process(*words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    command = "from tests.test_faults import *; " + "; ".join(words)
+    return subprocess.run(
+        [*before, sys.executable, "-c", command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def own_mounts() -> bool:
+    """Whether a process may mount something that only it sees."""
+    if shutil.which("unshare") is None:
+        return False
+    words = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("work", list(WORKS))
+@pytest.mark.parametrize("kind", ["disk", "file"])
+def test_a_work_that_found_the_disk_full_ends_with_the_same_bytes_when_there_is_room(
+    tmp_path: Path, work: str, kind: str
+) -> None:
+    if kind == "disk" and not own_mounts():
+        pytest.skip("mounting a small file system takes rights that this user does not have")
+    before = ("unshare", "--mount") if kind == "disk" else ()
+    done = in_a_process(f"fill_up({work!r}, Path({str(tmp_path)!r}), {kind!r})", before=before)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert len(told) == 3
+    for line in told:
+        assert ("No space left" if kind == "disk" else "File too large") in line
+        assert "make room" in line
+
+
+# Memory that is refused ------------------------------------------------------------------------
+
+STARVED = """
+import resource
+lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
+taken = 1024 * int(lines["VmData"].split()[0])
+resource.setrlimit(resource.RLIMIT_DATA, (taken + {room}, resource.RLIM_INFINITY))
+try:
+    {call}
+except tidegraph.ShortOfMemoryError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+{call}
+"""
+
+
+@pytest.mark.parametrize("work", [build, propagate_at_once])
+def test_where_the_system_refuses_memory_it_is_said_and_the_work_can_be_repeated(
+    tmp_path: Path, work: Callable[[Path, Path], None]
+) -> None:
+    prepare(tmp_path)
+    work(tmp_path, tmp_path / "whole")
+    out = tmp_path / "out"
+    script = STARVED.format(
+        room=1 << 18, call=f"{work.__name__}(Path({str(tmp_path)!r}), Path({str(out)!r}))"
+    )
+    done = in_a_process(f"import tidegraph; exec({script!r})")
+    assert done.returncode == 0, done.stderr
+    assert "repeat the command with less" in done.stdout
+    assert content(out) == content(tmp_path / "whole")
+
+
+# Damage ----------------------------------------------------------------------------------------
+
+
+def test_a_damaged_block_of_embeddings_is_refused_by_name(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    out = tmp_path / "out"
+    propagate(tmp_path, out)
+    Embeddings.open(out, verify=True)
+    block = out / "block-001.npy"
+    data = bytearray(block.read_bytes())
+    data[-100] ^= 1
+    block.write_bytes(data)
+    with pytest.raises(DataError, match=r"block-001\.npy is damaged"):
+        Embeddings.open(out, verify=True)
+    block.write_bytes(data[:-8])
+    with pytest.raises(DataError):
+        Embeddings.open(out)

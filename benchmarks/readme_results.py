@@ -32,6 +32,8 @@ PUBLISHED = {
     ("bitcoin-alpha-snapshots", "all-nodes", "all"): "ROLAND 28.85 (every edge also reversed)",
     ("bitcoin-otc-reversed", "all-nodes", "all"): "ROLAND 22.03",
     ("bitcoin-alpha-reversed", "all-nodes", "all"): "ROLAND 28.85",
+    ("bitcoin-otc-reversed-live", "all-nodes", "all"): "ROLAND 22.03",
+    ("bitcoin-alpha-reversed-live", "all-nodes", "all"): "ROLAND 28.85",
 }
 TITLES = {
     "wikipedia": "Wikipedia",
@@ -41,6 +43,8 @@ TITLES = {
     "bitcoin-alpha-snapshots": "Bitcoin-Alpha in snapshots",
     "bitcoin-otc-reversed": "Bitcoin-OTC in snapshots, every edge also reversed",
     "bitcoin-alpha-reversed": "Bitcoin-Alpha in snapshots, every edge also reversed",
+    "bitcoin-otc-reversed-live": "Bitcoin-OTC likewise, learning on during the test as ROLAND does",
+    "bitcoin-alpha-reversed-live": "Bitcoin-Alpha likewise",
 }
 
 

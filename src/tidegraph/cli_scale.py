@@ -66,7 +66,7 @@ def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
     command is repeated.
 
     \b
-      tidegraph data generate mag -o mag --scale 0.1
+      tidegraph data generate mag -o mag --nodes 1000000 --edges 10000000
       tidegraph graph build mag -o mag.graph --memory 4G
     """
     from tidegraph import compact

@@ -204,3 +204,46 @@ def test_the_commands_build_plan_and_propagate(tmp_path: Path) -> None:
     refused = run.invoke(main, ["graph", "info", str(tmp_path)])
     assert refused.exit_code == 2
     assert "no compact graph" in refused.output
+
+
+def test_an_order_that_was_refused_leaves_room_for_the_right_one(
+    tmp_path: Path, graph: CompactGraph
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(ParameterError, match="r_max"):
+        propagate_in_passes(graph, Sketch(4), out, r_max=-1.0)
+    assert propagate_in_passes(graph, Sketch(4), out).shape == (graph.nodes, 1, 4)
+    with pytest.raises(StorageError, match="another order"):
+        propagate_in_passes(graph, Sketch(5), out)
+
+
+def test_a_damaged_manifest_or_header_is_named(tmp_path: Path, graph: CompactGraph) -> None:
+    out = tmp_path / "out"
+    propagate_in_passes(graph, Sketch(4), out)
+    block = out / "block-000.npy"
+    whole = block.read_bytes()
+    block.write_bytes(whole.replace(b"<f4", b">f4", 1))  # the numbers are the same bytes
+    with pytest.raises(DataError, match="block-000"):
+        Embeddings.open(out)
+    block.write_bytes(whole)
+    manifest = out / "embeddings.json"
+    manifest.write_bytes(manifest.read_bytes()[:100])
+    with pytest.raises(StorageError, match=r"embeddings\.json is damaged"):
+        propagate_in_passes(graph, Sketch(4), out)
+
+
+@pytest.mark.parametrize("kind", ["empty", "several", "text"])
+def test_features_that_are_no_array_are_refused_in_one_line(
+    tmp_path: Path, graph: CompactGraph, kind: str
+) -> None:
+    file = tmp_path / "features"
+    if kind == "several":
+        np.savez(tmp_path / "features.npz", np.zeros((graph.nodes, 2)))
+        file = tmp_path / "features.npz"
+    else:
+        file.write_text("" if kind == "empty" else "1,2,3\n")
+    arguments = ["propagate", str(graph.path), "--features", str(file), "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "numpy.save" in result.output
+    assert not (tmp_path / "out").exists()

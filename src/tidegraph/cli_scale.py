@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.terminal import console, progress
+from tidegraph.terminal import Stopped, console, progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,8 +72,13 @@ def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
     from tidegraph import compact
 
     begin = time.perf_counter()
-    with progress("build") as report:
-        built = compact.build(edges, output, progress=report, **options)
+    try:
+        with progress("build") as report:
+            built = compact.build(edges, output, progress=report, **options)
+    except KeyboardInterrupt:
+        raise Stopped(
+            f"What is done is kept in {output}; give the same command again to go on."
+        ) from None
     _describe(built, as_json, {"seconds": round(time.perf_counter() - begin, 2)})
 
 
@@ -156,11 +161,14 @@ def _mapped(path: Path) -> NDArray[Any]:
     from tidegraph.errors import DataError
 
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
         raise DataError(
-            f"{path} is not an array that NumPy can map ({error}); write it with numpy.save"
+            f"{path} is not an array that NumPy can map; write one with numpy.save"
         ) from error
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise DataError(f"{path} holds several arrays; write one with numpy.save")
     return array
 
 
@@ -217,15 +225,20 @@ def propagate(
 
     begin = time.perf_counter()
     channels = [Channel.low_pass(alpha)] + ([Channel.high_pass(alpha)] if high_pass else [])
-    with progress("propagate") as report:
-        made = passes.propagate_in_passes(
-            compact.open_graph(directory),
-            given,
-            output,
-            channels=channels,
-            progress=report,
-            **options,
-        )
+    try:
+        with progress("propagate") as report:
+            made = passes.propagate_in_passes(
+                compact.open_graph(directory),
+                given,
+                output,
+                channels=channels,
+                progress=report,
+                **options,
+            )
+    except KeyboardInterrupt:
+        raise Stopped(
+            f"Whole passes are kept in {output}; give the same command again to go on."
+        ) from None
     elapsed_s = time.perf_counter() - begin
     nodes, channel_count, columns = made.shape
     console().print(

@@ -275,15 +275,24 @@ class _Manifest:
         }
         file = path / _MANIFEST
         if file.is_file():
-            saved = json.loads(file.read_bytes())
+            try:
+                saved = json.loads(file.read_bytes())
+                begun = len(saved["blocks"]) > 0
+            except (ValueError, KeyError, TypeError) as error:
+                raise StorageError(
+                    f"{file} is damaged; give a new directory, or delete this one"
+                ) from error
             same = {key: saved.get(key) for key in self._body if key != "blocks"} == {
                 key: value for key, value in self._body.items() if key != "blocks"
             }
-            if not same:
+            if begun and not same:
                 raise StorageError(
                     f"{path} holds embeddings of another order; give a new directory"
                 )
-            self._body = saved
+            if begun:
+                self._body = saved
+            else:  # an order of which nothing was done, because it was refused, say
+                self._save()
         elif path.exists() and any(path.iterdir()):
             raise StorageError(f"{path} is not empty; give a new directory")
         else:
@@ -374,8 +383,9 @@ class Embeddings:
                     " them"
                 )
             blocks = [np.load(path / block["file"], mmap_mode="r") for block in body["blocks"]]
+            dtype = np.dtype(body["order"]["stored"])
             for block, array in zip(body["blocks"], blocks, strict=True):
-                whole = array.shape == (*shape[:2], block["columns"])
+                whole = array.shape == (*shape[:2], block["columns"]) and array.dtype == dtype
                 if not whole or (verify and _digest(array) != block["digest"]):
                     raise DataError(f"{path / block['file']} is damaged: make it anew")
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -247,3 +247,16 @@ def test_features_that_are_no_array_are_refused_in_one_line(
     assert result.exit_code == 2
     assert "numpy.save" in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_a_propagation_that_is_stopped_says_that_it_will_go_on(
+    tmp_path: Path, graph: CompactGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(passes, "propagate_in_passes", stop)
+    out = str(tmp_path / "out")
+    result = CliRunner().invoke(main, ["propagate", str(graph.path), "--sketch", "4", "-o", out])
+    assert result.exit_code == 130
+    assert "give the same command again to go on" in " ".join(result.output.split())

@@ -11,7 +11,7 @@ import click
 
 from tidegraph.cli_data import engine_options, reading_options, told_events
 from tidegraph.errors import DataError
-from tidegraph.terminal import Command, Stopped, progress
+from tidegraph.terminal import Command, progress
 
 __all__ = ["record"]
 
@@ -115,19 +115,18 @@ def record(
             raise DataError(f"{data} has no node features; leave --node-features out")
         features = stream.node_features
     begun = time.perf_counter()
-    try:
-        with progress("record") as report:
-            store = record_shards(
-                stream,
-                features,
-                output,
-                settings=settings,
-                dtype="float16" if float16 else "float32",
-                progress=report,
-                **options,
-            )
-    except KeyboardInterrupt:
-        raise Stopped(f"What is recorded is in {output}; give the same command again") from None
+    with progress(
+        "record", stopped=f"What is recorded is in {output}; give the same command again"
+    ) as report:
+        store = record_shards(
+            stream,
+            features,
+            output,
+            settings=settings,
+            dtype="float16" if float16 else "float32",
+            progress=report,
+            **options,
+        )
     elapsed_s = time.perf_counter() - begun
     click.echo(
         f"{store.records:,} records of {store.nodes:,} nodes in {len(store.shards)} shards,"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.terminal import Stopped, console, progress
+from tidegraph.terminal import console, progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,13 +72,10 @@ def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
     from tidegraph import compact
 
     begin = time.perf_counter()
-    try:
-        with progress("build") as report:
-            built = compact.build(edges, output, progress=report, **options)
-    except KeyboardInterrupt:
-        raise Stopped(
-            f"What is done is kept in {output}; give the same command again to go on."
-        ) from None
+    with progress(
+        "build", stopped=f"What is done is kept in {output}; give the same command again to go on."
+    ) as report:
+        built = compact.build(edges, output, progress=report, **options)
     _describe(built, as_json, {"seconds": round(time.perf_counter() - begin, 2)})
 
 
@@ -225,20 +222,18 @@ def propagate(
 
     begin = time.perf_counter()
     channels = [Channel.low_pass(alpha)] + ([Channel.high_pass(alpha)] if high_pass else [])
-    try:
-        with progress("propagate") as report:
-            made = passes.propagate_in_passes(
-                compact.open_graph(directory),
-                given,
-                output,
-                channels=channels,
-                progress=report,
-                **options,
-            )
-    except KeyboardInterrupt:
-        raise Stopped(
-            f"Whole passes are kept in {output}; give the same command again to go on."
-        ) from None
+    with progress(
+        "propagate",
+        stopped=f"Whole passes are kept in {output}; give the same command again to go on.",
+    ) as report:
+        made = passes.propagate_in_passes(
+            compact.open_graph(directory),
+            given,
+            output,
+            channels=channels,
+            progress=report,
+            **options,
+        )
     elapsed_s = time.perf_counter() - begin
     nodes, channel_count, columns = made.shape
     console().print(

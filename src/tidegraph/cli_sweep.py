@@ -23,7 +23,7 @@ from tidegraph.cli_learn import (
     settings_of,
     time_options,
 )
-from tidegraph.terminal import Command, Stopped, console, progress, table
+from tidegraph.terminal import Command, console, progress, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -122,19 +122,18 @@ def sweep(
     own["protocol"] = Protocol(protocol, validation_after=validation_after, test_after=test_after)
     sweeps.check_sweep(grid=grid, settings=chosen, **own)
     _, stream = asked_events(given, data, options)
-    try:
-        with progress("sweep") as report:
-            results = sweeps.sweep(
-                stream,
-                output,
-                grid=grid,
-                settings=chosen,
-                test=test,
-                progress=report,
-                **own,
-            )
-    except KeyboardInterrupt:
-        raise Stopped(f"What is found is in {output}; give the same command again") from None
+    with progress(
+        "sweep", stopped=f"What is found is in {output}; give the same command again"
+    ) as report:
+        results = sweeps.sweep(
+            stream,
+            output,
+            grid=grid,
+            settings=chosen,
+            test=test,
+            progress=report,
+            **own,
+        )
     _print_sweep(console(), results, list(grid))
     click.echo(f"Wrote {output / 'results.csv'} and results.json")
     if as_json:

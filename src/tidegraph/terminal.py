@@ -144,18 +144,21 @@ def table(title: str, columns: list[str]) -> Table:
 
 
 @contextlib.contextmanager
-def progress(title: str) -> Iterator[Progress]:
+def progress(title: str, *, stopped: str | None = None) -> Iterator[Progress]:
     """A function to call with (done, of how many, what is going on), shown on standard error.
 
     A bar on a terminal; elsewhere a line now and then, once two seconds have passed. The time left
     is that of the stage reported: one begins wherever the total changes or the count falls.
+
+    stopped: what there is to know for a user who stops what runs inside.
     """
-    if sys.stderr.isatty():
-        with _bar(title) as report:
+    try:
+        with (_bar if sys.stderr.isatty() else _lines)(title) as report:
             yield report
-    else:
-        with _lines(title) as report:
-            yield report
+    except KeyboardInterrupt:
+        if stopped is None:
+            raise
+        raise Stopped(stopped) from None
 
 
 @contextlib.contextmanager

@@ -18,12 +18,12 @@ import torch
 from click.testing import CliRunner, Result
 
 from tidegraph import EventStream, cli, cli_learn, datasets, evaluation, experiment
+from tidegraph.durable import only_writer
 from tidegraph.errors import ParameterError, PrecisionError, StateFileError, StorageError
 from tidegraph.models import Pair
 from tidegraph.stream import NodeNames
 from tidegraph.tasks import LinkPredictor, preset
 from tidegraph.terminal import Progress
-from tidegraph.trajectories import only_writer
 
 QUICK = {"columns": 8, "epochs": 3, "hidden": 16, "batch_size": 256, "threads": 1}
 QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]

@@ -162,7 +162,7 @@ def test_a_build_killed_anywhere_goes_on_to_the_same_bytes(
     src, dst = some_pairs(5, 60, rows)
     edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst}, group=rows // 8)
     whole = contents(build(edges, tmp_path / "whole", memory=rows * 3, directed=True))
-    sync = compact._sync
+    sync = compact.sync
 
     class Killed(BaseException):
         pass
@@ -181,14 +181,14 @@ def test_a_build_killed_anywhere_goes_on_to_the_same_bytes(
             sync(*files)
 
         path = tmp_path / f"killed{kills}"
-        monkeypatch.setattr(compact, "_sync", dying)
+        monkeypatch.setattr(compact, "sync", dying)
         try:
             build(edges, path, memory=rows * 3, directed=True)
             survived = True
         except Killed:
             with pytest.raises(DataError, match="has not ended"):
                 open_graph(path)
-            monkeypatch.setattr(compact, "_sync", sync)
+            monkeypatch.setattr(compact, "sync", sync)
             assert contents(build(edges, path, memory=rows * 5, directed=True)) == whole
     assert kills > 8
 

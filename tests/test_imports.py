@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 # A module imports only from lines above its own. Modules on one line do not know each other.
 LAYERS = [
     {"errors", "provenance"},
+    {"durable"},
     {"events", "channels", "statefile", "segments", "terminal", "past", "workers"},
     {"stream"},
     {"tables", "evaluation", "edge_features"},

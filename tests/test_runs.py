@@ -27,19 +27,19 @@ from tidegraph import (
     cli_run,
     config,
     datasets,
+    durable,
     evaluation,
     experiment,
     report,
     runs,
-    segments,
     trajectories,
 )
 from tidegraph.config import Settings
+from tidegraph.durable import only_writer
 from tidegraph.errors import DataError, ParameterError, StateFileError, StorageError
 from tidegraph.experiment import Protocol
 from tidegraph.runs import Run
 from tidegraph.tasks import RECORD_SETTINGS, LinkPredictor, NodeClassifier
-from tidegraph.trajectories import only_writer
 
 QUICK = {"columns": 4, "epochs": 3, "hidden": 8, "batch_size": 512, "threads": 1}
 QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
@@ -209,7 +209,7 @@ def writes_before_death(allowed: int) -> Callable[[Path, Any], None]:
         written += 1
         if written > allowed:
             raise Killed
-        segments.replace_file(path, content)
+        durable.replace_file(path, content)
 
     return write
 

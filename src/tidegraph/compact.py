@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from tidegraph import _native
 from tidegraph.datasets import storage
+from tidegraph.durable import only_writer, put_in_place, sync
 from tidegraph.errors import DataError, ParameterError, ShortOfMemoryError, StorageError
 from tidegraph.events import Batch
 from tidegraph.tables import scan_table
@@ -244,11 +245,17 @@ def build(
         "columns": [src, dst, weight],
         "version": _VERSION,
     }
-    if (Path(path) / _HEADER).exists():
-        raise StorageError(f"{path} holds a graph already; give a new directory")
+    room = memory_bytes(memory)
+    target = Path(path)
+    if target.exists() and not target.is_dir():
+        raise StorageError(f"{path} is a file; give a new directory")
     try:
-        work = _Work(Path(path), order)
-        return _Build(work, table, memory_bytes(memory), threads, progress).run()
+        target.mkdir(parents=True, exist_ok=True)
+        with only_writer(target):
+            if (target / _HEADER).exists():
+                raise StorageError(f"{path} holds a graph already; give a new directory")
+            work = _Work(target, order)
+            return _Build(work, table, room, threads, progress).run()
     except MemoryError as error:
         raise ShortOfMemoryError(
             f"building {path} was refused memory by the system, though memory is {memory}; what is"
@@ -291,9 +298,8 @@ class _Work:
         fresh = self._manifest.with_suffix(".new")
         with fresh.open("w", encoding="utf-8") as file:
             json.dump({"order": self.order, "state": self.state}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, self._manifest)
+            sync(file)
+        put_in_place(fresh, self._manifest)
 
     @contextmanager
     def appending(self, sizes: Mapping[Path, int]) -> Iterator[list[Any]]:
@@ -306,13 +312,7 @@ class _Work:
                 files[-1].truncate(size)
                 files[-1].seek(size)
             yield files
-            _sync(*files)
-
-
-def _sync(*files: Any) -> None:
-    for file in files:
-        file.flush()
-        os.fsync(file.fileno())
+            sync(*files)
 
 
 class _Build:
@@ -372,7 +372,7 @@ class _Build:
                     file.write(np.ascontiguousarray(column, dtype=kind).data)
                 rows += len(columns[0])
                 if group is not None:
-                    _sync(*files)
+                    sync(*files)
                     work.save(rows=rows, group=group, largest=largest, selves=selves)
                 self._report(done, total, "rows read")
         nodes = work.order["nodes"] or largest + 1
@@ -399,9 +399,14 @@ class _Build:
 
     def _save_selves(self, selves: dict[int, float]) -> None:
         order = sorted(selves)
-        path = self._work.path
-        np.array(order, dtype=np.uint32).tofile(path / "selves.nodes")
-        np.array([selves[node] for node in order], dtype=np.float32).tofile(path / "selves.weights")
+        columns = {
+            "selves.nodes": np.array(order, dtype=np.uint32),
+            "selves.weights": np.array([selves[node] for node in order], dtype=np.float32),
+        }
+        for name, column in columns.items():
+            with (self._work.path / name).open("wb") as file:
+                file.write(column.data)
+                sync(file)
 
     def _groups(
         self, begin: int
@@ -452,8 +457,8 @@ class _Build:
             fresh = path.with_suffix(".new")
             with fresh.open("wb") as file:
                 file.write(lengths.data)
-                _sync(file)
-            os.replace(fresh, path)
+                sync(file)
+            put_in_place(fresh, path)
         return np.asarray(np.memmap(path, dtype=np.uint32, mode="r"))
 
     def _refuse(self, needed: int) -> None:
@@ -493,7 +498,7 @@ class _Build:
             while begun < len(lengths):
                 last = self._window(lengths, begun, 8 if self._weighted_rows else 4)
                 found, written = self._fill_window(side, lengths, begun, last, files)
-                _sync(*files)
+                sync(*files)
                 begun, entries, distinct = last, entries + written, distinct + found
                 work.save(node=begun, entries=entries, distinct=distinct)
         sides = list(self._sides)
@@ -576,7 +581,9 @@ class _Build:
             for side in self._sides:
                 for name in ("neighbours", "weights"):
                     if (work.directory / f"{side}.{name}").is_file():
-                        os.replace(work.directory / f"{side}.{name}", work.path / f"{side}.{name}")
+                        put_in_place(
+                            work.directory / f"{side}.{name}", work.path / f"{side}.{name}"
+                        )
         files = {"selves.nodes", "selves.weights"}
         entries = 0
         for side in self._sides:
@@ -607,8 +614,8 @@ class _Build:
         fresh = work.path / f"{_HEADER}.new"
         with fresh.open("w", encoding="utf-8") as file:
             json.dump(header, file)
-            _sync(file)
-        os.replace(fresh, work.path / _HEADER)
+            sync(file)
+        put_in_place(fresh, work.path / _HEADER)
         shutil.rmtree(work.directory)
 
     def _write_offsets(self, side: str, lengths: NDArray[np.uint32]) -> int:
@@ -619,7 +626,7 @@ class _Build:
                 ends = total + np.cumsum(lengths[first : first + step], dtype=np.uint64)
                 file.write(np.ascontiguousarray(ends, dtype=np.uint64).data)
                 total = int(ends[-1])
-            _sync(file)
+            sync(file)
         return total
 
 

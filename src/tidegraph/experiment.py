@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 from tidegraph import evaluation, training
 from tidegraph.datasets import DATA_SETS
+from tidegraph.durable import only_writer, put_in_place, replace_file
 from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
 from tidegraph.events import Op
-from tidegraph.segments import replace_file
 from tidegraph.stream import EventStream, counted, moment
 from tidegraph.tasks import LinkPredictor, NodeClassifier, preset_name
 from tidegraph.terminal import silent
-from tidegraph.trajectories import only_writer
 
 __all__ = [
     "PROTOCOLS",
@@ -220,7 +219,7 @@ def train(
             if whole.exists():  # the last run was killed while it was being written
                 shutil.rmtree(whole)
             predictor.save(whole)
-            whole.replace(directory)
+            put_in_place(whole, directory)
         ranks.share(None)  # from here on there is a model, and nobody needs the record
         if ranks.leads:
             shutil.rmtree(work)

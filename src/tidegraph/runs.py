@@ -38,11 +38,11 @@ from typing import TYPE_CHECKING, Any
 
 from tidegraph import config, report
 from tidegraph.config import Settings
+from tidegraph.durable import only_writer, put_in_place, replace_file
 from tidegraph.errors import ParameterError, StateFileError, TidegraphError
 from tidegraph.provenance import code_digest
-from tidegraph.segments import replace_file
 from tidegraph.terminal import silent
-from tidegraph.trajectories import Trajectories, copy_store, only_writer
+from tidegraph.trajectories import Trajectories, copy_store
 
 if TYPE_CHECKING:
     from tidegraph.experiment import Judgement, Model, Protocol, Trial
@@ -244,7 +244,7 @@ class _Stages:
         if path.is_dir():
             removed = self._directory / _REMOVED
             _delete(removed)
-            path.replace(removed)
+            put_in_place(path, removed)
             path = removed
         _delete(path)
 
@@ -558,7 +558,7 @@ class _Seed:
             for leftover in (part, self._saved):
                 _delete(leftover)
             model.save(part)
-            part.replace(self._saved)
+            put_in_place(part, self._saved)
         return model
 
     def _record(self, model: Model) -> None:
@@ -587,7 +587,7 @@ class _Seed:
                 copy_store(store, part)
                 if not Trajectories.open(part).complete:
                     continue
-                part.replace(self._store)
+                put_in_place(part, self._store)
                 spent.elapsed_s, spent.taken_from = entry["elapsed_s"], str(about.parent)
                 _log.info("%s: taken from %s", name, about.parent)
                 return

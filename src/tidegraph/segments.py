@@ -6,13 +6,12 @@ the exponents of its row where that is in half precision, and the scales of the 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import mmap
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -20,7 +19,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.errors import StateFileError, StorageError
+from tidegraph.durable import replace_file
+from tidegraph.errors import StateFileError
 
 __all__ = [
     "PIECE_BYTES",
@@ -34,9 +34,7 @@ __all__ = [
     "digest",
     "first_to_merge",
     "merged",
-    "not_written",
     "other_version",
-    "replace_file",
     "write_segment",
 ]
 
@@ -264,43 +262,6 @@ def write_segment(
 
     replace_file(directory / entry.file, produce)
     return dataclasses.replace(entry, digest=digests.value())
-
-
-def replace_file(path: Path, content: str | Callable[[Any], object]) -> None:
-    """Writes a file aside, makes it durable and puts it in place: it is whole or as it was.
-
-    content: a text, or what writes to the open file. Other processes may write the same file; the
-        last one stays.
-    """
-    aside = path.with_name(f"{path.name}.part{os.getpid()}")
-    try:
-        with open(aside, "wb") as file:
-            if isinstance(content, str):
-                file.write(content.encode())
-            else:
-                content(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    except OSError as error:
-        raise not_written(path, error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink()  # what an error has left of it
-
-
-def not_written(path: Path, error: OSError) -> StorageError:
-    return StorageError(
-        error.errno,
-        f"cannot write ({error.strerror}); what was recorded before is intact: make room and call"
-        " again to go on from there",
-        str(path),
-    )
 
 
 def other_version(path: Path, version: Any) -> StateFileError:

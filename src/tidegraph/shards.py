@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.channels import Channel, Settings, Sketch
+from tidegraph.durable import not_written, replace_file
 from tidegraph.errors import ParameterError, StateFileError
 from tidegraph.events import Batch
 from tidegraph.propagation import Propagator
-from tidegraph.segments import StoreDtype, as_bytes, digest, not_written, replace_file
+from tidegraph.segments import StoreDtype, as_bytes, digest
 from tidegraph.stream import EventStream, NodeNames
 from tidegraph.trajectories import SEGMENT_BYTES, ChangeKind, Trajectories, record
 from tidegraph.workers import Engine, check_engine, run

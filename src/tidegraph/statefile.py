@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.durable import put_in_place, sync
 from tidegraph.errors import StateFileError
 
 __all__ = ["pack", "read", "unpack", "write"]
@@ -106,21 +107,15 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
 def write(path: str | Path, description: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Writes the file whole or not at all: another file of that name stays until this is safe."""
     path = Path(path)
-    name = str(path.with_name(f".{path.name}.{uuid.uuid4().hex}"))
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with open(name, "xb") as file:
+        with open(aside, "xb") as file:
             _write_to(file, description, arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
+            sync(file)
+        put_in_place(aside, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
         raise
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tidegraph import experiment
+from tidegraph.durable import not_written, replace_file
 from tidegraph.errors import ParameterError, StateFileError
 from tidegraph.experiment import Protocol
-from tidegraph.segments import digest, not_written, replace_file
+from tidegraph.segments import digest
 from tidegraph.stream import EventStream
 from tidegraph.workers import Engine, check_engine, run
 

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tidegraph.durable import put_in_place, sync
 from tidegraph.errors import ParameterError, StateFileError
 
 __all__ = ["Epoch", "Ranks", "Training", "fit", "joined", "read_tensors", "write_tensors"]
@@ -248,9 +249,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any])
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+        sync(file)
+    put_in_place(temporary, path)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

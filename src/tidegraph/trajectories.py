@@ -8,7 +8,6 @@ alone: a run that was killed and resumed leaves the same bytes as one that was n
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -26,7 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native
 from tidegraph.channels import Channel
-from tidegraph.errors import EventError, ParameterError, StateFileError, StorageError
+from tidegraph.durable import not_written, only_writer, replace_file
+from tidegraph.errors import EventError, ParameterError, StateFileError
 from tidegraph.events import Batch
 from tidegraph.propagation import Propagator
 from tidegraph.segments import (
@@ -41,14 +41,12 @@ from tidegraph.segments import (
     digest,
     first_to_merge,
     merged,
-    not_written,
     other_version,
-    replace_file,
     write_segment,
 )
 from tidegraph.stream import EventStream, NodeNames, Steps
 
-__all__ = ["Trajectories", "copy_store", "only_writer", "record"]
+__all__ = ["Trajectories", "copy_store", "record"]
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float32]
@@ -427,24 +425,6 @@ def _rolled_back(directory: Path, manifest: _Manifest) -> tuple[_Manifest, Path]
     kept = tuple(entry for entry in manifest.segments if entry.until <= steps)
     checkpoint = directory / _checkpoint_name(steps)
     return dataclasses.replace(manifest, segments=kept, steps=steps), checkpoint
-
-
-@contextlib.contextmanager
-def only_writer(directory: Path) -> Iterator[None]:
-    """Holds the store against other writers; ends with the process, whatever ends it."""
-    import fcntl
-
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StorageError(
-                error.errno, f"{directory} is being written to already; wait until that has ended"
-            ) from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def copy_store(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 from tidegraph.bench import machine
 from tidegraph.bench.competitors import Skipped
 from tidegraph.bench.sections import SECTIONS, BrokenPromise, Run, measure
+from tidegraph.durable import replace_file
 from tidegraph.errors import ParameterError
-from tidegraph.segments import replace_file
 from tidegraph.verify import Progress
 
 __all__ = ["GOALS", "NOT_ASKED_FOR", "SECTIONS", "propagation", "write"]

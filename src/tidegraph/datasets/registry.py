@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from tidegraph.durable import put_in_place, sync
 from tidegraph.errors import DataError
 
 __all__ = [
@@ -435,6 +436,7 @@ def _download(file: PublishedFile, path: Path, progress: Progress | None) -> Non
                 if progress is not None:
                     done = f"{path.name}, {size_in_words(received)} of {size_in_words(total)}"
                     progress(received, total, done)
+            sync(target)
         if announced is not None and received != int(announced):
             raise DataError(
                 f"{file.url} ended after {received:,} of {int(announced):,} bytes; try again"
@@ -446,7 +448,7 @@ def _download(file: PublishedFile, path: Path, progress: Progress | None) -> Non
                 f" {_record(path)} when it was first fetched; if the change is meant, delete that"
                 " file and fetch again"
             )
-        partial.replace(path)
+        put_in_place(partial, path)
         _record(path).write_text(f"{state.hexdigest()}  {path.name}\n", encoding="ascii")
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", None) or error

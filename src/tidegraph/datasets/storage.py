@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.datasets.registry import Progress
+from tidegraph.durable import put_in_place, sync
 from tidegraph.errors import DataError
 from tidegraph.stream import EventStream, NodeLabels
 
@@ -80,6 +81,8 @@ class Target:
             for first, table in _ahead(group, range(0, rows, ROW_GROUP)):
                 writer.write_table(table, row_group_size=ROW_GROUP)
                 self._report(first + len(table), rows, name)
+        with (self.path / name).open("rb") as file:
+            sync(file)  # before the description, which says that it is there
 
     def matrix(
         self,
@@ -112,8 +115,10 @@ class Target:
 def describe(path: Path, description: dict[str, Any]) -> None:
     """Writes the description of the data set in a directory, in place of what was there."""
     fresh = path / f"{DESCRIPTION}.new"
-    fresh.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-    os.replace(fresh, path / DESCRIPTION)
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(description, indent=2) + "\n")
+        sync(file)
+    put_in_place(fresh, path / DESCRIPTION)
 
 
 def write_matrix(
@@ -137,7 +142,8 @@ def write_matrix(
             last = min(first + piece, rows)
             file.write(np.ascontiguousarray(make(first, last), dtype=kind).data)
             report(last)
-    os.replace(fresh, path)
+        sync(file)
+    put_in_place(fresh, path)
 
 
 def _ahead(

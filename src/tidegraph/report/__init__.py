@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tidegraph.durable import replace_file
 from tidegraph.errors import ParameterError
 from tidegraph.report.comparison import comparison
 from tidegraph.report.observations import Observations, read_observations, save_observations
 from tidegraph.report.page import page
 from tidegraph.report.results import OBSERVATIONS, read_run
-from tidegraph.segments import replace_file
 
 __all__ = [
     "OBSERVATIONS",

@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 
 from tidegraph import bench
 from tidegraph.bench import machine
+from tidegraph.durable import replace_file
 from tidegraph.errors import ParameterError
 from tidegraph.provenance import code_digest
 from tidegraph.reproduce import data
 from tidegraph.reproduce.cells import Cell, Workplace, fingerprint, measure
 from tidegraph.reproduce.page import OURS, RULE, Row, Table, Value, page
-from tidegraph.segments import replace_file
 from tidegraph.terminal import silent
 
 __all__ = ["Column", "Found", "Plan", "Target", "reproduce"]

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tidegraph.durable import replace_file
 from tidegraph.reproduce.page import HERE, OURS, PUBLISHED, RULE, Row, Table, Value
-from tidegraph.segments import replace_file
 
 __all__ = ["curves", "dots"]
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from tidegraph import terminal
 from tidegraph.channels import Channel, RMaxUnit, Sketch
+from tidegraph.durable import put_in_place
 from tidegraph.errors import DataError, ParameterError, StateFileError
 from tidegraph.evaluation import Split
 from tidegraph.events import Batch
@@ -295,11 +296,11 @@ class Estimator:
         if a_model:
             before = whole.with_name(f".{whole.name}.replaced")
             shutil.rmtree(before, ignore_errors=True)  # of a save that was killed
-            whole.rename(before)
-            directory.rename(whole)
+            put_in_place(whole, before)
+            put_in_place(directory, whole)
             shutil.rmtree(before)
         else:
-            directory.rename(whole)
+            put_in_place(directory, whole)
 
     @classmethod
     def _read(

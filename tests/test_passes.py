@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from tidegraph import Channel, Propagator, Sketch, compact, passes
+import tidegraph
+from tidegraph import Audit, Channel, Propagator, Sketch, compact, passes
 from tidegraph.cli import main
 from tidegraph.compact import CompactGraph
+from tidegraph.durable import only_writer
 from tidegraph.errors import DataError, EventError, ParameterError, StorageError
 from tidegraph.passes import Embeddings, plan, propagate_in_passes
 
@@ -124,33 +126,36 @@ def test_a_plan_keeps_to_the_memory_it_was_given() -> None:
         assert (made.passes - 1) * made.columns_per_pass < 200
     little = plan(10**6, 10**7, 200, memory="400M")
     assert plan(10**6, 10**7, 200, memory="8G").passes < little.passes
-    with pytest.raises(ParameterError, match="takes at least"):
+    with pytest.raises(ParameterError, match=r"memory=1G is too little .* memory=\S+G or more"):
         plan(10**9, 10**9, 1, memory="1G")
 
 
 PROMISE = """
 import resource, sys
 from tidegraph import Sketch, compact, passes
-limit = int(sys.argv[3])
+limit, dtype = int(sys.argv[3]), sys.argv[4]
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 graph = compact.open_graph(sys.argv[1])
-made = passes.propagate_in_passes(graph, Sketch(40), sys.argv[2], memory=limit, threads=2)
+made = passes.propagate_in_passes(
+    graph, Sketch(40), sys.argv[2], memory=limit, threads=2, dtype=dtype
+)
 lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(len(made.residuals), int(lines["RssAnon"].split()[0]) * 1024)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of data are Linux's")
-def test_passes_keep_within_the_memory_promised(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_passes_keep_within_the_memory_promised(tmp_path: Path, dtype: Any) -> None:
     nodes = 300_000
     src, dst = np.random.default_rng(1).integers(0, nodes, (2, 600_000))
     pq.write_table(pa.table({"src": src, "dst": dst}), tmp_path / "edges.parquet")
     graph = compact.build(tmp_path / "edges.parquet", tmp_path / "graph", nodes=nodes)
-    limit = passes._pass_bytes(nodes, 16, 1)
-    wanted = passes._pass_bytes(nodes, 40, 1)
+    limit = passes._pass_bytes(nodes, 16, 1, dtype)
+    wanted = passes._pass_bytes(nodes, 40, 1, dtype)
     assert limit < wanted  # 40 columns at once would not fit
     done = subprocess.run(
-        [sys.executable, "-c", PROMISE, str(graph.path), str(tmp_path / "out"), str(limit)],
+        [sys.executable, "-c", PROMISE, str(graph.path), str(tmp_path / "out"), str(limit), dtype],
         capture_output=True,
         text=True,
         check=False,
@@ -170,7 +175,7 @@ def test_what_is_asked_wrongly_is_refused(tmp_path: Path, graph: CompactGraph) -
     with pytest.raises(ParameterError, match="stored"):
         propagate_in_passes(graph, Sketch(3), tmp_path / "x", stored="int8")  # type: ignore[arg-type]
     (tmp_path / "out" / "block-000.npy").unlink()
-    with pytest.raises(DataError, match="no embeddings that can be read"):
+    with pytest.raises(DataError, match=r"block-000\.npy is missing: repeat the command"):
         Embeddings.open(tmp_path / "out")
 
 
@@ -201,6 +206,7 @@ def test_the_commands_build_plan_and_propagate(tmp_path: Path) -> None:
     both = run.invoke(main, ["propagate", str(tmp_path / "graph"), "--sketch", "2", *words])
     assert both.exit_code == 2
     assert "one of the two" in both.output
+    assert last_line("embeddings", "info", out, "--verify")["verified"]
     refused = run.invoke(main, ["graph", "info", str(tmp_path)])
     assert refused.exit_code == 2
     assert "no compact graph" in refused.output
@@ -260,3 +266,268 @@ def test_a_propagation_that_is_stopped_says_that_it_will_go_on(
     result = CliRunner().invoke(main, ["propagate", str(graph.path), "--sketch", "4", "-o", out])
     assert result.exit_code == 130
     assert "give the same command again to go on" in " ".join(result.output.split())
+
+
+def invoke(*words: object) -> tuple[int, str]:
+    """The exit code of a command and what it said, as one line."""
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    return result.exit_code, " ".join(result.output.split())
+
+
+# What residuals say -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drifting(tmp_path_factory: pytest.TempPathFactory) -> CompactGraph:
+    """A graph on which rounding in float32 carries a residual above `r_max=1e-5`."""
+    path = tmp_path_factory.mktemp("drifting")
+    generator = np.random.default_rng(0)
+    src = (20_000 * generator.random(60_000) ** 3).astype(np.int64)
+    dst = generator.integers(0, 20_000, 60_000)
+    pq.write_table(pa.table({"src": src, "dst": dst}), path / "edges.parquet")
+    return compact.build(path / "edges.parquet", path / "graph", nodes=20_000)
+
+
+def test_drift_above_the_promise_is_taken_out_before_a_pass_is_kept(
+    tmp_path: Path, drifting: CompactGraph
+) -> None:
+    drifted = Propagator(Sketch(4), initial=drifting, r_max=1e-5)
+    assert drifted.audit().residual.max() > 1.001
+    made = propagate_in_passes(drifting, Sketch(4), tmp_path / "out", r_max=1e-5)
+    assert made.residuals.max() <= 1
+    assert made.excess == 0
+    exact = Propagator(Sketch(4), initial=drifting, r_max=1e-9, dtype="float64")
+    bound = drifted.threshold() + exact.threshold() + np.abs(exact.embedding()) * 2.0**-23
+    assert (np.abs(made[np.arange(drifting.nodes)] - exact.embedding()) <= bound).all()
+
+
+def test_float64_holds_what_float32_cannot(tmp_path: Path, drifting: CompactGraph) -> None:
+    out = tmp_path / "out"
+    words = ["propagate", drifting.path, "--sketch", 4, "--r-max", 1e-8, "-o", out]
+    code, told = invoke(*words)
+    assert code == 2
+    assert "--r-max" in told
+    assert "--dtype 'float64'" in told
+    code, told = invoke(*words, "--dtype", "float64")
+    assert code == 0
+    assert "within the promise" in told
+    assert Embeddings.open(out).computed_in == "float64"
+
+
+def test_a_residual_that_stays_above_the_promise_is_told_with_what_to_do(
+    tmp_path: Path, graph: CompactGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = Audit(drift=np.array([0.02]), residual=np.array([1.02]))
+    monkeypatch.setattr(Propagator, "audit", lambda _: audit)
+    out = tmp_path / "out"
+    code, told = invoke("propagate", graph.path, "--sketch", 4, "-o", out, "--json")
+    assert code == 0
+    assert "above the promise by 2.00%: float32 cannot hold this r_max" in told
+    assert "give --dtype float64 or a larger --r-max" in told
+    assert '"residual": 1.02, "within_promise": false' in told
+    assert json.loads((out / "embeddings.json").read_text())["blocks"][0]["residual"] == [1.02]
+    assert Embeddings.open(out).excess == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5])
+def test_a_graph_whose_lists_contradict_each_other_gives_an_error_and_no_embeddings(
+    tmp_path: Path, share: float
+) -> None:
+    src, dst = np.random.default_rng(0).integers(0, NODES, (2, 20_000))
+    pq.write_table(pa.table({"src": src, "dst": dst}), tmp_path / "edges.parquet")
+    graph = compact.build(tmp_path / "edges.parquet", tmp_path / "graph", nodes=NODES)
+    lists = np.fromfile(graph.path / "sources.neighbours", dtype=np.uint32)
+    lists[: int(share * len(lists))] = 7
+    lists.tofile(graph.path / "sources.neighbours")
+    out = tmp_path / "out"
+    code, told = invoke("propagate", graph.path, "--sketch", 4, "-o", out)
+    assert code == 1
+    assert "times what --r-max allows" in told
+    assert f"tidegraph graph info {graph.path} --verify" in told
+    with pytest.raises(DataError, match="holds 0 of 4 columns"):
+        Embeddings.open(out)
+
+
+# What is found where it was left ------------------------------------------------------------------
+
+
+def test_a_directory_that_is_being_written_to_is_left_alone(
+    tmp_path: Path, graph: CompactGraph
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with only_writer(out):
+        code, told = invoke("propagate", graph.path, "--sketch", 4, "-o", out)
+    assert code == 1
+    assert "being written to already; wait" in told
+    assert list(out.iterdir()) == []
+    edges = tmp_path / "edges.csv"
+    edges.write_text("src,dst,t\n0,1,1\n")
+    with only_writer(out):
+        code, told = invoke("graph", "build", edges, "-o", out)
+    assert code == 1
+    assert "being written to already; wait" in told
+    assert list(out.iterdir()) == []
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["flipped", "truncated", "header", "missing"])
+def test_repeating_the_command_makes_a_damaged_block_anew(
+    tmp_path: Path, graph: CompactGraph, kind: str
+) -> None:
+    out, memory = tmp_path / "out", memory_for(8)
+    words = ["propagate", graph.path, "--sketch", 20, "--memory", memory, "-o", out, "--json"]
+    assert invoke(*words)[0] == 0
+    whole = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert len(whole) == 4
+    block = out / "block-001.npy"
+    untouched = (out / "block-002.npy").stat().st_mtime_ns
+    if kind == "flipped":
+        flip(block)
+    elif kind == "truncated":
+        block.write_bytes(whole[block.name][:-8])
+    elif kind == "header":
+        block.write_bytes(whole[block.name][:20])
+    else:
+        block.unlink()
+    with pytest.raises(DataError, match=r"block-001\.npy is (damaged|missing).*repeat the command"):
+        Embeddings.open(out, verify=True)
+    if kind != "flipped":
+        with pytest.raises(DataError, match=r"block-001\.npy .*repeat the command"):
+            Embeddings.open(out)
+    less = [word if word != memory else memory_for(4) for word in words]
+    code, told = invoke(*less)
+    assert code == 2
+    assert f"--memory {memory_for(4)} is too little to make its 8 columns anew together" in told
+    code, told = invoke(*words)
+    assert code == 0
+    assert f"{block} was damaged and has been made anew" in told
+    assert '"mended": ["block-001.npy"]' in told
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == whole
+    assert (out / "block-002.npy").stat().st_mtime_ns == untouched
+    assert "made anew" not in invoke(*words)[1]
+
+
+def test_a_run_that_goes_on_looks_at_what_was_done_before(
+    tmp_path: Path, graph: CompactGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sketch, memory = Sketch(12), memory_for(4)
+    whole = propagate_in_passes(graph, sketch, tmp_path / "whole", memory=memory)
+    assert whole.mended == ()
+    store, calls = passes._Manifest.store, 0
+
+    def dying(*about: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        store(*about)
+
+    monkeypatch.setattr(passes._Manifest, "store", dying)
+    with pytest.raises(KeyboardInterrupt):
+        propagate_in_passes(graph, sketch, tmp_path / "cut", memory=memory)
+    flip(tmp_path / "cut" / "block-000.npy")
+    resumed = propagate_in_passes(graph, sketch, tmp_path / "cut", memory=memory)
+    assert resumed.mended == ("block-000.npy",)
+    everyone = np.arange(NODES)
+    np.testing.assert_array_equal(resumed[everyone], whole[everyone])
+
+
+def test_embeddings_without_digests_are_read_and_said_to_have_none(
+    tmp_path: Path, graph: CompactGraph
+) -> None:
+    out = tmp_path / "out"
+    propagate_in_passes(graph, Sketch(4), out)
+    manifest = out / "embeddings.json"
+    body = json.loads(manifest.read_text())
+    del body["blocks"][0]["digest"]
+    manifest.write_text(json.dumps(body))
+    assert Embeddings.open(out).shape == (NODES, 1, 4)
+    assert propagate_in_passes(graph, Sketch(4), out).mended == ()
+    code, told = invoke("embeddings", "info", out, "--verify")
+    assert code == 2
+    assert "written by a release that kept no digests" in told
+    assert "propagate into a new directory" in told
+
+
+def test_the_command_info_tells_and_verifies(tmp_path: Path, graph: CompactGraph) -> None:
+    out = tmp_path / "out"
+    propagate_in_passes(graph, Sketch(1), out)
+    code, told = invoke("embeddings", "info", out, "--verify", "--json")
+    assert code == 0
+    assert "3,000 nodes, 1 channel, 1 column in 1 pass within the promise" in told
+    assert '"verified": true' in told
+    flip(out / "block-000.npy")
+    assert invoke("embeddings", "info", out)[0] == 0
+    code, told = invoke("embeddings", "info", out, "--verify")
+    assert code == 2
+    assert "block-000.npy is damaged: repeat the command" in told
+
+
+def test_embeddings_are_part_of_the_public_face() -> None:
+    assert tidegraph.Embeddings is Embeddings
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (1e300, r"node 2900 in column 3 is 1e\+300, beyond 3.4e\+38, the largest float32: scale"),
+        (-1e39, r"is -1e\+39, beyond"),
+        (np.nan, "is nan, not a finite number"),
+        (np.inf, "is inf, not a finite number"),
+    ],
+)
+def test_features_that_cannot_be_held_are_named(
+    tmp_path: Path, graph: CompactGraph, value: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "_PIECE_BYTES", 1 << 12)
+    matrix = np.random.default_rng(0).normal(size=(NODES, 5))
+    matrix[2900, 3] = value
+    out = tmp_path / "out"
+    with pytest.raises(ParameterError, match=said):
+        propagate_in_passes(graph, matrix, out)
+    assert not out.exists()
+
+
+def test_features_beyond_float32_are_propagated_in_float64(
+    tmp_path: Path, graph: CompactGraph
+) -> None:
+    matrix = np.random.default_rng(0).normal(size=(NODES, 2))
+    matrix[:, 1] = 1e-3  # of which 1e20 larger ones are not to be lost beside
+    made = propagate_in_passes(graph, matrix * 1e20, tmp_path / "out", dtype="float64")
+    plain = Propagator(matrix * 1e20, initial=graph, dtype="float64")
+    distance = np.abs(made[np.arange(NODES)] - plain.embedding())
+    assert (distance <= 2 * plain.threshold() + np.abs(plain.embedding()) * 2.0**-23).all()
+
+
+def test_memory_that_is_too_little_is_told_in_words_that_can_be_typed(
+    tmp_path: Path, graph: CompactGraph
+) -> None:
+    scale = ["--nodes", 10**8, "--edges", 10**9, "--columns", 4]
+    code, told = invoke("plan", *scale, "--memory", "2G")
+    assert code == 2
+    assert "--memory 2G is too little for a pass over 100,000,000 nodes" in told
+    enough = told.split("give --memory ")[1].split()[0]
+    assert invoke("plan", *scale, "--memory", enough)[0] == 0
+    code, told = invoke("plan", *scale, "--memory", "lots")
+    assert code == 2
+    assert "--memory 'lots' is no size; give a number of bytes, or 500M" in told
+    words = ["propagate", graph.path, "--sketch", 4, "-o", tmp_path / "out", "--memory"]
+    code, told = invoke(*words, "10M")
+    assert "--memory 10M is too little" in told
+    assert invoke(*words, told.split("give --memory ")[1].split()[0])[0] == 0
+
+
+def test_one_of_a_kind_is_said_in_the_singular() -> None:
+    told = invoke("plan", "--nodes", 1000, "--edges", 1000, "--columns", 1)[1]
+    assert told.startswith("1 pass of 1 column, ")
+    told = invoke("plan", "--nodes", 10**7, "--edges", 1000, "--columns", 90, "--memory", "1G")[1]
+    assert " passes of 8 columns, " in told

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidegraph.events import Batch, Op
     from tidegraph.explanation import Explanation, explain
     from tidegraph.formats import read
+    from tidegraph.passes import Embeddings
     from tidegraph.propagation import Propagator, propagate
     from tidegraph.shards import ShardedTrajectories, record_shards
     from tidegraph.stream import EventStream, Steps
@@ -37,6 +38,7 @@ __all__ = [
     "Channel",
     "ClusterError",
     "DataError",
+    "Embeddings",
     "EvaluationError",
     "EventError",
     "EventStream",
@@ -75,6 +77,7 @@ _HOMES = {
     "events": ("Batch", "Op"),
     "explanation": ("Explanation", "explain"),
     "formats": ("read",),
+    "passes": ("Embeddings",),
     "propagation": ("Propagator", "propagate"),
     "shards": ("ShardedTrajectories", "record_shards"),
     "stream": ("EventStream", "Steps"),

@@ -16,7 +16,7 @@ from tidegraph.cli_learn import evaluate, predict, train
 from tidegraph.cli_record import record
 from tidegraph.cli_reproduce import reproduce
 from tidegraph.cli_run import compare, completion, resume, run
-from tidegraph.cli_scale import graph, plan, propagate
+from tidegraph.cli_scale import embeddings, graph, plan, propagate
 from tidegraph.cli_sweep import sweep
 from tidegraph.errors import TidegraphError
 from tidegraph.terminal import Command, Refusal, Stopped, failure, refusal
@@ -125,6 +125,7 @@ for command in (
     graph,
     plan,
     propagate,
+    embeddings,
     completion,
 ):
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""The commands for graphs near the size of memory: `graph`, `plan` and `propagate`."""
+"""The commands for graphs near the size of memory: `graph`, `plan`, `propagate`, `embeddings`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.terminal import console, progress
+from tidegraph.terminal import Command, console, progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["graph", "plan", "propagate"]
+    from tidegraph.passes import Embeddings
+
+__all__ = ["embeddings", "graph", "plan", "propagate"]
 
 _JSON = click.option(
     "--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON."
@@ -25,6 +27,13 @@ _MEMORY = click.option(
     default="8G",
     show_default=True,
     help="What the process may take; files in the page cache are not counted.",
+)
+_DTYPE = click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    default="float32",
+    show_default=True,
+    help="In which is computed; float64 holds a smaller --r-max, in twice the memory.",
 )
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
@@ -43,7 +52,11 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
 
 
-@click.group()
+class _Commands(click.Group):
+    command_class = Command
+
+
+@click.group(cls=_Commands)
 def graph() -> None:
     """Graphs in files: built in bounded memory, read where they lie."""
 
@@ -115,13 +128,14 @@ def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
         click.echo(json.dumps(facts))
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--nodes", type=click.IntRange(min=1), required=True)
 @click.option("--edges", type=click.IntRange(min=0), required=True)
 @click.option("--columns", type=click.IntRange(min=1), required=True)
 @click.option("--channels", type=click.IntRange(min=1), default=1, show_default=True)
 @_MEMORY
 @click.option("--r-max", type=float, default=1e-2, show_default=True)
+@_DTYPE
 @click.option(
     "--events",
     type=click.IntRange(min=0),
@@ -137,11 +151,12 @@ def plan(as_json: bool, **options: Any) -> None:
       tidegraph plan --nodes 121751665 --edges 1297748926 --columns 64 --memory 8G
     """
     from tidegraph import passes
+    from tidegraph.stream import counted
 
     made = passes.plan(**options)
     console().print(
-        f"{made.passes} passes of {made.columns_per_pass} columns, {_size(made.memory_bytes)} of"
-        f" memory each\n"
+        f"{counted(made.passes, 'pass')} of {counted(made.columns_per_pass, 'column')},"
+        f" {_size(made.memory_bytes)} of memory{' each' if made.passes > 1 else ''}\n"
         f"graph on disk {_size(made.graph_bytes)} ({_size(made.build_disk_bytes)} while it is"
         f" being built), embeddings {_size(made.embedding_bytes)}\n"
         f"about {_duration(made.build_s)} to build, {_duration(made.propagate_s)} to propagate"
@@ -169,7 +184,7 @@ def _mapped(path: Path) -> NDArray[Any]:
     return array
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("directory", type=_DIRECTORY)
 @click.option(
     "--sketch", type=click.IntRange(min=1), metavar="COLUMNS", help="So many random features."
@@ -184,6 +199,7 @@ def _mapped(path: Path) -> NDArray[Any]:
 @click.option("--alpha", type=float, default=0.2, show_default=True, help="Of the filter.")
 @click.option("--high-pass", is_flag=True, help="Adds the filter with alternating signs.")
 @click.option("--r-max", type=float, default=1e-2, show_default=True)
+@_DTYPE
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--stored", type=click.Choice(["float32", "float16"]), default="float32", show_default=True
@@ -203,7 +219,9 @@ def propagate(
 ) -> None:
     """Propagate features, random or given, over a compact graph, in passes within the memory given.
 
-    Whole passes are kept: repeat the command to go on after an interruption.
+    Whole passes are kept: repeat the command to go on after an interruption, or to have what was
+    damaged since made anew. The residuals of every pass are computed anew in float64 before it is
+    kept; it is said whether they are within what --r-max promises.
 
     \b
       tidegraph propagate mag.graph --sketch 64 --memory 8G -o mag.embeddings
@@ -234,21 +252,63 @@ def propagate(
             progress=report,
             **options,
         )
-    elapsed_s = time.perf_counter() - begin
-    nodes, channel_count, columns = made.shape
+    for file in made.mended:
+        console().print(f"{output / file} was damaged and has been made anew", markup=False)
+    seconds = round(time.perf_counter() - begin, 2)
+    _describe_embeddings(made, as_json, {"mended": list(made.mended), "seconds": seconds})
+
+
+@click.group(cls=_Commands)
+def embeddings() -> None:
+    """What `tidegraph propagate` wrote."""
+
+
+@embeddings.command("info")
+@click.argument("directory", type=_DIRECTORY)
+@click.option("--verify", is_flag=True, help="Compares every byte with its digest.")
+@_JSON
+def embeddings_info(directory: Path, verify: bool, as_json: bool) -> None:
+    """Say what is in a directory of embeddings, whether it is whole, and how exact it is.
+
+    \b
+      tidegraph embeddings info mag.embeddings --verify
+    """
+    from tidegraph.passes import Embeddings
+
+    with progress("verify") as report:
+        opened = Embeddings.open(directory, verify=verify, progress=report)
+    _describe_embeddings(opened, as_json, {"verified": verify})
+
+
+def _describe_embeddings(made: Embeddings, as_json: bool, more: dict[str, Any]) -> None:
+    from tidegraph.stream import counted
+
+    nodes, channels, columns = made.shape
+    passes, residual = len(made.residuals), float(made.residuals.max())
+    in_time = f", {_duration(more['seconds'])}" if "seconds" in more else ""
+    finer = "--dtype float64 or " if made.computed_in == "float32" else ""
+    verdict = (
+        f"within the promise: the largest residual is {residual:.4f} of what r_max allows"
+        if not made.excess
+        else f"above the promise by {made.excess:.2%}: {made.computed_in} cannot hold this r_max"
+        f" here; give {finer}a larger --r-max, and another directory"
+    )
     console().print(
-        f"{output}: {nodes:,} nodes, {channel_count} channels, {columns} columns in"
-        f" {len(made.residuals)} passes, {_duration(elapsed_s)}; the largest residual is"
-        f" {made.residuals.max():.4f} of what r_max allows",
+        f"{made.path}: {counted(nodes, 'node')}, {counted(channels, 'channel')},"
+        f" {counted(columns, 'column')} in {counted(passes, 'pass')}{in_time}\n{verdict}",
         markup=False,
+        style=None if not made.excess else "yellow",
     )
     if as_json:
         facts = {
+            "path": str(made.path),
             "nodes": nodes,
-            "channels": channel_count,
+            "channels": channels,
             "columns": columns,
-            "passes": len(made.residuals),
-            "residual": float(made.residuals.max()),
-            "seconds": round(elapsed_s, 2),
+            "passes": passes,
+            "stored": str(made.dtype),
+            "residual": residual,
+            "within_promise": not made.excess,
+            **more,
         }
         click.echo(json.dumps(facts))

@@ -38,7 +38,7 @@ from tidegraph.errors import DataError, ParameterError, ShortOfMemoryError, Stor
 from tidegraph.events import Batch
 from tidegraph.tables import scan_table
 
-__all__ = ["CompactGraph", "build", "memory_bytes", "open_graph"]
+__all__ = ["CompactGraph", "build", "memory_bytes", "memory_text", "open_graph"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 Lists: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32] | None]
@@ -63,8 +63,21 @@ def memory_bytes(memory: str | int) -> int:
         return memory
     match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*)\s*([KMGT]?)I?B?\s*", str(memory).upper())
     if not isinstance(memory, str) or match is None or float(match[1]) == 0:
-        raise ParameterError(f"memory is {memory!r}; give a number of bytes, or 500M, 8G, ...")
+        raise ParameterError(
+            f"memory={memory!r} is no size; give a number of bytes, or 500M, 8G, ..."
+        )
     return int(float(match[1]) * _UNITS[match[2]])
+
+
+def memory_text(size: int) -> str:
+    """A short text that stands for so many bytes or a little more.
+
+    >>> memory_text(1_600_000_000)
+    '1.5G'
+    """
+    unit = "G" if size > 1000 << 20 else "M"
+    tenths = -(-size * 10 // _UNITS[unit])
+    return f"{tenths / 10:g}{unit}"
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -258,8 +271,8 @@ def build(
             return _Build(work, table, room, threads, progress).run()
     except MemoryError as error:
         raise ShortOfMemoryError(
-            f"building {path} was refused memory by the system, though memory is {memory}; what is"
-            " done is kept: repeat the command with less, or where there is more"
+            f"building {path} was refused memory by the system, though memory={memory} was allowed;"
+            " what is done is kept: repeat the command with less, or where there is more"
         ) from error
     except OSError as error:
         if isinstance(error, StorageError):
@@ -463,8 +476,8 @@ class _Build:
 
     def _refuse(self, needed: int) -> None:
         raise ParameterError(
-            f"memory is {self._memory:,} bytes; this graph needs at least"
-            f" {needed + _OVERHEAD:,} to be built"
+            f"memory={memory_text(self._memory)} is too little to build this graph; give"
+            f" memory={memory_text(needed + _OVERHEAD)} or more"
         )
 
     def _window(self, lengths: NDArray[np.uint32], first: int, per_entry: int) -> int:

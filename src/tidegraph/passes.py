@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.channels import Channel, Sketch
-from tidegraph.compact import CompactGraph, memory_bytes
+from tidegraph.compact import CompactGraph, memory_bytes, memory_text
+from tidegraph.durable import only_writer, put_in_place, sync
 from tidegraph.errors import (
     DataError,
     EventError,
@@ -27,7 +28,8 @@ from tidegraph.errors import (
     ShortOfMemoryError,
     StorageError,
 )
-from tidegraph.propagation import Propagator
+from tidegraph.propagation import Dtype, Propagator
+from tidegraph.stream import counted
 
 __all__ = ["Embeddings", "Plan", "plan", "propagate_in_passes"]
 
@@ -39,9 +41,11 @@ Stored: TypeAlias = Literal["float32", "float16"]
 # tenth of MAG with 4 and 16 columns, rows and events on a hundredth); plans go by them.
 _PROCESS_BYTES = 128 << 20  # interpreter, libraries, stacks
 _NODE_BYTES = 8 + 4 + 1 + 1  # degree, place in a step, removed, touched
-_CHANNEL_NODE_BYTES = 4 + 4  # limit, pivot
+_CHANNEL_NODE_VALUES = 2  # limit, pivot
 _BLOCK_NODE_BYTES = 4 + 1 + 0.25  # queue, marks, list of touched nodes
-_VALUE_BYTES = 2 * 4  # estimate and residual of one column
+_COLUMN_VALUES = 2  # estimate and residual
+_LARGE_PAGE = 2 << 20  # at whose multiples the arrays of a block begin
+_NARROW_BYTES, _VECTOR_BYTES = 16, 32  # of a row: as few columns as fit, or whole vectors
 _ENTRY_NS = 19.3  # of a sweep over one entry of a list
 _ENTRY_COLUMN_NS = 2.1  # the same, for each column
 _ROW_NS = 207.0  # to read, count, fill and sort one row of a table of edges
@@ -49,22 +53,23 @@ _EVENT_COLUMN_US = 0.27  # to apply one event of a stream to one column
 _WIDEST_PASS = 96  # columns of a block; beyond it nothing is gained
 
 
-def _blocks(columns: int) -> tuple[int, int]:
+def _blocks(columns: int, value_bytes: int) -> tuple[int, int]:
     """How many blocks the engine makes of so many columns, and their width with padding."""
-    if columns <= 4:
-        return 1, 4
-    vectors = -(-columns // 8)
-    count = -(-vectors // (_WIDEST_PASS // 8))
-    return count + (count % 2 == 1 and vectors >= 4), 8 * vectors
+    narrow = columns * value_bytes <= _NARROW_BYTES
+    lanes = (_NARROW_BYTES if narrow else _VECTOR_BYTES) // value_bytes
+    vectors = -(-columns // lanes)
+    count = -(-vectors // (_WIDEST_PASS // lanes))
+    return count + (count % 2 == 1 and vectors >= 4), lanes * vectors
 
 
-def _pass_bytes(nodes: int, columns: int, channels: int) -> int:
+def _pass_bytes(nodes: int, columns: int, channels: int, dtype: Dtype = "float32") -> int:
     """Anonymous memory of a propagator on a compact graph."""
-    blocks, width = _blocks(columns)
-    per_node = _NODE_BYTES + channels * (
-        _CHANNEL_NODE_BYTES + blocks * _BLOCK_NODE_BYTES + width * _VALUE_BYTES
-    )
-    return _PROCESS_BYTES + math.ceil(nodes * per_node)
+    value_bytes = np.dtype(dtype).itemsize
+    blocks, width = _blocks(columns, value_bytes)
+    values = _CHANNEL_NODE_VALUES + _COLUMN_VALUES * width
+    per_node = _NODE_BYTES + channels * (blocks * _BLOCK_NODE_BYTES + values * value_bytes)
+    arrays = channels * blocks * _COLUMN_VALUES
+    return _PROCESS_BYTES + arrays * _LARGE_PAGE + math.ceil(nodes * per_node)
 
 
 @dataclass(frozen=True)
@@ -92,11 +97,13 @@ def plan(
     r_max: float = 1e-2,
     events: int = 0,
     stored: Stored = "float32",
+    dtype: Dtype = "float32",
     threads: int = 2,
 ) -> Plan:
     """How many columns fit into a pass, and what all passes take.
 
     events: of a stream that is applied afterwards, in every pass.
+    dtype: in which is computed; times are those of float32.
 
     >>> plan(121_751_665, 1_297_748_926, 64, memory="8G").columns_per_pass
     4
@@ -110,12 +117,12 @@ def plan(
     fitting = [
         k
         for k in (*range(1, 5), *range(8, _WIDEST_PASS + 1, 8))
-        if _pass_bytes(nodes, k, channels) <= room
+        if _pass_bytes(nodes, k, channels, dtype) <= room
     ]
     if not fitting:
         raise ParameterError(
-            f"memory is {room:,} bytes; one pass over {nodes:,} nodes takes at least"
-            f" {_pass_bytes(nodes, 1, channels):,}"
+            f"memory={memory} is too little for a pass over {nodes:,} nodes; give"
+            f" memory={memory_text(_pass_bytes(nodes, 1, channels, dtype))} or more"
         )
     passes = -(-columns // fitting[-1])
     # No more columns in a pass than an even share: the last pass is not a rest.
@@ -128,7 +135,7 @@ def plan(
     return Plan(
         columns_per_pass=per_pass,
         passes=passes,
-        memory_bytes=_pass_bytes(nodes, per_pass, channels),
+        memory_bytes=_pass_bytes(nodes, per_pass, channels, dtype),
         graph_bytes=graph,
         build_disk_bytes=graph + 8 * edges + 4 * nodes,
         embedding_bytes=nodes * channels * columns * (2 if stored == "float16" else 4),
@@ -142,8 +149,10 @@ def plan(
 
 _MANIFEST = "embeddings.json"
 _FORMAT, _VERSION = "tidegraph embeddings", 1
-_ROWS = 1 << 16  # nodes written, or read, at once
-_PIECE_BYTES = 1 << 23  # of an array read at once
+_PIECE_BYTES = 1 << 22  # of an array read, or written, at once
+# Rounding leaves residuals some percent above their limits at most: an `r_max` that the dtype
+# cannot hold is refused. Beyond this the lists of the graph contradict each other.
+_DAMAGED_FROM = 1.5
 
 
 def propagate_in_passes(
@@ -155,6 +164,7 @@ def propagate_in_passes(
     channels: Sequence[Channel] = (Channel.low_pass(),),
     beta: float = 0.5,
     r_max: float = 1e-2,
+    dtype: Dtype = "float32",
     stored: Stored = "float32",
     threads: int | None = None,
     progress: Progress | None = None,
@@ -165,15 +175,25 @@ def propagate_in_passes(
         the columns of a pass lie in `out` as a file for as long as it takes.
     memory: a promise about the memory of this process; the graph is mapped, and counts only as
         page cache. Columns are taken in as many passes as that needs.
+    dtype: in which is computed; float64 holds an `r_max` that float32 cannot, in twice the memory.
     stored: float16 halves the files and keeps three digits.
 
     Called again in the same way after an interruption, a full disk (`StorageError`) or a refusal of
     memory (`ShortOfMemoryError`) it goes on after the last whole pass, also with another `memory`.
-    Which columns share a pass is part of the result's bits, within `r_max`.
+    Every byte of the passes before is then compared with its digest, and what differs is made anew
+    (`Embeddings.mended`). Which columns share a pass is part of the result's bits, within `r_max`.
+
+    Before a pass is stored its residuals are computed anew in float64. Where drift has carried one
+    above `r_max`, drift is taken out; `Embeddings.residuals` tells what is left. Residuals that
+    rounding cannot explain are a `StorageError`: the graph is damaged.
     """
     if stored not in ("float32", "float16"):
         raise ParameterError(f"stored is {stored!r}; give 'float32' or 'float16'")
-    columns = _Columns(features, graph.nodes, Path(out))
+    if dtype not in ("float32", "float64"):
+        raise ParameterError(f"dtype is {dtype!r}; give 'float32' or 'float64'")
+    room = memory_bytes(memory)
+    path = Path(out)
+    columns = _Columns(features, graph.nodes, path, dtype)
     order = {
         "graph": graph.fingerprint,
         **columns.described(),
@@ -181,33 +201,62 @@ def propagate_in_passes(
         "beta": beta,
         "r_max": r_max,
         "stored": stored,
+        # What was begun when there was no choice can be gone on with.
+        **({} if dtype == "float32" else {"dtype": dtype}),
     }
-    manifest = _Manifest(Path(out), order, graph.nodes, len(channels), columns.count)
+
+    def propagated(first: int, count: int) -> Propagator:
+        return Propagator(
+            columns.part(first, count),
+            initial=graph,
+            channels=channels,
+            directed=graph.directed,
+            beta=beta,
+            r_max=r_max,
+            dtype=dtype,
+            threads=threads,
+            block_columns=_WIDEST_PASS,
+        )
+
+    def report(done: int, what: str) -> None:
+        if progress is not None:
+            progress(done, columns.count, what)
+
+    if path.exists() and not path.is_dir():
+        raise StorageError(f"{path} is a file; give a new directory")
     try:
-        while (first := manifest.done) < columns.count:
-            rest = columns.count - first
-            chosen = plan(graph.nodes, graph.edges, rest, memory=memory, channels=len(channels))
-            if progress is not None:
-                progress(first, columns.count, "columns propagated")
-            count = min(rest, chosen.columns_per_pass)
-            propagator = Propagator(
-                columns.part(first, count),
-                initial=graph,
-                channels=channels,
-                directed=graph.directed,
-                beta=beta,
-                r_max=r_max,
-                threads=threads,
-                block_columns=_WIDEST_PASS,
-            )
-            manifest.add(propagator, count)
-            del propagator
-            if progress is not None:
-                progress(manifest.done, columns.count, "columns propagated")
+        path.mkdir(parents=True, exist_ok=True)
+        with only_writer(path):
+            manifest = _Manifest(path, order, graph.nodes, len(channels), columns.count)
+            damaged = manifest.damaged(report)
+            for block in damaged:
+                needed = _pass_bytes(graph.nodes, block.columns, len(channels), dtype)
+                if needed > room:
+                    raise ParameterError(
+                        f"{path / block.file} is damaged, and memory={memory} is too little to make"
+                        f" its {counted(block.columns, 'column')} anew together; give"
+                        f" memory={memory_text(needed)} or more"
+                    )
+                report(block.first, f"columns propagated ({block.file} anew: it was damaged)")
+                manifest.store(block, propagated(block.first, block.columns), graph)
+            while (first := manifest.done) < columns.count:
+                rest = columns.count - first
+                chosen = plan(
+                    graph.nodes,
+                    graph.edges,
+                    rest,
+                    memory=memory,
+                    channels=len(channels),
+                    dtype=dtype,
+                )
+                report(first, "columns propagated")
+                block = manifest.next_block(min(rest, chosen.columns_per_pass))
+                manifest.store(block, propagated(first, block.columns), graph)
+                report(manifest.done, "columns propagated")
     except MemoryError as error:
         raise ShortOfMemoryError(
-            f"{out}: the system refused memory, though memory is {memory}; whole passes are kept:"
-            " repeat the command with less, or where there is more"
+            f"{out}: the system refused memory, though memory={memory} was allowed; whole passes"
+            " are kept: repeat the command with less, or where there is more"
         ) from error
     except OSError as error:
         if isinstance(error, StorageError):
@@ -216,14 +265,34 @@ def propagate_in_passes(
             f"{out}: {error.strerror or error}; whole passes are kept: make room and repeat the"
             " command"
         ) from error
-    return Embeddings.open(out)
+    made = Embeddings.open(out)
+    made.mended = tuple(block.file for block in damaged)
+    return made
+
+
+def _settled_residuals(propagator: Propagator, graph: CompactGraph) -> NDArray[np.float64]:
+    """The largest residual over what `r_max` allows, per channel, drift taken out if it matters."""
+    residuals = propagator.audit().residual
+    if (residuals > 1).any() and (residuals <= _DAMAGED_FROM).all():
+        propagator.repair()
+        residuals = propagator.audit().residual
+    if not (residuals <= _DAMAGED_FROM).all():
+        raise StorageError(
+            f"residuals over {graph.path} are {residuals.max():.3g} times what r_max allows, which"
+            " rounding does not explain; nothing of this pass is kept. The graph is probably"
+            f" damaged: `tidegraph graph info {graph.path} --verify` compares it with its digests;"
+            " build it anew where they differ, and give dtype='float64' where they do not"
+        )
+    return residuals
 
 
 class _Columns:
     """What is propagated, some columns at a time."""
 
-    def __init__(self, features: Sketch | NDArray[Any], nodes: int, directory: Path) -> None:
-        self._features, self._directory = features, directory
+    def __init__(
+        self, features: Sketch | NDArray[Any], nodes: int, directory: Path, dtype: Dtype
+    ) -> None:
+        self._features, self._directory, self._dtype = features, directory, np.dtype(dtype)
         if isinstance(features, Sketch):
             self.count = features.columns
             return
@@ -237,10 +306,37 @@ class _Columns:
         self.count = features.shape[1]
 
     def described(self) -> dict[str, Any]:
-        """What makes two runs one: the sketch in words, or the digest of the numbers."""
+        """What makes two runs one: the sketch in words, or the digest of the numbers.
+
+        Numbers that cannot be propagated are refused on the way.
+        """
         if isinstance(self._features, Sketch):
             return {"sketch": asdict(self._features)}
-        return {"features": {"digest": _digest(self._features), "dtype": self._features.dtype.str}}
+        digest = hashlib.blake2b(digest_size=16)
+        first = 0
+        for rows in _pieces(self._features):
+            self._check(rows, first)
+            digest.update(np.ascontiguousarray(rows).data)
+            first += len(rows)
+        return {"features": {"digest": digest.hexdigest(), "dtype": self._features.dtype.str}}
+
+    def _check(self, rows: NDArray[Any], first: int) -> None:
+        largest = np.finfo(self._dtype).max
+        with np.errstate(invalid="ignore"):
+            fine = np.abs(rows) <= largest
+        if fine.all():
+            return
+        row, column = np.argwhere(~fine)[0]
+        value = rows[row, column]
+        if np.isfinite(value):
+            advice = f"beyond {largest:.2g}, the largest {self._dtype}: scale the column" + (
+                " or give dtype='float64'" if self._dtype == np.float32 else ""
+            )
+        else:
+            advice = "not a finite number: replace it"
+        raise ParameterError(
+            f"the feature of node {first + row} in column {column} is {value:g}, {advice}"
+        )
 
     def part(self, first: int, count: int) -> Sketch | NDArray[Any]:
         """Some columns, as a propagator reads them without copying."""
@@ -250,11 +346,51 @@ class _Columns:
         with scratch.open("wb") as file:
             for rows in _pieces(self._features):
                 part = rows[:, first : first + count]
-                file.write(np.ascontiguousarray(part, dtype=np.float32).data)
+                file.write(np.ascontiguousarray(part, dtype=self._dtype).data)
         shape = (len(self._features), count)
-        mapped = np.memmap(scratch, dtype=np.float32, mode="r", shape=shape)
+        mapped = np.memmap(scratch, dtype=self._dtype, mode="r", shape=shape)
         scratch.unlink()  # its pages stay until the last reader has gone
         return mapped
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The columns of one pass and the file they are in."""
+
+    number: int
+    file: str
+    first: int
+    columns: int
+    digest: str | None = None  # None: written before there were digests, or not yet
+
+    def mapped(
+        self, directory: Path, nodes: int, channels: int, stored: np.dtype[Any]
+    ) -> NDArray[Any]:
+        """The numbers, read where they lie; `DataError` where the file is not as long as it was."""
+        path = directory / self.file
+        try:
+            array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+        except FileNotFoundError:
+            raise DataError(f"{path} is missing: {_ANEW}") from None
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(f"{path} is damaged ({error}): {_ANEW}") from None
+        if array.shape != (nodes, channels, self.columns) or array.dtype != stored:
+            raise DataError(f"{path} is damaged: {_ANEW}")
+        return array
+
+
+_ANEW = "repeat the command that made the embeddings, and it is made anew"
+
+
+def _blocks_of(body: dict[str, Any]) -> list[_Block]:
+    """The blocks that a manifest lists."""
+    blocks: list[_Block] = []
+    first = 0
+    for number, entry in enumerate(body["blocks"]):
+        count = int(entry["columns"])
+        blocks.append(_Block(number, str(entry["file"]), first, count, entry.get("digest")))
+        first += count
+    return blocks
 
 
 class _Manifest:
@@ -277,7 +413,7 @@ class _Manifest:
         if file.is_file():
             try:
                 saved = json.loads(file.read_bytes())
-                begun = len(saved["blocks"]) > 0
+                begun = len(_blocks_of(saved)) > 0
             except (ValueError, KeyError, TypeError) as error:
                 raise StorageError(
                     f"{file} is damaged; give a new directory, or delete this one"
@@ -293,82 +429,119 @@ class _Manifest:
                 self._body = saved
             else:  # an order of which nothing was done, because it was refused, say
                 self._save()
-        elif path.exists() and any(path.iterdir()):
+        elif any(path.iterdir()):
             raise StorageError(f"{path} is not empty; give a new directory")
         else:
-            path.mkdir(parents=True, exist_ok=True)
             self._save()
 
     @property
     def done(self) -> int:
         """The columns that are stored."""
-        return sum(block["columns"] for block in self._body["blocks"])
+        return sum(block.columns for block in _blocks_of(self._body))
 
-    def add(self, propagator: Propagator, columns: int) -> None:
-        """Stores the estimates of all nodes; the pass counts when they are safe."""
-        blocks = self._body["blocks"]
-        name = f"block-{len(blocks):03}.npy"
-        fresh = self._path / f"{name}.new"
-        nodes, channels = self._body["nodes"], self._body["channels"]
-        dtype = np.dtype(self._body["order"]["stored"])
+    def damaged(self, report: Callable[[int, str], None]) -> list[_Block]:
+        """The blocks that are not as they were written, by their size, header and digest."""
+        found = []
+        for block in _blocks_of(self._body):
+            report(block.first, "columns compared with their digests")
+            try:
+                array = block.mapped(self._path, *self._form())
+            except DataError:
+                found.append(block)
+                continue
+            if block.digest is not None and _digest(array) != block.digest:
+                found.append(block)
+        return found
+
+    def next_block(self, columns: int) -> _Block:
+        """One that is not there yet, of so many columns after those that are."""
+        number = len(self._body["blocks"])
+        return _Block(number, f"block-{number:03}.npy", self.done, columns)
+
+    def _form(self) -> tuple[int, int, np.dtype[Any]]:
+        body = self._body
+        return body["nodes"], body["channels"], np.dtype(body["order"]["stored"])
+
+    def store(self, block: _Block, propagator: Propagator, graph: CompactGraph) -> None:
+        """Stores the estimates of all nodes; the pass counts when they are safe.
+
+        A block that is there already is replaced.
+        """
+        residuals = _settled_residuals(propagator, graph)
+        fresh = self._path / f"{block.file}.new"
+        nodes, channels, stored = self._form()
         header = {
-            "descr": dtype.str,
+            "descr": stored.str,
             "fortran_order": False,
-            "shape": (nodes, channels, columns),
+            "shape": (nodes, channels, block.columns),
         }
         # Written, not mapped: a full disk is then an error and not the end of the process.
         digest = hashlib.blake2b(digest_size=16)
         with fresh.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
-            for first in range(0, nodes, _ROWS):
-                rows = propagator.embedding(np.arange(first, min(first + _ROWS, nodes)))
-                part = rows.astype(dtype, copy=False).data
+            row_bytes = channels * block.columns * propagator.dtype.itemsize
+            step = max(1, _PIECE_BYTES // row_bytes)
+            for first in range(0, nodes, step):
+                rows = propagator.embedding(np.arange(first, min(first + step, nodes)))
+                part = rows.astype(stored, copy=False).data
                 file.write(part)
                 digest.update(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, self._path / name)
-        audit = propagator.audit()
-        blocks.append(
+            sync(file)
+        put_in_place(fresh, self._path / block.file)
+        self._body["blocks"][block.number : block.number + 1] = [
             {
-                "file": name,
-                "columns": columns,
+                "file": block.file,
+                "columns": block.columns,
                 "digest": digest.hexdigest(),
-                # The largest residual over what r_max allows, per channel: below 1 it is kept.
-                "residual": audit.residual.tolist(),
+                # The largest residual over what r_max allows, per channel: up to 1 it is kept.
+                "residual": residuals.tolist(),
             }
-        )
+        ]
         self._save()
 
     def _save(self) -> None:
         fresh = self._path / f"{_MANIFEST}.new"
         with fresh.open("w", encoding="utf-8") as file:
             json.dump(self._body, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, self._path / _MANIFEST)
+            sync(file)
+        put_in_place(fresh, self._path / _MANIFEST)
 
 
 class Embeddings:
     """Propagated columns of all nodes in files, read by node: `embeddings[nodes]`.
 
-    Nothing is loaded but the rows asked for. `residuals` is the largest residual over the promise,
-    per pass and channel.
+    Nothing is loaded but the rows asked for.
+
+    residuals: `[passes, channels]`, the largest residual over what `r_max` allows, as computed in
+        float64 before the pass was stored: where it is at most 1, no number is further from the
+        exact one than was promised, rounding to `dtype` apart.
+    computed_in: the dtype of the propagation; `dtype` is that of the files.
+    mended: the files that were damaged, and were made anew by the call that returned this.
     """
 
     def __init__(
         self,
+        path: Path,
         blocks: list[NDArray[Any]],
         shape: tuple[int, int, int],
         residuals: NDArray[np.float64],
+        computed_in: str,
     ) -> None:
-        self._blocks, self.shape, self.residuals = blocks, shape, residuals
+        self.path, self._blocks, self.shape, self.residuals = path, blocks, shape, residuals
+        self.computed_in = computed_in
+        self.mended: tuple[str, ...] = ()
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, verify: bool = False) -> Embeddings:
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        verify: bool = False,
+        progress: Progress | None = None,
+    ) -> Embeddings:
         """The embeddings in a directory; passes must be complete.
 
-        With `verify` every byte is compared with the digest of its block.
+        Sizes are compared; with `verify` every byte is, with the digest of its block.
         """
         path = Path(path)
         try:
@@ -376,23 +549,37 @@ class Embeddings:
             if body["format"] != _FORMAT or body["version"] != _VERSION:
                 raise DataError(f"{path} has another format; this release reads {_VERSION}")
             shape = (int(body["nodes"]), int(body["channels"]), int(body["columns"]))
-            stored = sum(block["columns"] for block in body["blocks"])
-            if stored != shape[2]:
-                raise DataError(
-                    f"{path} holds {stored} of {shape[2]} columns: repeat the command that makes"
-                    " them"
-                )
-            blocks = [np.load(path / block["file"], mmap_mode="r") for block in body["blocks"]]
-            dtype = np.dtype(body["order"]["stored"])
-            for block, array in zip(body["blocks"], blocks, strict=True):
-                whole = array.shape == (*shape[:2], block["columns"]) and array.dtype == dtype
-                if not whole or (verify and _digest(array) != block["digest"]):
-                    raise DataError(f"{path / block['file']} is damaged: make it anew")
+            blocks = _blocks_of(body)
+            residuals = np.array([entry["residual"] for entry in body["blocks"]], dtype=np.float64)
+            stored = np.dtype(body["order"]["stored"])
+            computed_in = str(body["order"].get("dtype", "float32"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(f"{path} holds no embeddings that can be read: {error}") from error
-        return cls(blocks, shape, np.array([block["residual"] for block in body["blocks"]]))
+        done = sum(block.columns for block in blocks)
+        if done != shape[2]:
+            raise DataError(
+                f"{path} holds {done} of {shape[2]} columns: repeat the command that makes them"
+            )
+        arrays = [block.mapped(path, *shape[:2], stored) for block in blocks]
+        for block, array in zip(blocks, arrays, strict=True) if verify else ():
+            if progress is not None:
+                progress(block.first, done, "columns compared with their digests")
+            if block.digest is None:
+                raise DataError(
+                    f"{path / block.file} was written by a release that kept no digests, so there"
+                    " is nothing to compare it with: propagate into a new directory, or open it"
+                    " unverified"
+                )
+            if _digest(array) != block.digest:
+                raise DataError(f"{path / block.file} is damaged: {_ANEW}")
+        return cls(path, arrays, shape, residuals, computed_in)
+
+    @property
+    def excess(self) -> float:
+        """By which share of it the largest residual is above what `r_max` allows; mostly 0."""
+        return max(0.0, float(self.residuals.max()) - 1)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -400,6 +587,13 @@ class Embeddings:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def __repr__(self) -> str:
+        nodes, channels, columns = self.shape
+        return (
+            f"Embeddings({str(self.path)!r}, nodes={nodes}, channels={channels},"
+            f" columns={columns}, dtype={self.dtype})"
+        )
 
     def __getitem__(self, nodes: ArrayLike) -> NDArray[Any]:
         """`[k, channels, columns]` of the given nodes."""

@@ -168,10 +168,11 @@ def _extends(names: NodeNames | None, known: NodeNames | None) -> bool:
 def counted(count: int, noun: str) -> str:
     """So many of them, in words.
 
-    >>> counted(1, "event"), counted(2000, "event")
-    ('1 event', '2,000 events')
+    >>> counted(1, "event"), counted(2000, "event"), counted(2, "pass")
+    ('1 event', '2,000 events', '2 passes')
     """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    several = "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else several}"
 
 
 def moment(when: Any, unit: str) -> int:

@@ -61,6 +61,8 @@ class Failure(Refusal):
 
 def refusal(error: TidegraphError, message: str | None = None) -> Refusal:
     """The error as the end of a command, with another message if one is given."""
+    if isinstance(error, StorageError) and error.errno is None:
+        return Failure(str(error) if message is None else message)
     if isinstance(error, StorageError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)  # its own words say what is intact
         if error.filename and not full and (failed := failure(error)):

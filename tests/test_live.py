@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tidegraph import EventStream, LinkPredictor, experiment
-from tidegraph.errors import ParameterError, TidegraphError
+from tidegraph.errors import DataError, ParameterError
 from tidegraph.experiment import Protocol, Trial
 
 IntArray = NDArray[np.int64]
@@ -146,22 +146,71 @@ def test_refining_makes_its_events_likelier_and_replay_keeps_earlier_ones() -> N
         ([0, SNAPSHOTS * EDGES], {}, "from 0 to below 540"),
         ([0.5], {}, "whole numbers"),
         ([5], {"replay": -1.0}, "replay is -1.0"),
+        ([[5]], {}, r"whole numbers \[k\], not int64 \[1, 1\]"),
         ([5], {"pace": 0.0}, "pace is 0.0"),
+        ([5], {"pace": float("nan")}, "pace is nan; give a positive number"),
+        ([5], {"pace": float("inf")}, "pace is inf"),
+        ([5], {"pace": [0.1]}, r"pace is \[0.1\]"),
+        ([5], {"pace": "0.1"}, "pace is '0.1'"),
+        ([5], {"pace": True}, "pace is True"),
+        ([5], {"replay": float("nan")}, "replay is nan"),
+        ([5], {"replay": None}, "replay is None"),
         ([5], {"epochs": 0}, "epochs is 0"),
+        ([5], {"epochs": [1]}, r"epochs is \[1\]"),
+        ([5], {"epochs": 1.5}, "epochs is 1.5"),
     ],
 )
 def test_a_refinement_refuses_what_it_cannot_learn_from(
-    events: list[float], options: dict[str, Any], advice: str, steady: LinkPredictor
+    events: list[Any], options: dict[str, Any], advice: str, steady: LinkPredictor
 ) -> None:
     before = steady.score(0, np.arange(NODES), FIRST_TEST)
-    with pytest.raises(TidegraphError, match=advice):
-        steady.refine(np.array(events), **options)
+    with pytest.raises(ParameterError if options else DataError, match=advice):
+        steady.refine(events, **options)
     np.testing.assert_array_equal(steady.score(0, np.arange(NODES), FIRST_TEST), before)
 
 
 @pytest.fixture(scope="module")
 def steady() -> LinkPredictor:
     return trained(trial_of(random_stream(2)))
+
+
+@pytest.mark.parametrize(
+    ("replay", "latest", "repeated"), [(0.0, 40, 0), (1.0, 20, 20), (3.0, 10, 30), (1e300, 1, 39)]
+)
+def test_a_refinement_learns_from_no_more_events_than_a_training_would(
+    replay: float,
+    latest: int,
+    repeated: int,
+    steady: LinkPredictor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = copy.copy(steady)
+    model.max_examples = 40
+    chosen: list[IntArray] = []
+    examples = LinkPredictor._examples
+
+    def noted(self: LinkPredictor, events: IntArray, earlier: IntArray, *, seed: int) -> Any:
+        chosen.append(events)
+        return examples(self, events, earlier, seed=seed)
+
+    monkeypatch.setattr(LinkPredictor, "_examples", noted)
+    count = len(model.stream)
+    model.refine(np.arange(100, count), replay=replay)
+    assert len(chosen[0]) == latest + repeated
+    np.testing.assert_array_equal(chosen[0][repeated:], np.arange(count - latest, count))
+    assert (chosen[0][:repeated] < count - latest).all()
+    chosen.clear()
+    model.refine([7, 9, 12])  # fewer than that are all taken
+    assert chosen[0].tolist() == [7, 9, 12]
+
+
+def test_a_model_that_learns_on_is_not_asked_about_what_it_has_learned_from() -> None:
+    trial = trial_of(random_stream(4))
+    answers = trial._answers(trained(trial))  # type: ignore[attr-defined]
+    answers(np.array([0]), FIRST_TEST + 1)
+    answers(np.array([0]), FIRST_TEST + 1)
+    with pytest.raises(AssertionError, match=f"task {FIRST_TEST} after {FIRST_TEST + 1}"):
+        answers(np.array([0]), FIRST_TEST)
 
 
 def test_only_snapshots_are_judged_live() -> None:

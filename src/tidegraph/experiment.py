@@ -620,13 +620,18 @@ class _SnapshotTrial(_LinkTrial):
         )
 
     def _answers(self, model: LinkPredictor) -> Callable[[IntArray, int], NDArray[np.float32]]:
-        """The scores of a model for all nodes, by source and task; the model stays as it is."""
+        """The scores of a model for all nodes, by source and task; the model stays as it is.
+
+        One that learns on has to be asked about tasks in their order.
+        """
         model = copy.copy(model)
         nodes = self.events.nodes
         learned = self._split.validation.start  # the last snapshot that trained
 
         def score_all(sources: IntArray, task: int) -> NDArray[np.float32]:
             nonlocal learned
+            # What was learned from later snapshots would answer for this one.
+            assert not self.protocol.live or task >= learned, f"task {task} after {learned}"
             while self.protocol.live and learned < task:
                 learned += 1
                 model.refine(np.flatnonzero(self.events.t == learned), **LIVE)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -488,7 +490,7 @@ class LinkPredictor(Estimator):
     @all_or_nothing
     def refine(
         self,
-        events: IntArray,
+        events: ArrayLike,
         *,
         epochs: int = 1,
         pace: float = 0.1,
@@ -499,31 +501,37 @@ class LinkPredictor(Estimator):
 
         What is learned depends on no event after them; by default it is one careful pass.
 
-        events: their places in the stream, ascending.
+        events: their places in the stream, ascending. Where they and those repeated are more than
+            `max_examples`, the latest are learned from.
         pace: learning rate, in parts of that of the training.
         replay: how many earlier events, drawn at random, are repeated beside each of these, lest
             they be forgotten.
         """
         self._check_fitted()
-        if pace <= 0 or replay < 0:
-            raise ParameterError(
-                f"pace is {pace}, replay is {replay}; a pace is positive, replay is not negative"
-            )
+        if not _is_number(epochs, Integral) or epochs < 1:
+            raise ParameterError(f"epochs is {epochs!r}; give a whole number from 1 on")
+        if not _is_number(pace, Real) or pace <= 0:
+            raise ParameterError(f"pace is {pace!r}; give a positive number")
+        if not _is_number(replay, Real) or replay < 0:
+            raise ParameterError(f"replay is {replay!r}; give a number from 0 on")
         training = dataclasses.replace(
             self._training(),
             epochs=epochs,
             patience=epochs,
             learning_rate=pace * self.learning_rate,
         )
-        if len(events) == 0:
+        places = np.asarray(events)
+        if places.size == 0:
             return self
-        _check_places(events, len(self._stream))
-        first = int(events[0])
-        again = np.random.default_rng((self.seed, first, len(events))).choice(
-            first, min(first, round(replay * len(events))), replace=False
+        _check_places(places, len(self._stream))
+        places = places[-max(1, int(self.max_examples / (1 + replay))) :]
+        first, count = int(places[0]), len(places)
+        repeated = min(first, round(replay * count), self.max_examples - count)
+        again = np.random.default_rng((self.seed, first, count)).choice(
+            first, repeated, replace=False
         )
         examples = self._examples(
-            np.concatenate([np.sort(again), events]), np.arange(first), seed=first
+            np.concatenate([np.sort(again), places]), np.arange(first), seed=first
         )
         features = self._pair_features(examples.src, examples.dst, examples.t)
         self._network = copy.deepcopy(self._network)  # what was learned before stays whole
@@ -582,10 +590,17 @@ def _distinct(nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray, IntArra
     return keys // len(times), times[keys % len(times)], place.reshape(-1)
 
 
-def _check_places(events: IntArray, count: int) -> None:
+def _is_number(value: Any, kind: type) -> bool:
+    """Whether it is a finite one of that kind; truth values, which Python counts with, are none."""
+    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_places(events: NDArray[Any], count: int) -> None:
     """Refuses what are no places in a stream of that many events, each once and in order."""
-    if events.dtype.kind not in "iu":
-        raise DataError(f"places of events are whole numbers, not {events.dtype}")
+    if events.dtype.kind not in "iu" or events.ndim != 1:
+        raise DataError(
+            f"places of events are whole numbers [k], not {events.dtype} {list(events.shape)}"
+        )
     if (np.diff(events) <= 0).any() or events[0] < 0 or events[-1] >= count:
         raise DataError(
             f"events are {events[0]} to {events[-1]}; give places in the stream, from 0 to below"

@@ -181,3 +181,52 @@ def test_large_ones_are_made_and_measured(tmp_path: Path) -> None:
     refused = run("generate", "gdelt", "-o", tmp_path / "other", "--pairs", "10")
     assert refused.exit_code == 2
     assert "pairs is 10; give 16,682 to" in refused.stderr
+
+
+@pytest.mark.parametrize("here", ["file", "directory"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["data", "info"],
+        ["verify", "--steps", "1", "--columns", "2", "--data"],
+        ["record", "-o", "out", "--columns", "2"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_where_a_data_set_and_a_path_have_one_name_it_is_said_which_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], here: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = CliRunner().invoke(cli.main, [*words, "mag"])
+    assert asked.exit_code == 2  # it is not on this machine
+    assert "is taken as" not in asked.stderr
+    if here == "file":
+        (tmp_path / "mag").write_text("src,dst,t\n0,1,1\n1,2,2\n")
+    else:
+        datasets.generate_mag_like(tmp_path / "mag", nodes=40, edges=90, years=4, classes=3)
+    asked = CliRunner().invoke(cli.main, [*words, "mag"])
+    assert asked.exit_code == 2
+    told = f"mag is taken as the name of a data set; for the {here} that lies here give ./mag"
+    assert told in asked.stderr
+    other = CliRunner().invoke(cli.main, [*words, "./mag"])
+    assert other.exit_code == 0, other.output
+    assert "is taken as" not in other.stderr
+
+
+def test_a_whole_run_says_which_of_both_it_takes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mag").write_text("src,dst,t\n0,1,1\n1,2,2\n")
+    asked = CliRunner().invoke(cli.main, ["run", "mag"])
+    assert asked.exit_code == 2
+    assert "for the file that lies here give ./mag" in asked.stderr
+
+
+def test_a_path_is_never_the_name_of_a_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    datasets.generate_mag_like(tmp_path / "mag", nodes=40, edges=90, years=4, classes=3)
+    assert len(datasets.load_dataset(Path("mag"))) == 90
+    assert len(datasets.load_dataset("./mag")) == 90

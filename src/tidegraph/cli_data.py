@@ -29,6 +29,7 @@ __all__ = [
     "read_events",
     "reading_options",
     "refuse_to_overwrite",
+    "tell_which",
     "told_events",
 ]
 
@@ -215,11 +216,25 @@ def told_events(
     name: str | Path, options: dict[str, Any], *, any_order: bool = False
 ) -> EventStream:
     """As `read_events`; says how a file was understood, and shows progress."""
+    tell_which(name)
     with progress("read") as report:
         report(0, 1, str(name))
         stream = read_events(name, options, any_order=any_order)
     echo_read(name, stream)
     return stream
+
+
+def tell_which(name: str | Path) -> None:
+    """Says which one is taken where both a data set and something that lies here have the name."""
+    from tidegraph import datasets
+
+    if name in datasets.DATA_SETS and Path(name).exists():
+        kind = "directory" if Path(name).is_dir() else "file"
+        click.echo(
+            f"{name} is taken as the name of a data set; for the {kind} that lies here give"
+            f" ./{name}",
+            err=True,
+        )
 
 
 def echo_read(name: str | Path, stream: EventStream) -> None:

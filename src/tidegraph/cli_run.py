@@ -22,6 +22,7 @@ from tidegraph.cli_data import (
     echo_read,
     read_events,
     reading_options,
+    tell_which,
 )
 from tidegraph.cli_learn import (
     MEANINGS,
@@ -289,6 +290,8 @@ def _read(data: Data, quiet: bool) -> EventStream:
     """The events, however they are stored; says how a file was understood."""
     from tidegraph import datasets, formats
 
+    if not quiet:
+        tell_which(data.name)
     path = Path(data.name)
     options: dict[str, Any] = {
         name: getattr(data, _COLUMN_OPTIONS.get(name, name)) for name in READING_NAMES

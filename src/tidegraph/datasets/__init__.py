@@ -63,27 +63,29 @@ def load_dataset(
 ) -> EventStream:
     """The events of a data set in `NAMES`, of a file, or of a directory that a generator wrote.
 
-    A named data set is looked for in `directory`, $TIDEGRAPH_DATA (../shared/data where that is
-    not set) and the cache, in the compact form `NAME.csv.gz` and as its authors publish it; with
-    `download` it is fetched where it is in none of them. Bitcoin's ratings are edge features, not
-    weights. `labels` are the states of sources at their events; what becomes known of nodes, and
-    when, is in `node_labels`: the delay of a flight is known when it has arrived (a day after
-    departure where that is not recorded), the class of a paper in its first year as a source.
+    A text that is the name of a data set stands for it, whatever lies here under that name: give
+    "./NAME" or a `Path` for that. A named data set is looked for in `directory`, $TIDEGRAPH_DATA
+    (../shared/data where that is not set) and the cache, in the compact form `NAME.csv.gz` and as
+    its authors publish it; with `download` it is fetched where it is in none of them.
+
+    Bitcoin's ratings are edge features, not weights. `labels` are the states of sources at their
+    events; what becomes known of nodes, and when, is in `node_labels`: the delay of a flight is
+    known when it has arrived (a day after departure where that is not recorded), the class of a
+    paper in its first year as a source.
 
     >>> load_dataset("nyc-flights").names[0]
     'N14228'
     """
-    text = os.fspath(name)
-    data_set = DATA_SETS.get(text)
+    data_set = DATA_SETS.get(name) if isinstance(name, str) else None
     if data_set is not None:
         return _named(data_set, directory, download, progress)
-    path = Path(text)
+    path = Path(name)
     if (path / DESCRIPTION).is_file():
         return open_directory(path)
     if not path.exists():
         raise DataError(
-            f"no data set and no file is called {text!r}; give one of {', '.join(NAMES)}, or the"
-            " path of a file of events (.csv, .csv.gz, .parquet, ...)"
+            f"no data set and no file is called {os.fspath(name)!r}; give one of"
+            f" {', '.join(NAMES)}, or the path of a file of events (.csv, .csv.gz, .parquet, ...)"
         )
     from tidegraph import formats
 

@@ -590,7 +590,7 @@ def _distinct(nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray, IntArra
     return keys // len(times), times[keys % len(times)], place.reshape(-1)
 
 
-def _is_number(value: Any, kind: type) -> bool:
+def _is_number(value: Any, kind: Any) -> bool:
     """Whether it is a finite one of that kind; truth values, which Python counts with, are none."""
     return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
 

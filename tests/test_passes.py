@@ -479,10 +479,10 @@ def test_embeddings_are_part_of_the_public_face() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (1e300, r"node 2900 in column 3 is 1e\+300, beyond 3.4e\+38, the largest float32: scale"),
+        (1e300, r"node 2900 in column 3 is 1e\+300, beyond 3.4e\+38, the largest float32; scale"),
         (-1e39, r"is -1e\+39, beyond"),
-        (np.nan, "is nan, not a finite number"),
-        (np.inf, "is inf, not a finite number"),
+        (np.nan, "is nan, where a finite number is needed"),
+        (np.inf, "is inf, where a finite number is needed"),
     ],
 )
 def test_features_that_cannot_be_held_are_named(

@@ -185,6 +185,27 @@ def test_features_of_any_size_are_propagated(size: float) -> None:
     assert (propagator.embedding() != 0).all()
 
 
+def test_features_that_the_dtype_cannot_hold_are_named() -> None:
+    features = np.ones((5000, 3))
+    edges = Batch(src=[0, 1, 2], dst=[1, 2, 3])
+    for value, said in (
+        (1e300, r"node 4321 in column 2 is 1e\+300, beyond 3.4e\+38, the largest float32; scale"),
+        (np.nan, "node 4321 in column 2 is nan, where a finite number is needed"),
+        (-np.inf, "node 4321 in column 2 is -inf"),
+    ):
+        features[4321, 2] = value
+        with pytest.raises(tg.ParameterError, match=said):
+            Propagator(features, initial=edges)
+        with pytest.raises(tg.ParameterError, match=said):
+            tg.propagate(edges.src, edges.dst, features)
+    features[4321, 2] = 1e300
+    propagator = Propagator(features, initial=edges, dtype="float64")
+    assert np.isfinite(propagator.embedding()).all()
+    single = Propagator(np.full((6, 1), 1e30), initial=edges)
+    with pytest.raises(tg.EventError, match="beyond float32"):
+        single.apply(Batch(feature_nodes=[0], feature_values=[[1e39]]))
+
+
 def test_features_far_beyond_the_first_are_refused() -> None:
     propagator = Propagator(np.eye(6), initial=Batch(src=[0, 1], dst=[1, 2]))
     before = state_bytes(propagator)

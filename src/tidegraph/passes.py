@@ -28,7 +28,7 @@ from tidegraph.errors import (
     ShortOfMemoryError,
     StorageError,
 )
-from tidegraph.propagation import Dtype, Propagator
+from tidegraph.propagation import Dtype, Propagator, check_dtype, check_features
 from tidegraph.stream import counted
 
 __all__ = ["Embeddings", "Plan", "plan", "propagate_in_passes"]
@@ -189,8 +189,7 @@ def propagate_in_passes(
     """
     if stored not in ("float32", "float16"):
         raise ParameterError(f"stored is {stored!r}; give 'float32' or 'float16'")
-    if dtype not in ("float32", "float64"):
-        raise ParameterError(f"dtype is {dtype!r}; give 'float32' or 'float64'")
+    check_dtype(dtype)
     room = memory_bytes(memory)
     path = Path(out)
     columns = _Columns(features, graph.nodes, path, dtype)
@@ -292,7 +291,7 @@ class _Columns:
     def __init__(
         self, features: Sketch | NDArray[Any], nodes: int, directory: Path, dtype: Dtype
     ) -> None:
-        self._features, self._directory, self._dtype = features, directory, np.dtype(dtype)
+        self._features, self._directory, self._dtype = features, directory, dtype
         if isinstance(features, Sketch):
             self.count = features.columns
             return
@@ -315,28 +314,10 @@ class _Columns:
         digest = hashlib.blake2b(digest_size=16)
         first = 0
         for rows in _pieces(self._features):
-            self._check(rows, first)
+            check_features(rows, self._dtype, first_node=first)
             digest.update(np.ascontiguousarray(rows).data)
             first += len(rows)
         return {"features": {"digest": digest.hexdigest(), "dtype": self._features.dtype.str}}
-
-    def _check(self, rows: NDArray[Any], first: int) -> None:
-        largest = np.finfo(self._dtype).max
-        with np.errstate(invalid="ignore"):
-            fine = np.abs(rows) <= largest
-        if fine.all():
-            return
-        row, column = np.argwhere(~fine)[0]
-        value = rows[row, column]
-        if np.isfinite(value):
-            advice = f"beyond {largest:.2g}, the largest {self._dtype}: scale the column" + (
-                " or give dtype='float64'" if self._dtype == np.float32 else ""
-            )
-        else:
-            advice = "not a finite number: replace it"
-        raise ParameterError(
-            f"the feature of node {first + row} in column {column} is {value:g}, {advice}"
-        )
 
     def part(self, first: int, count: int) -> Sketch | NDArray[Any]:
         """Some columns, as a propagator reads them without copying."""

@@ -20,7 +20,7 @@ from tidegraph.errors import DataError, EventError, ParameterError, PrecisionErr
 from tidegraph.events import Batch
 from tidegraph.stream import Steps
 
-__all__ = ["Propagator", "propagate"]
+__all__ = ["Dtype", "Propagator", "check_dtype", "check_features", "propagate"]
 
 Dtype: TypeAlias = Literal["float32", "float64"]
 _DISTRIBUTIONS = {"gaussian": 0, "uniform": 1, "sign": 2}
@@ -107,7 +107,9 @@ class Propagator:
             scale_by_degree=scale_by_degree,
             self_loop=self_loop,
         )
+        check_dtype(dtype)
         source = features if isinstance(features, _Features) else _Features(features, nodes)
+        source.check(dtype)
         thresholds = settings.r_max * source.norms(settings.r_max_unit)
         if not (np.isfinite(thresholds) & (thresholds > 1e-290)).all():
             raise ParameterError(
@@ -148,8 +150,6 @@ class Propagator:
         sketch: Sketch | None,
         rows: int = _KEPT,
     ) -> None:
-        if dtype not in ("float32", "float64"):
-            raise ParameterError(f"dtype is {dtype!r}; give 'float32' or 'float64'")
         if not isinstance(block_columns, int) or not 8 <= block_columns <= 256:
             raise ParameterError(f"block_columns is {block_columns!r}; give a number from 8 to 256")
         self._settings = settings
@@ -300,10 +300,11 @@ class Propagator:
 
     def _check_range(self, rows: NDArray[np.float64]) -> None:
         """Features are kept in units of the threshold, with room for the degrees' powers."""
-        if rows.shape[1] == self.columns and (np.abs(rows) > 2.0**60 * self._thresholds).any():
+        largest = np.minimum(2.0**60 * self._thresholds, np.finfo(self._dtype).max)
+        if rows.shape[1] == self.columns and (np.abs(rows) > largest).any():
             raise EventError(
-                "features are more than 2**60 thresholds large, which the engine cannot hold;"
-                " scale them to the size of the features given at the start"
+                f"features are more than 2**60 thresholds large, or beyond {self._dtype}, which the"
+                " engine cannot hold; scale them to the size of the features given at the start"
             )
 
     def apply_steps(
@@ -788,9 +789,11 @@ class _Features:
         self.nodes, self.columns = array.shape
         self.sketch = None
         self._array = array
-        for _, rows in self.pieces():
-            if not np.isfinite(rows).all():
-                raise ParameterError("features hold NaN or infinity; they must be finite")
+
+    def check(self, dtype: Dtype) -> None:
+        """Refuses numbers that cannot be propagated."""
+        for first, rows in self.pieces():
+            check_features(rows, dtype, first_node=first)
 
     def lasting(self) -> NDArray[Any] | None:
         """The array, where it can be read in place for as long as features are needed."""
@@ -829,6 +832,31 @@ class _Features:
             total += np.square(sizes).sum(axis=0) if unit == "rms" else sizes.sum(axis=0)
         norms = peak * np.sqrt(total / self.nodes) if unit == "rms" else peak * total
         return np.where(norms > 0, norms, 1.0)
+
+
+def check_dtype(dtype: Any) -> None:
+    """Refuses what is not a dtype in which can be computed."""
+    if dtype not in ("float32", "float64"):
+        raise ParameterError(f"dtype is {dtype!r}; give 'float32' or 'float64'")
+
+
+def check_features(rows: NDArray[Any], dtype: Dtype, *, first_node: int) -> None:
+    """Refuses rows of features of which `dtype` cannot hold a value, and names that."""
+    largest = np.finfo(dtype).max
+    held = np.abs(rows) <= largest  # NaN is not
+    if held.all():
+        return
+    row, column = np.argwhere(~held)[0]
+    value = rows[row, column]
+    if np.isfinite(value):
+        advice = f"beyond {largest:.2g}, the largest {dtype}; scale the column" + (
+            " or use dtype='float64'" if dtype == "float32" else ""
+        )
+    else:
+        advice = "where a finite number is needed; replace it"
+    raise ParameterError(
+        f"the feature of node {first_node + row} in column {column} is {value:g}, {advice}"
+    )
 
 
 def _never_changes(owner: Any) -> bool:

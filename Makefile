@@ -10,7 +10,7 @@ CMAKE_NATIVE := $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)
 	-DTIDEGRAPH_PYTHON=OFF -DTIDEGRAPH_TESTS=ON -DTIDEGRAPH_STRICT=ON
 
 # Not -n auto: the engine starts threads of its own. torch's would only wait for each other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-slow native-test native-test-sanitized lint format bench clean

@@ -316,9 +316,8 @@ def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path: Path) -> 
 
 
 # Ray ----------------------------------------------------------------------------------------------
-# Starting and losing clusters side by side on one machine is more than Ray promises to bear: these
-# tests share one process (`xdist_group`), and the one that loses a cluster comes before the others
-# start theirs.
+# Ray ends processes that it believes lost: `make test-slow` gives these tests a process of their own.
+# The one that loses a cluster comes before the others start theirs.
 
 
 LOST = """
@@ -350,7 +349,7 @@ except ClusterError as error:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
+@pytest.mark.ray
 def test_a_cluster_that_is_gone_says_so_and_what_is_finished_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed: pip install 'tidegraph[ray]'")
     path = tmp_path / "a"
@@ -392,7 +391,7 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
+@pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
 def test_a_cluster_records_the_same_bytes_as_one_process(tmp_path: Path) -> None:
     recorded(tmp_path / "here")
@@ -417,7 +416,7 @@ def test_a_cluster_records_the_same_bytes_as_one_process(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
+@pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
 def test_a_worker_killed_in_the_middle_goes_on_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -444,7 +443,7 @@ def test_a_worker_killed_in_the_middle_goes_on_to_the_same_bytes(
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
+@pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
 def test_an_error_in_a_worker_is_the_error_of_the_run(tmp_path: Path) -> None:
     def full(common: Any, job: Any, progress: Any) -> None:
@@ -455,7 +454,7 @@ def test_an_error_in_a_worker_is_the_error_of_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
+@pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
 def test_a_worker_that_always_dies_is_given_up(tmp_path: Path) -> None:
     def doomed(common: Any, job: Any, progress: Any) -> None:

@@ -316,95 +316,8 @@ def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path: Path) -> 
 
 
 # Ray ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """One small cluster for all tests here: to start one takes many seconds."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'tidegraph[ray]'")
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        object_store_memory=100 << 20,
-    )
-    yield
-    ray.shutdown()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-def test_a_cluster_records_the_same_bytes_as_one_process(tmp_path: Path) -> None:
-    recorded(tmp_path / "here")
-    seen: list[tuple[int, int, str]] = []
-    store = recorded(
-        tmp_path / "there", engine="ray", workers=2, progress=lambda *told: seen.append(told)
-    )
-    assert content(tmp_path / "there") == content(tmp_path / "here")
-    assert store.columns == COLUMNS
-    assert seen[-1] == (3000, 3000, "3 of 3 finished")
-    random_stream().save(tmp_path / "events.tide")
-    read_there = tg.record_shards(
-        tmp_path / "events.tide",
-        SKETCH,
-        tmp_path / "file",
-        shards=3,
-        settings=SETTINGS,
-        engine="ray",
-        **SMALL,
-    )
-    assert content(read_there.path) == content(tmp_path / "here")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-def test_a_worker_killed_in_the_middle_goes_on_to_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorded(tmp_path / "here")
-    deaths = tmp_path / "deaths"
-    deaths.mkdir()
-    work = shards._record_shard
-
-    # Defined here, so that it is sent to the workers as it is.
-    def mortal(common: Any, shard: Any, progress: Any) -> str:
-        def fatal(done: int, total: int, what: str) -> None:
-            mark = deaths / shard.name
-            if done > total // 2 and not mark.exists():
-                mark.write_text(f"{done} of {total}")
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        return work(common, shard, fatal)
-
-    monkeypatch.setattr(shards, "_record_shard", mortal)
-    recorded(tmp_path / "there", engine="ray")
-    assert len(list(deaths.iterdir())) == 3, "every worker died once"
-    assert content(tmp_path / "there") == content(tmp_path / "here")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-def test_an_error_in_a_worker_is_the_error_of_the_run(tmp_path: Path) -> None:
-    def full(common: Any, job: Any, progress: Any) -> None:
-        raise StorageError(28, f"{job}: no space left")
-
-    with pytest.raises(StorageError, match="b: no space left"):
-        workers.run(full, None, {"a job": "b"}, tmp_path, engine="ray")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-def test_a_worker_that_always_dies_is_given_up(tmp_path: Path) -> None:
-    def doomed(common: Any, job: Any, progress: Any) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    with pytest.raises(ClusterError, match=r"died each time.*is kept: repeat the command"):
-        workers.run(doomed, None, {"a job": 1}, tmp_path, engine="ray")
-    assert not list(tmp_path.iterdir())
+# Ray ends processes that it believes lost: `make test-slow` gives these tests a process of their own.
+# The one that loses a cluster comes before the others start theirs.
 
 
 LOST = """
@@ -436,6 +349,7 @@ except ClusterError as error:
 
 
 @pytest.mark.slow
+@pytest.mark.ray
 def test_a_cluster_that_is_gone_says_so_and_what_is_finished_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed: pip install 'tidegraph[ray]'")
     path = tmp_path / "a"
@@ -456,6 +370,99 @@ def test_a_cluster_that_is_gone_says_so_and_what_is_finished_is_kept(tmp_path: P
     recorded(tmp_path / "b")
     assert content(path) == content(tmp_path / "b")
     assert content(path / "shard-000") == first
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """One small cluster for all tests here: to start one takes many seconds."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'tidegraph[ray]'")
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=100 << 20,
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_a_cluster_records_the_same_bytes_as_one_process(tmp_path: Path) -> None:
+    recorded(tmp_path / "here")
+    seen: list[tuple[int, int, str]] = []
+    store = recorded(
+        tmp_path / "there", engine="ray", workers=2, progress=lambda *told: seen.append(told)
+    )
+    assert content(tmp_path / "there") == content(tmp_path / "here")
+    assert store.columns == COLUMNS
+    assert seen[-1] == (3000, 3000, "3 of 3 finished")
+    random_stream().save(tmp_path / "events.tide")
+    read_there = tg.record_shards(
+        tmp_path / "events.tide",
+        SKETCH,
+        tmp_path / "file",
+        shards=3,
+        settings=SETTINGS,
+        engine="ray",
+        **SMALL,
+    )
+    assert content(read_there.path) == content(tmp_path / "here")
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_a_worker_killed_in_the_middle_goes_on_to_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(tmp_path / "here")
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    work = shards._record_shard
+
+    # Defined here, so that it is sent to the workers as it is.
+    def mortal(common: Any, shard: Any, progress: Any) -> str:
+        def fatal(done: int, total: int, what: str) -> None:
+            mark = deaths / shard.name
+            if done > total // 2 and not mark.exists():
+                mark.write_text(f"{done} of {total}")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return work(common, shard, fatal)
+
+    monkeypatch.setattr(shards, "_record_shard", mortal)
+    recorded(tmp_path / "there", engine="ray")
+    assert len(list(deaths.iterdir())) == 3, "every worker died once"
+    assert content(tmp_path / "there") == content(tmp_path / "here")
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_an_error_in_a_worker_is_the_error_of_the_run(tmp_path: Path) -> None:
+    def full(common: Any, job: Any, progress: Any) -> None:
+        raise StorageError(28, f"{job}: no space left")
+
+    with pytest.raises(StorageError, match="b: no space left"):
+        workers.run(full, None, {"a job": "b"}, tmp_path, engine="ray")
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_a_worker_that_always_dies_is_given_up(tmp_path: Path) -> None:
+    def doomed(common: Any, job: Any, progress: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(ClusterError, match=r"died each time.*is kept: repeat the command"):
+        workers.run(doomed, None, {"a job": 1}, tmp_path, engine="ray")
+    assert not list(tmp_path.iterdir())
 
 
 # The command --------------------------------------------------------------------------------------

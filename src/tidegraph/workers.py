@@ -168,9 +168,8 @@ def _on_ray(
                 running[remote.remote(work, place, jobs[name], _board(folder, name))] = name
             ended, _ = ray.wait(list(running), timeout=_LOOK_EVERY_S)
             for reference in ended:
-                name = running[reference]
+                name = running.pop(reference)  # also where it failed: nothing is left to cancel
                 answers[name] = _answer(reference, name)
-                del running[reference]
                 overall.finish(name)
             for name in running.values():
                 if told := _read(_board(folder, name)):
@@ -237,7 +236,8 @@ class _Watch:
     def __init__(self) -> None:
         self._heard_at = time.monotonic()
         self._over = threading.Event()
-        threading.Thread(target=self._ask, daemon=True).start()
+        self._asking = threading.Thread(target=self._ask, daemon=True)
+        self._asking.start()
 
     def _ask(self) -> None:
         import ray
@@ -252,4 +252,7 @@ class _Watch:
         return time.monotonic() - self._heard_at < _SILENCE_S
 
     def end(self) -> None:
+        """Asks no more: whoever disconnects afterwards does not do so below a question."""
         self._over.set()
+        if self.answers():  # else the question under way may never come back
+            self._asking.join(_SILENCE_S)

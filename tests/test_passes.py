@@ -497,15 +497,35 @@ def test_features_that_cannot_be_held_are_named(
     assert not out.exists()
 
 
-def test_features_beyond_float32_are_propagated_in_float64(
+def test_what_the_files_cannot_hold_is_refused_and_not_stored_as_infinity(
     tmp_path: Path, graph: CompactGraph
 ) -> None:
-    matrix = np.random.default_rng(0).normal(size=(NODES, 2))
-    matrix[:, 1] = 1e-3  # of which 1e20 larger ones are not to be lost beside
-    made = propagate_in_passes(graph, matrix * 1e20, tmp_path / "out", dtype="float64")
-    plain = Propagator(matrix * 1e20, initial=graph, dtype="float64")
-    distance = np.abs(made[np.arange(NODES)] - plain.embedding())
-    assert (distance <= 2 * plain.threshold() + np.abs(plain.embedding()) * 2.0**-23).all()
+    matrix = np.random.default_rng(0).normal(size=(NODES, 10))
+    matrix[:, 7] *= 1e6
+    np.save(tmp_path / "features.npy", matrix)
+    out = tmp_path / "out"
+    words = ["propagate", graph.path, "--features", tmp_path / "features.npy", "-o", out]
+    code, told = invoke(*words, "--memory", memory_for(4), "--stored", "float16")
+    assert code == 2
+    assert "in column 7, beyond 6.6e+04, the largest float16" in told
+    assert "scale the column or give --stored 'float32'" in told
+    assert invoke(*words[:-1], tmp_path / "wider")[0] == 0
+    assert np.isfinite(Embeddings.open(tmp_path / "wider")[np.arange(NODES)]).all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="links to nowhere are errors of their own")
+def test_a_block_that_cannot_be_read_is_not_taken_for_damaged(
+    tmp_path: Path, graph: CompactGraph
+) -> None:
+    out = tmp_path / "out"
+    propagate_in_passes(graph, Sketch(4), out)
+    block = out / "block-000.npy"
+    block.unlink()
+    block.symlink_to(block)  # an error of the system, as a disk that fails is
+    with pytest.raises(StorageError, match="symbolic links"):
+        propagate_in_passes(graph, Sketch(4), out)
+    with pytest.raises(DataError, match="symbolic links"):
+        Embeddings.open(out)
 
 
 def test_memory_that_is_too_little_is_told_in_words_that_can_be_typed(

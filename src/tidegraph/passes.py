@@ -314,7 +314,8 @@ class _Columns:
         digest = hashlib.blake2b(digest_size=16)
         first = 0
         for rows in _pieces(self._features):
-            check_features(rows, self._dtype, first_node=first)
+            # In whatever is computed, no more than float32 is stored.
+            check_features(rows, "float32", first_node=first, advice="scale the column")
             digest.update(np.ascontiguousarray(rows).data)
             first += len(rows)
         return {"features": {"digest": digest.hexdigest(), "dtype": self._features.dtype.str}}
@@ -347,13 +348,13 @@ class _Block:
     def mapped(
         self, directory: Path, nodes: int, channels: int, stored: np.dtype[Any]
     ) -> NDArray[Any]:
-        """The numbers, read where they lie; `DataError` where the file is not as long as it was."""
+        """The numbers, read where they lie; `DataError` where the file is missing or too short."""
         path = directory / self.file
         try:
             array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
         except FileNotFoundError:
             raise DataError(f"{path} is missing: {_ANEW}") from None
-        except (OSError, ValueError, EOFError) as error:
+        except (ValueError, EOFError) as error:
             raise DataError(f"{path} is damaged ({error}): {_ANEW}") from None
         if array.shape != (nodes, channels, self.columns) or array.dtype != stored:
             raise DataError(f"{path} is damaged: {_ANEW}")
@@ -421,7 +422,7 @@ class _Manifest:
         return sum(block.columns for block in _blocks_of(self._body))
 
     def damaged(self, report: Callable[[int, str], None]) -> list[_Block]:
-        """The blocks that are not as they were written, by their size, header and digest."""
+        """The blocks that are not as they were written, by their header, length and digest."""
         found = []
         for block in _blocks_of(self._body):
             report(block.first, "columns compared with their digests")
@@ -464,7 +465,7 @@ class _Manifest:
             step = max(1, _PIECE_BYTES // row_bytes)
             for first in range(0, nodes, step):
                 rows = propagator.embedding(np.arange(first, min(first + step, nodes)))
-                part = rows.astype(stored, copy=False).data
+                part = _rounded(rows, stored, first, block.first).data
                 file.write(part)
                 digest.update(part)
             sync(file)
@@ -522,7 +523,8 @@ class Embeddings:
     ) -> Embeddings:
         """The embeddings in a directory; passes must be complete.
 
-        Sizes are compared; with `verify` every byte is, with the digest of its block.
+        It is looked whether blocks are there and long enough; with `verify` every byte is compared
+        with the digest of its block.
         """
         path = Path(path)
         try:
@@ -534,16 +536,16 @@ class Embeddings:
             residuals = np.array([entry["residual"] for entry in body["blocks"]], dtype=np.float64)
             stored = np.dtype(body["order"]["stored"])
             computed_in = str(body["order"].get("dtype", "float32"))
+            done = sum(block.columns for block in blocks)
+            if done != shape[2]:
+                raise DataError(
+                    f"{path} holds {done} of {shape[2]} columns: repeat the command that makes them"
+                )
+            arrays = [block.mapped(path, *shape[:2], stored) for block in blocks]
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(f"{path} holds no embeddings that can be read: {error}") from error
-        done = sum(block.columns for block in blocks)
-        if done != shape[2]:
-            raise DataError(
-                f"{path} holds {done} of {shape[2]} columns: repeat the command that makes them"
-            )
-        arrays = [block.mapped(path, *shape[:2], stored) for block in blocks]
         for block, array in zip(blocks, arrays, strict=True) if verify else ():
             if progress is not None:
                 progress(block.first, done, "columns compared with their digests")
@@ -591,6 +593,23 @@ class Embeddings:
             out[:, :, first:last] = block[ids]
             first = last
         return out
+
+
+def _rounded(
+    rows: NDArray[Any], stored: np.dtype[Any], first_node: int, first_column: int
+) -> NDArray[Any]:
+    """Estimates of some nodes in the dtype of the files, which has to hold them."""
+    with np.errstate(over="ignore"):
+        rounded = rows.astype(stored, copy=False)
+    if not np.isfinite(rounded).all():
+        row, channel, column = np.argwhere(~np.isfinite(rounded))[0]
+        wider = " or give stored='float32'" if stored == np.float16 else ""
+        raise ParameterError(
+            f"node {first_node + row} becomes {rows[row, channel, column]:g} in column"
+            f" {first_column + column}, beyond {np.finfo(stored).max:.2g}, the largest {stored};"
+            f" scale the column{wider}"
+        )
+    return rounded
 
 
 def _digest(array: NDArray[Any]) -> str:

@@ -793,7 +793,8 @@ class _Features:
     def check(self, dtype: Dtype) -> None:
         """Refuses numbers that cannot be propagated."""
         for first, rows in self.pieces():
-            check_features(rows, dtype, first_node=first)
+            wider = " or use dtype='float64'" if dtype == "float32" else ""
+            check_features(rows, dtype, first_node=first, advice=f"scale the column{wider}")
 
     def lasting(self) -> NDArray[Any] | None:
         """The array, where it can be read in place for as long as features are needed."""
@@ -840,22 +841,24 @@ def check_dtype(dtype: Any) -> None:
         raise ParameterError(f"dtype is {dtype!r}; give 'float32' or 'float64'")
 
 
-def check_features(rows: NDArray[Any], dtype: Dtype, *, first_node: int) -> None:
-    """Refuses rows of features of which `dtype` cannot hold a value, and names that."""
+def check_features(rows: NDArray[Any], dtype: Dtype, *, first_node: int, advice: str) -> None:
+    """Refuses rows of features of which `dtype` cannot hold a value, and names that.
+
+    advice: what to do with one that is too large.
+    """
     largest = np.finfo(dtype).max
     held = np.abs(rows) <= largest  # NaN is not
     if held.all():
         return
     row, column = np.argwhere(~held)[0]
     value = rows[row, column]
-    if np.isfinite(value):
-        advice = f"beyond {largest:.2g}, the largest {dtype}; scale the column" + (
-            " or use dtype='float64'" if dtype == "float32" else ""
-        )
-    else:
-        advice = "where a finite number is needed; replace it"
+    problem = (
+        f"beyond {largest:.2g}, the largest {dtype}; {advice}"
+        if np.isfinite(value)
+        else "where a finite number is needed; replace it"
+    )
     raise ParameterError(
-        f"the feature of node {first_node + row} in column {column} is {value:g}, {advice}"
+        f"the feature of node {first_node + row} in column {column} is {value:g}, {problem}"
     )
 
 

@@ -316,7 +316,7 @@ def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path: Path) -> 
 
 
 # Ray ----------------------------------------------------------------------------------------------
-# Ray ends processes that it believes lost: `make test-slow` gives these tests a process of their own.
+# Ray ends processes that it believes lost: `make test-slow` gives these tests one of their own.
 # The one that loses a cluster comes before the others start theirs.
 
 

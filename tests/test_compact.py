@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -199,12 +202,86 @@ def test_a_directory_with_another_build_in_it_is_left_alone(tmp_path: Path) -> N
     build(edges, tmp_path / "graph")
     with pytest.raises(StorageError, match="already"):
         build(edges, tmp_path / "graph")
-    with pytest.raises(DataError, match="node 2"):
-        build(edges, tmp_path / "small", nodes=20)
-    with pytest.raises(StorageError, match="another build"):
-        build(edges, tmp_path / "small", nodes=30)
     with pytest.raises(ParameterError, match="or more"):
         build(edges, tmp_path / "poor", memory="1M")
+    with pytest.raises(StorageError, match="another build"):
+        build(edges, tmp_path / "poor", nodes=30)
+
+
+def test_a_refused_build_does_not_keep_its_directory_from_the_corrected_one(tmp_path: Path) -> None:
+    src, dst = some_pairs(6, 30, 100)
+    edges = write_edges(tmp_path / "edges.parquet", {"a": src, "b": dst})
+    graph = tmp_path / "graph"
+    with pytest.raises(DataError, match="src and dst are needed"):
+        build(edges, graph)
+    with pytest.raises(DataError, match=r"names node 2\d; ids run from 0 to 19"):
+        build(edges, graph, src="a", dst="b", nodes=20)
+    build(edges, graph, src="a", dst="b")
+    assert contents(open_graph(graph)) == contents(build(edges, tmp_path / "g", src="a", dst="b"))
+
+
+def test_a_table_of_edges_needs_no_times_and_no_order(tmp_path: Path) -> None:
+    src, dst = some_pairs(7, 40, 300)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
+    whole = contents(build(edges, tmp_path / "whole"))
+    pairs = [f"{a},{b}" for a, b in zip(src, dst, strict=True)]
+    tables = {
+        "pairs.csv": ["src,dst", *pairs],
+        "bare.txt": [pair.replace(",", " ") for pair in pairs],
+        "backwards.csv": ["t,from,to", *(f"{-row},{pair}" for row, pair in enumerate(pairs))],
+    }
+    for name, lines in tables.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+        assert contents(build(tmp_path / name, tmp_path / f"{name}.graph")) == whole
+
+
+def test_ids_that_are_no_numbers_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "names.csv").write_text("src,dst\nann,bob\n")
+    with pytest.raises(DataError, match="'ann', and integers from 0 on are needed: number"):
+        build(tmp_path / "names.csv", tmp_path / "graph")
+    (tmp_path / "large.csv").write_text(f"src,dst\n0,{10**18}\n")
+    with pytest.raises(DataError, match=f"node {10**18}; ids run from 0 to .*: number the nodes$"):
+        build(tmp_path / "large.csv", tmp_path / "graph")
+
+
+def test_a_damaged_table_is_no_full_disk(tmp_path: Path) -> None:
+    src, dst = some_pairs(8, 3000, 5000)
+    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst}, group=5000)
+    data = bytearray(edges.read_bytes())
+    data[100:3000] = bytes(2900)
+    edges.write_bytes(data)
+    with pytest.raises(DataError, match="cannot be read as parquet"):
+        build(edges, tmp_path / "graph")
+
+
+PROMISE = """
+import resource, sys
+from tidegraph.cli import main
+limit = int(sys.argv[-1])
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+main(["graph", "build", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of data are Linux's")
+@pytest.mark.parametrize("name", ["edges.parquet", "edges.csv"])
+def test_a_build_keeps_within_the_memory_promised_also_from_one_large_row_group(
+    tmp_path: Path, name: str
+) -> None:
+    rows = 6_000_000 if name == "edges.parquet" else 500_000
+    src, dst = np.random.default_rng(1).integers(0, 100_000, (2, rows))
+    table = pa.table({"src": src, "dst": dst})
+    limit = compact._OVERHEAD + (4 << 20)
+    if name == "edges.parquet":
+        pq.write_table(table, tmp_path / name, row_group_size=rows)
+        assert 4 * table.nbytes > limit  # as a whole, decoded and as lists, it would not fit
+    else:
+        pa_csv.write_csv(table, tmp_path / name)
+    order = [tmp_path / name, "-o", tmp_path / "graph", "--memory", str(limit)]
+    words = [sys.executable, "-c", PROMISE, *map(str, order)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert open_graph(tmp_path / "graph").nodes == 100_000
 
 
 def test_damaged_graphs_are_refused(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from tidegraph.datasets import storage
 from tidegraph.durable import only_writer, put_in_place, sync
 from tidegraph.errors import DataError, ParameterError, ShortOfMemoryError, StorageError
 from tidegraph.events import Batch
-from tidegraph.tables import scan_table
+from tidegraph.tables import scan_edges
 
 __all__ = ["CompactGraph", "build", "memory_bytes", "memory_text", "open_graph"]
 
@@ -47,8 +47,10 @@ _HEADER, _WORK = "graph.json", "building"
 _FORMAT, _VERSION = "tidegraph compact graph", 1
 _MAX_NODES = 0xFFFFFFFE
 _PIECE = 1 << 26  # bytes of a file under one digest
+_READ = 1 << 20  # bytes of a file read at once
+_READ_ROWS = 1 << 18  # rows of a table read at once
 _ROWS = 1 << 24  # pairs handed to the core at once
-_OVERHEAD = 192 << 20  # the interpreter, the reader's batches, buffers of files
+_OVERHEAD = 256 << 20  # interpreter, libraries and what they set apart, batches of the reader
 _SRC, _DST, _BOTH = range(3)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -204,9 +206,12 @@ def _digests(path: Path) -> list[str]:
     size = path.stat().st_size
 
     def piece(first: int) -> str:
+        digest = hashlib.blake2b(digest_size=16)
         with path.open("rb") as file:
             file.seek(first)
-            return _digest(file.read(_PIECE))
+            for _ in range(0, min(_PIECE, size - first), _READ):
+                digest.update(file.read(_READ))
+        return digest.hexdigest()
 
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(piece, range(0, size, _PIECE)))
@@ -231,8 +236,8 @@ def build(
     """Builds the graph of all edges in `source` in the new directory `path`, and opens it.
 
     source: a Parquet file whose columns `src` and `dst` hold integers from 0 on, any other table of
-        edges that `tidegraph.scan_table` reads with such ids, or the directory of a generated
-        stream. Times are not read: the graph is that of all edges.
+        edges that `tidegraph.read` takes with such ids, or the directory of a generated stream.
+        Times are not read, and need not be there: the graph is that of all edges.
     nodes: how many there are; by default one more than the largest id.
     weight: the column of weights; by default every row counts one.
     memory: what the process may take, files in the page cache not counted.
@@ -296,14 +301,13 @@ class _Work:
         self.state: dict[str, Any] = {"stage": "read", "rows": 0, "group": 0}
         if self._manifest.is_file():
             saved = json.loads(self._manifest.read_bytes())
-            if saved["order"] != order:
+            if saved["order"] != order and saved["state"] != self.state:
                 raise StorageError(
                     f"{path} holds the beginning of another build; give a new directory, or"
                     " delete it"
                 )
             self.state = saved["state"]
-        else:
-            self.save()
+        self.save()  # the order, also in place of one of which nothing was done
 
     def save(self, **changes: Any) -> None:
         """Remembers what holds from now on; files must be safe before."""
@@ -371,7 +375,8 @@ class _Build:
         names = ["src", "dst"] + ["weight"] * self._weighted_rows
         selves: dict[int, float] = {int(k): w for k, w in state.get("selves", {}).items()}
         largest, rows = int(state.get("largest", -1)), int(state["rows"])
-        with work.appending({work.directory / name: 4 * rows for name in names}) as files:
+        sizes = {work.directory / name: 4 * rows for name in names}
+        with work.appending(sizes) as files:
             for group, columns, (done, total) in self._groups(int(state["group"])):
                 largest = max(largest, self._largest(columns[:2]))
                 loops = columns[0] == columns[1]
@@ -404,9 +409,10 @@ class _Build:
                 continue
             largest = max(largest, int(ids.max()))
             if int(ids.min()) < 0 or largest >= limit:
+                more = ", or give more nodes" if limit < _MAX_NODES else ""
                 raise DataError(
                     f"{self._table} names node {min(int(ids.min()), 0) or largest}; ids run from 0"
-                    f" to {limit - 1}: number the nodes, or give nodes"
+                    f" to {limit - 1}: number the nodes{more}"
                 )
         return largest
 
@@ -430,14 +436,10 @@ class _Build:
         if parquet is not None:
             yield from parquet.groups(begin)
             return
-        names = {"src": src, "dst": dst, "weight": False if weight is None else weight}
         done = 0
-        for chunk in scan_table(self._table, ids="keep", **names):
-            done += len(chunk)
-            columns: list[NDArray[Any]] = [chunk.src, chunk.dst]
-            if chunk.weight is not None:
-                columns.append(chunk.weight)
-            yield None, columns, (done, done)
+        for ends in scan_edges(self._table, src=src, dst=dst, weight=weight):
+            done += len(ends[0])
+            yield None, [column for column in ends if column is not None], (done, done)
 
     # lists
 
@@ -662,8 +664,8 @@ class _ParquetEdges:
 
     _GROUPS = 16  # between two points at which an interrupted build goes on
 
-    def __init__(self, file: Any, names: list[str]) -> None:
-        self._file, self._names = file, names
+    def __init__(self, path: Path, file: Any, names: list[str]) -> None:
+        self._path, self._file, self._names = path, file, names
 
     @classmethod
     def of(cls, path: Path, src: str, dst: str, weight: str | None) -> _ParquetEdges | None:
@@ -672,32 +674,49 @@ class _ParquetEdges:
         import pyarrow.parquet as pq
 
         try:
-            file = pq.ParquetFile(path)
+            # Row groups may be large: without pre-buffering only the pages in work are held.
+            file = pq.ParquetFile(path, pre_buffer=False, buffer_size=_READ)
         except (pa.ArrowInvalid, OSError):
             return None
         schema = file.schema_arrow
         names = [src, dst] + ([weight] if weight is not None else [])
         if not all(name in schema.names for name in names):
             return None
-        if not all(pa.types.is_integer(schema.field(name).type) for name in (src, dst)):
+        *ids, kind = (schema.field(name).type for name in (src, dst, weight or dst))
+        if not all(map(pa.types.is_integer, ids)):
             return None
-        return cls(file, names)
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            return None
+        return cls(path, file, names)
 
     def groups(
         self, begin: int
     ) -> Iterator[tuple[int | None, list[NDArray[Any]], tuple[int, int]]]:
         metadata = self._file.metadata
         ends = np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
-        for group in range(begin, metadata.num_row_groups):
-            table = self._file.read_row_group(group, columns=self._names)
-            columns = []
-            for name in self._names:
-                column = table[name]
-                if column.null_count:
-                    raise DataError(f"column {name} has rows without a value; leave them out")
-                columns.append(column.to_numpy())
-            if len(columns) > 2 and not (np.isfinite(columns[2]) & (columns[2] > 0)).all():
-                raise DataError(f"column {self._names[2]} must hold finite weights above 0")
-            last = group + 1 == metadata.num_row_groups
-            point = group + 1 if last or (group + 1) % self._GROUPS == 0 else None
-            yield point, columns, (int(ends[group]), int(ends[-1]))
+        done = int(ends[begin - 1]) if begin else 0
+        for group in range(begin, len(ends)):
+            is_point = group + 1 == len(ends) or (group + 1) % self._GROUPS == 0
+            for columns in self._rows(group):
+                done += len(columns[0])
+                point = group + 1 if is_point and done == ends[group] else None
+                yield point, columns, (done, int(ends[-1]))
+
+    def _rows(self, group: int) -> Iterator[list[NDArray[Any]]]:
+        """The columns of a row group, which may be larger than memory, in pieces."""
+        import pyarrow as pa
+
+        try:
+            for batch in self._file.iter_batches(
+                _READ_ROWS, row_groups=[group], columns=self._names, use_threads=False
+            ):
+                columns = []
+                for name in self._names:
+                    if batch[name].null_count:
+                        raise DataError(f"column {name} has rows without a value; leave them out")
+                    columns.append(batch[name].to_numpy())
+                if len(columns) > 2 and not (np.isfinite(columns[2]) & (columns[2] > 0)).all():
+                    raise DataError(f"column {self._names[2]} must hold finite weights above 0")
+                yield columns
+        except (pa.ArrowInvalid, OSError) as error:
+            raise DataError(f"{self._path} cannot be read as parquet: {error}") from error

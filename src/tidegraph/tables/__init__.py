@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from tidegraph.errors import DataError, ParameterError
 from tidegraph.stream import EventStream, NodeNames, ReadReport, counted
 from tidegraph.tables import sources
+from tidegraph.tables.cells import is_arrow
 from tidegraph.tables.columns import Column
 from tidegraph.tables.numbering import Ids, Numbering, interleaved, kept_ids, renumbered
 from tidegraph.tables.rows import Reading
 from tidegraph.tables.sources import text_source
 from tidegraph.tables.times import Clock, whole_times
 
-__all__ = ["TableScan", "read_table", "scan_table", "text_source", "whole_times"]
+__all__ = ["TableScan", "read_table", "scan_edges", "scan_table", "text_source", "whole_times"]
 
 IntArray: TypeAlias = NDArray[np.int64]
 
@@ -66,6 +67,40 @@ def scan_table(
         roles=roles,
     )
     return TableScan(reading, ids)
+
+
+def scan_edges(
+    source: Any,
+    *,
+    src: Column | None = None,
+    dst: Column | None = None,
+    weight: Column | None = None,
+) -> Iterator[tuple[IntArray, IntArray, NDArray[np.float64] | None]]:
+    """The nodes of a table's rows, and weights where a column is given, piece by piece.
+
+    There need be no times. Ids are taken as they are, and must be integers.
+
+    >>> [piece[1].tolist() for piece in scan_edges({"src": [7, 7], "dst": [8, 9]})]
+    [[8, 9]]
+    """
+    roles = {"src": src, "dst": dst, "weight": False if weight is None else weight}
+    reading = Reading(
+        source,
+        unit=None,
+        on_bad="error",
+        header=None,
+        delimiter=None,
+        edge_features=(),
+        roles=roles | {"t": False, "op": False, "label": False},
+    )
+    for rows in reading.rows(sorted_only=False, weights_only=True):
+        for ids in (rows.src, rows.dst):
+            if is_arrow(ids):
+                raise DataError(
+                    f"{reading.source.name} has the node id {ids[0].as_py()!r}, and integers from 0"
+                    " on are needed: number the nodes first"
+                )
+        yield rows.src, rows.dst, rows.weight
 
 
 def read_table(

@@ -50,8 +50,12 @@ class Chosen:
 
 
 def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> Chosen:
-    """The column of every role, given or guessed; refuses, with advice, where one is not found."""
+    """The column of every role, given or guessed; refuses, with advice, where one is not found.
+
+    A role that is given as False has no column.
+    """
     chosen = Chosen({}, (), set(), [])
+    needed = [role for role in _NEEDED if given.get(role) is not False]
     free = list(source.columns)
 
     def find(column: Column, role: str) -> str:
@@ -97,15 +101,16 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
             chosen.guessed.add(role)
             chosen.notes.append(f"{role} is column {match!r}, {how}")
             free.remove(match)
-    missing = [role for role in _NEEDED if role not in chosen.roles]
+    missing = [role for role in needed if role not in chosen.roles]
     if missing:
-        likely = _likely(source, chosen.roles, free)
-        advice = ", ".join(f"{role}={likely[role]!r}" for role in _NEEDED if role in likely)
+        likely = _likely(source, chosen.roles, free, needed)
+        advice = ", ".join(f"{role}={likely[role]!r}" for role in needed if role in likely)
         raise DataError(
-            f"{source.name} has {_listed(source.columns)}; src, dst and t are needed: say which"
-            f" column is {' and '.join(missing)}, perhaps {advice}"
+            f"{source.name} has {_listed(source.columns)}; {', '.join(needed[:-1])} and"
+            f" {needed[-1]} are needed: say which column is {' and '.join(missing)}, perhaps"
+            f" {advice}"
         )
-    for role, other in (("src", "dst"), ("src", "t"), ("dst", "t")):
+    for role, other in itertools.combinations(needed, 2):
         if chosen.roles[role] == chosen.roles[other]:
             raise DataError(
                 f"column {chosen.roles[role]!r} is said to be both {role} and {other};"
@@ -135,7 +140,9 @@ def _named(role: str, columns: Sequence[str]) -> str | None:
     return match
 
 
-def _likely(source: Source, roles: Mapping[str, str], free: Sequence[str]) -> dict[str, str]:
+def _likely(
+    source: Source, roles: Mapping[str, str], free: Sequence[str], needed: Sequence[str]
+) -> dict[str, str]:
     """A column for each role that is needed, by what their first cells look like.
 
     Times are dates or numbers that grow; nodes come again, and are neither numbered rows nor
@@ -167,10 +174,10 @@ def _likely(source: Source, roles: Mapping[str, str], free: Sequence[str]) -> di
         fractions = any(value != int(value) for value in numbers(column) if abs(value) < 2**53)
         return not fractions, 1 < len(set(cells)) < len(cells)
 
-    likely = {role: roles[role] for role in _NEEDED if role in roles}
+    likely = {role: roles[role] for role in needed if role in roles}
     left = sorted(free, key=counts_rows)  # such a column is the last resort
     for role, best in (("t", is_time), ("src", is_node), ("dst", is_node)):
-        if role not in likely and left:
+        if role in needed and role not in likely and left:
             rated = [(not counts_rows(column), *best(column)) for column in left]
             likely[role] = left.pop(rated.index(max(rated)))
     return likely

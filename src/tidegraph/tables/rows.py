@@ -40,7 +40,10 @@ _COMMA = r"^[+-]?[0-9]+,[0-9]+$"  # a decimal, in many countries
 
 @dataclass
 class Rows:
-    """Rows of one batch that can be used. Ids are int64 arrays, or Arrow arrays of strings."""
+    """Rows of one batch that can be used. Ids are int64 arrays, or Arrow arrays of strings.
+
+    Where the table is read without times, all are zero.
+    """
 
     src: Any
     dst: Any
@@ -104,6 +107,8 @@ class Reading:
         """Whether t holds dates, told by its type, or in text by the first cell that has one."""
         import pyarrow as pa
 
+        if "t" not in self.chosen.roles:
+            return False
         if not self.source.untyped:
             kind = self._time_type()
             if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
@@ -161,7 +166,9 @@ class Reading:
         cells: dict[str, Cells] = {
             "src": self._ids(columns[roles["src"]], "src"),
             "dst": self._ids(columns[roles["dst"]], "dst"),
-            "t": read_times(columns[roles["t"]], self.dates),
+            "t": read_times(columns[roles["t"]], self.dates)
+            if "t" in roles
+            else Cells(Moments(np.zeros(batch.num_rows, dtype=np.int64)), []),
         }
         if "op" in roles:
             cells["op"] = read_operations(columns[roles["op"]])

@@ -70,6 +70,8 @@ class ArrowSource(Source):
             # Row groups may be large: without pre-buffering only the pages in work are held.
             with pq.ParquetFile(self.parquet, pre_buffer=False, buffer_size=1 << 20) as file:
                 yield from file.iter_batches(BATCH_ROWS, columns=list(wanted), use_threads=False)
+        except MemoryError:  # which Arrow's are as well
+            raise
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{self.name} cannot be read as parquet: {error}") from error
 
@@ -213,6 +215,8 @@ class TextSource(Source):
                     yield batch
                 check()
                 self.comments = cleaned.comments
+        except MemoryError:  # which Arrow's are as well
+            raise
         except (pa.ArrowException, OSError) as error:
             check()
             if "Empty CSV" in str(error):

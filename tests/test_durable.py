@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import errno
+import fcntl
 import os
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,17 @@ def test_nothing_is_renamed_but_by_what_makes_names_safe(path: Path) -> None:
         )
     }
     assert renaming == set()
+
+
+def test_a_file_system_without_locks_is_not_taken_for_another_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", unknown)
+    with pytest.raises(StorageError, match="a file system that knows flock"), only_writer(tmp_path):
+        pass
 
 
 def test_a_directory_has_one_writer_at_a_time(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -195,6 +197,11 @@ def test_the_commands_build_plan_and_propagate(tmp_path: Path) -> None:
     assert last_line("graph", "info", str(tmp_path / "graph"), "--verify")["verified"]
     planned = last_line("plan", "--nodes", "1000000", "--edges", "10000000", "--columns", "64")
     assert planned["passes"] == 1
+    halved = last_line(
+        *("plan", "--nodes", "1000000", "--edges", "10000000", "--columns", "64"),
+        *("--stored", "float16"),
+    )
+    assert 2 * halved["embedding_bytes"] == planned["embedding_bytes"]
     out = str(tmp_path / "out")
     made = last_line("propagate", str(tmp_path / "graph"), "--sketch", "5", "-o", out)
     assert made["columns"] == 5
@@ -221,6 +228,23 @@ def test_an_order_that_was_refused_leaves_room_for_the_right_one(
     assert propagate_in_passes(graph, Sketch(4), out).shape == (graph.nodes, 1, 4)
     with pytest.raises(StorageError, match="another order"):
         propagate_in_passes(graph, Sketch(5), out)
+
+
+def test_a_disk_that_was_full_from_the_start_leaves_room_for_the_same_command(
+    tmp_path: Path, graph: CompactGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    out = tmp_path / "out"
+    monkeypatch.setattr(passes, "sync", full)
+    with pytest.raises(StorageError, match="make room and repeat"):
+        propagate_in_passes(graph, Sketch(4), out)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(
+        propagate_in_passes(graph, Sketch(4), out)[[0, 1]],
+        propagate_in_passes(graph, Sketch(4), tmp_path / "whole")[[0, 1]],
+    )
 
 
 def test_a_damaged_manifest_or_header_is_named(tmp_path: Path, graph: CompactGraph) -> None:

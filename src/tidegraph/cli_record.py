@@ -98,6 +98,7 @@ def record(
     """
     from tidegraph.channels import Channel, Settings, Sketch
     from tidegraph.shards import record_shards
+    from tidegraph.stream import counted
     from tidegraph.workers import check_engine
 
     check_engine(options["engine"], options["address"], options["workers"])
@@ -129,8 +130,9 @@ def record(
         )
     elapsed_s = time.perf_counter() - begun
     click.echo(
-        f"{store.records:,} records of {store.nodes:,} nodes in {len(store.shards)} shards,"
-        f" {store.columns} columns in {len(store.channels)} channels:"
+        f"{store.records:,} records of {store.nodes:,} nodes in"
+        f" {counted(len(store.shards), 'shard')},"
+        f" {counted(store.columns, 'column')} in {counted(len(store.channels), 'channel')}:"
         f" {store.nbytes / 1e6:,.1f} MB in {output}, after {elapsed_s:.1f} s"
     )
     if as_json:

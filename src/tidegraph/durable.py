@@ -65,10 +65,16 @@ def only_writer(directory: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise StorageError(
                 error.errno, f"{directory} is being written to already; wait until that has ended"
             ) from None
+        except OSError as error:
+            raise StorageError(
+                error.errno,
+                f"{directory} cannot be held against other writers ({error.strerror}); give one on"
+                " a file system that knows flock",
+            ) from error
         yield
     finally:
         os.close(handle)

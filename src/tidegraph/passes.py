@@ -411,7 +411,8 @@ class _Manifest:
                 self._body = saved
             else:  # an order of which nothing was done, because it was refused, say
                 self._save()
-        elif any(path.iterdir()):
+        # A manifest that never got its name, for want of room or time, is as good as none.
+        elif any(other.name != f"{_MANIFEST}.new" for other in path.iterdir()):
             raise StorageError(f"{path} is not empty; give a new directory")
         else:
             self._save()

@@ -53,7 +53,7 @@ def test_what_is_written_out_is_what_there_is() -> None:
         ("[model]\nepoch = 3", "no setting 'model.epoch'; did you mean 'model.epochs'?"),
         ("[data]\nprotocol = 'tgn'", "did you mean 'evaluation.protocol'?"),
         ("[modell]\nepochs = 3", "no setting 'modell'; did you mean 'model'?"),
-        ("[model]\nknown_labels = true", "no setting 'model.known_labels'"),  # of NodeClassifier
+        ("[model]\nmembers = 3", "no setting 'model.members'"),  # of NodeClassifier
         ("[model]\nseed = 3", "'model.seed' is decided by the run"),
         ("model = 3", "it is a section: write [model]"),
         ("task = 'edges'", "the setting task is 'edges'; give one of link, node"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -394,18 +393,6 @@ def test_modules_of_ones_own_are_given_again_when_loading(tmp_path: Path) -> Non
     assert np.array_equal(loaded.score(*questions()), model.score(*questions()))
 
 
-def test_members_differ_and_the_score_is_their_mean(tmp_path: Path) -> None:
-    three = predictor(members=3).fit(STREAM, SPLIT)
-    asked = STREAM.src[-50:], STREAM.dst[-50:], STREAM.t[-50:]
-    with torch.no_grad():
-        each = three._logits(three._pair_features(*asked), *asked).numpy()
-    assert each.shape == (3, 50)
-    assert all(np.abs(one - other).max() > 0.01 for one, other in combinations(each, 2))
-    np.testing.assert_allclose(three.score(*asked), each.mean(axis=0), rtol=1e-5, atol=1e-6)
-    three.save(tmp_path / "model")
-    assert np.array_equal(LinkPredictor.load(tmp_path / "model").score(*asked), three.score(*asked))
-
-
 def test_channels_follow_the_settings() -> None:
     model = predictor(high_pass=False, half_lives=(20.0,), beta=0.3)
     model.observe(STREAM.before(NOW), SPLIT)
@@ -418,7 +405,6 @@ def test_channels_follow_the_settings() -> None:
     ("settings", "advice"),
     [
         ({"hidden": 0}, "hidden is 0; it is at least 1"),
-        ({"members": 0}, "members is 0; it is at least 1"),
         ({"dropout": 1.0}, "dropout is from 0"),
         ({"past_weight": -1.0}, "a weight is not negative"),
         ({"device": "cuda:77"}, "'cpu' always can"),

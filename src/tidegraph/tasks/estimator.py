@@ -53,7 +53,7 @@ RECORD_SETTINGS = (
     *("columns", "alpha", "half_lives", "high_pass", "beta"),
     *("r_max", "r_max_unit", "scale_by_degree", "epsilon"),
 )
-_FORMAT = 2
+_FORMAT = 1
 _HELD_BACK = 0.15  # of the events, where no split is given
 
 

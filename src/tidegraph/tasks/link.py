@@ -49,7 +49,7 @@ _HISTORY_PARTS = (3000, 300, 30, 3)  # of the training period: half-lives of rec
 
 
 class _Network(nn.Module):
-    """Standardised pair features and encoded windows of both nodes to logits, by some decoders."""
+    """Standardised pair features and encoded windows of both nodes to one logit."""
 
     mean: Tensor
     scale: Tensor
@@ -61,24 +61,22 @@ class _Network(nn.Module):
             self.encoder = make_encoder(
                 settings.encoder, columns, settings.width, settings.encoder_options
             )
-        self.members = nn.ModuleList(
-            make_decoder(
-                settings.decoder,
-                settings.width if self.encoder is not None else 0,
-                pair,
-                hidden=settings.hidden,
-                layers=settings.layers,
-                dropout=settings.dropout,
-            )
-            for _ in range(settings.members)
+        self.decoder = make_decoder(
+            settings.decoder,
+            settings.width if self.encoder is not None else 0,
+            pair,
+            hidden=settings.hidden,
+            layers=settings.layers,
+            dropout=settings.dropout,
         )
         self.register_buffer("mean", torch.zeros(pair))
         self.register_buffer("scale", torch.ones(pair))
 
     def forward(self, pair: Tensor, src: Tensor | None, dst: Tensor | None) -> Tensor:
-        """Logits `[members, B]` from pair features and what an encoder said of both ends."""
+        """Logits from pair features and what the encoder, where there is one, said of both ends."""
         pair = ((pair - self.mean) / self.scale).clamp(-_CLIP, _CLIP)
-        return torch.stack([member(src, dst, pair) for member in self.members])
+        logits: Tensor = self.decoder(src, dst, pair)
+        return logits
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +124,6 @@ class LinkPredictor(Estimator):
     hidden: int = 256
     layers: int = 2
     dropout: float = 0.1
-    members: int = 1  # decoders whose logits are averaged
     # Training.
     random_negatives: int = 6  # per event: a random destination for the same source
     past_negatives: int = 1  # per event: a whole pair that happened before
@@ -146,9 +143,7 @@ class LinkPredictor(Estimator):
         check_encoder(self.encoder)
         check_decoder(self.decoder)
         Channel.low_pass(self.alpha)  # judges it
-        self._check_at_least_one(
-            *("columns", "window", "width", "hidden", "layers", "members", "max_examples")
-        )
+        self._check_at_least_one("columns", "window", "width", "hidden", "layers", "max_examples")
         if not 0 <= self.dropout < 1 or self.past_weight < 0:
             raise ParameterError(
                 f"dropout is {self.dropout}, past_weight is {self.past_weight}; dropout is from 0"
@@ -275,8 +270,7 @@ class LinkPredictor(Estimator):
             rows = np.arange(len(held_back))
             asked = held_back.src, held_back.dst, held_back.t
             with torch.no_grad():
-                logits = self._in_pieces(held_features, *asked).mean(dim=0, keepdim=True)
-                return -float(self._loss(logits, held_back, rows))
+                return -float(self._loss(self._in_pieces(held_features, *asked), held_back, rows))
 
         self.epochs_ = fit(
             network,
@@ -300,11 +294,10 @@ class LinkPredictor(Estimator):
         return loss
 
     def _loss(self, logits: Tensor, examples: _Examples, rows: IntArray) -> Tensor:
-        label, weight = (
-            torch.from_numpy(of[rows]).to(logits.device) for of in (examples.label, examples.weight)
-        )
         return nn.functional.binary_cross_entropy_with_logits(
-            logits, label.expand_as(logits), weight=weight
+            logits,
+            torch.from_numpy(examples.label[rows]).to(logits.device),
+            weight=torch.from_numpy(examples.weight[rows]).to(logits.device),
         )
 
     def _new_network(self) -> _Network:
@@ -370,7 +363,6 @@ class LinkPredictor(Estimator):
     # Asking ---------------------------------------------------------------------------------------
 
     def _logits(self, pair: Tensor, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
-        """`[members, B]`."""
         pair = pair.to(self.device)
         if self.encoder is None:
             logits: Tensor = self._network(pair, None, None)
@@ -392,8 +384,7 @@ class LinkPredictor(Estimator):
             [
                 self._logits(pair[rows], src[rows], dst[rows], t[rows]).cpu()
                 for rows in _pieces(len(src), _PAIRS_AT_ONCE)
-            ],
-            dim=1,
+            ]
         )
 
     def score(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
@@ -407,7 +398,7 @@ class LinkPredictor(Estimator):
         for rows in _pieces(len(sources), _PAIRS_AT_ONCE):
             asked = sources[rows], targets[rows], times[rows]
             with torch.no_grad():
-                out[rows] = self._logits(self._pair_features(*asked), *asked).mean(dim=0).cpu()
+                out[rows] = self._logits(self._pair_features(*asked), *asked).cpu()
         return out
 
     def predict_proba(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:

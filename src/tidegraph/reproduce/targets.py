@@ -475,9 +475,8 @@ TARGETS = {
             _draw_sensitivity,
             (
                 _ON_SAMPLERS,
-                f"Trained on the latest {_FEWER['max_examples']:,} events and for {_FEWER['epochs']}"
-                " epochs only: there are many"
-                " settings.",
+                f"Trained on the latest {_FEWER['max_examples']:,} events only, and for"
+                f" {_FEWER['epochs']} epochs: there are many settings.",
                 "moved is the share of the ends of test events whose representation changed at its"
                 " last record, and so what an encoder of changes has to go by; propagation is the"
                 " time to follow all events once.",

@@ -98,9 +98,26 @@ def test_a_recurrent_encoder_starts_at_the_first_change_that_is_known(name: str)
     assert not answer[0].any()  # it has never moved
     for node in range(1, BATCH):
         known = window.known[node]
-        steps = encoder.project(window.change[node, known])  # type: ignore[operator]
+        alone = replace(window, change=window.change[node : node + 1, known])
+        alone = replace(alone, known=torch.ones_like(alone.change[..., 0], dtype=torch.bool))
+        steps = encoder.steps(alone)[0]  # type: ignore[operator]
         out, _ = encoder.recurrent(steps[None])  # type: ignore[operator]
         torch.testing.assert_close(answer[node], out[0, -1])
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_small_changes_are_told_apart_as_well_as_large_ones_and_from_them(name: str) -> None:
+    encoder, window = encoder_of(name), window_of(torch.ones(BATCH, LENGTH, dtype=torch.bool))
+    other = replace(window, change=window_of(window.known, seed=5).change)
+
+    def apart(one: float, another: float) -> Tensor:
+        first = encoder(replace(window, change=window.change * one))
+        difference: Tensor = (first - encoder(replace(other, change=other.change * another))).norm()
+        return difference
+
+    assert apart(1e-3, 1e-3) > apart(1, 1) / 2
+    same = encoder(replace(window, change=window.change * 1e-3)) - encoder(window)
+    assert same.norm() > apart(1, 1) / 20
 
 
 @pytest.mark.parametrize("name", SEQUENCES)

@@ -25,6 +25,9 @@ __all__ = [
     "make_encoder",
 ]
 
+_LEAST_SIZE = 1e-6  # of a change; smaller ones are rounding
+_SIZE_SCALE = 4.0  # logarithms of sizes lie between -7 and 2
+
 
 @dataclass(frozen=True)
 class Window:
@@ -89,18 +92,23 @@ class StateOnly(Encoder):
 
 
 class _Sequence(Encoder):
-    """What the sequence models share: changes, and if wanted times, as one input per step."""
+    """What the sequence models share: changes, and if wanted times, as one input per step.
+
+    A node's first change is a thousand times as large as one among many neighbours. So a change is
+    read as its direction, with entries of about one, and the logarithm of its size.
+    """
 
     def __init__(self, columns: int, width: int, *, time_encoding: bool) -> None:
         super().__init__(columns, width)
         self.time = TimeEncoding(width) if time_encoding else None
-        self.project = nn.Linear(columns + (width if time_encoding else 0), width)
+        self.project = nn.Linear(columns + 1 + (width if time_encoding else 0), width)
 
     def steps(self, window: Window) -> Tensor:
-        read = window.change
+        size = window.change.norm(dim=-1, keepdim=True).clamp_min(_LEAST_SIZE)
+        read = [window.change * (math.sqrt(self.columns) / size), size.log() / _SIZE_SCALE]
         if self.time is not None:
-            read = torch.cat([read, self.time(window.elapsed)], dim=-1)
-        projected: Tensor = self.project(read)
+            read.append(self.time(window.elapsed))
+        projected: Tensor = self.project(torch.cat(read, dim=-1))
         return projected * window.known[..., None]
 
 

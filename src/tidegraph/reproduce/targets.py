@@ -182,7 +182,7 @@ def _tables_times(found: Found) -> list[Table]:
 
 # sensitivity --------------------------------------------------------------------------------------
 
-_FEWER = {"max_examples": 20_000}
+_FEWER = {"max_examples": 20_000, "epochs": 4}
 _R_MAX = tuple(10.0**power for power in range(-9, -1))
 _ALPHA = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 _LSTM_LAYERS = (1, 2, 4, 8, 10, 12)
@@ -475,8 +475,8 @@ TARGETS = {
             _draw_sensitivity,
             (
                 _ON_SAMPLERS,
-                f"Trained on the latest {_FEWER['max_examples']:,} events only: there are many"
-                " settings.",
+                f"Trained on the latest {_FEWER['max_examples']:,} events only, and for"
+                f" {_FEWER['epochs']} epochs: there are many settings.",
                 "moved is the share of the ends of test events whose representation changed at its"
                 " last record, and so what an encoder of changes has to go by; propagation is the"
                 " time to follow all events once.",

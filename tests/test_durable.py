@@ -46,6 +46,27 @@ def test_a_file_is_safe_before_it_has_its_name_and_the_name_is_safe_after(
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_what_a_killed_writer_left_aside_is_used_up_by_the_next_where_there_is_one_at_a_time(
+    tmp_path: Path,
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def dying(file: Any) -> None:
+        file.write(b"half")
+        # As after a kill, what was written stays: its name is changed before it can be removed.
+        os.link(file.name, tmp_path / "left")
+        raise Killed
+
+    path = tmp_path / "file"
+    with pytest.raises(Killed):
+        replace_file(path, dying, only_writer=True)
+    os.rename(tmp_path / "left", tmp_path / "file.new")
+    replace_file(path, "whole", only_writer=True)
+    assert path.read_text() == "whole"
+    assert os.listdir(tmp_path) == ["file"]
+
+
 def test_a_directory_is_given_its_name_durably_too(
     tmp_path: Path, calls: list[tuple[str, int]]
 ) -> None:

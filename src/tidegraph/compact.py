@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from tidegraph import _native
 from tidegraph.datasets import storage
-from tidegraph.durable import only_writer, put_in_place, sync
+from tidegraph.durable import only_writer, put_in_place, replace_file, sync
 from tidegraph.errors import DataError, ParameterError, ShortOfMemoryError, StorageError
 from tidegraph.events import Batch
 from tidegraph.tables import scan_edges
@@ -312,11 +312,8 @@ class _Work:
     def save(self, **changes: Any) -> None:
         """Remembers what holds from now on; files must be safe before."""
         self.state |= changes
-        fresh = self._manifest.with_suffix(".new")
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump({"order": self.order, "state": self.state}, file)
-            sync(file)
-        put_in_place(fresh, self._manifest)
+        content = json.dumps({"order": self.order, "state": self.state})
+        replace_file(self._manifest, content, only_writer=True)
 
     @contextmanager
     def appending(self, sizes: Mapping[Path, int]) -> Iterator[list[Any]]:
@@ -469,11 +466,7 @@ class _Build:
                     src[first:last], dst[first:last], self._sides[side], lengths, self._threads
                 )
                 self._report(last, len(src), "rows counted")
-            fresh = path.with_suffix(".new")
-            with fresh.open("wb") as file:
-                file.write(lengths.data)
-                sync(file)
-            put_in_place(fresh, path)
+            replace_file(path, lambda file: file.write(lengths.data), only_writer=True)
         return np.asarray(np.memmap(path, dtype=np.uint32, mode="r"))
 
     def _refuse(self, needed: int) -> None:
@@ -626,11 +619,7 @@ class _Build:
             "files": described,
         }
         header = {"graph": body, "digest": _digest(json.dumps(body).encode())}
-        fresh = work.path / f"{_HEADER}.new"
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump(header, file)
-            sync(file)
-        put_in_place(fresh, work.path / _HEADER)
+        replace_file(work.path / _HEADER, json.dumps(header), only_writer=True)
         shutil.rmtree(work.directory)
 
     def _write_offsets(self, side: str, lengths: NDArray[np.uint32]) -> int:

@@ -13,13 +13,17 @@ from tidegraph.errors import StorageError
 __all__ = ["not_written", "only_writer", "put_in_place", "replace_file", "sync"]
 
 
-def replace_file(path: Path, content: str | Callable[[Any], object]) -> None:
+def replace_file(
+    path: Path, content: str | Callable[[Any], object], *, only_writer: bool = False
+) -> None:
     """Writes a file aside, makes it durable and puts it in place: it is whole or as it was.
 
     content: a text, or what writes to the open file. Other processes may write the same file; the
         last one stays.
+    only_writer: whether nobody else writes it meanwhile. What a killed process has left aside,
+        which may be large, is then written over instead of being left.
     """
-    aside = path.with_name(f"{path.name}.part{os.getpid()}")
+    aside = path.with_name(f"{path.name}.{'new' if only_writer else f'part{os.getpid()}'}")
     try:
         with open(aside, "wb") as file:
             if isinstance(content, str):

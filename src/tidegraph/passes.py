@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.channels import Channel, Sketch
 from tidegraph.compact import CompactGraph, memory_bytes, memory_text
-from tidegraph.durable import only_writer, put_in_place, sync
+from tidegraph.durable import only_writer, replace_file
 from tidegraph.errors import (
     DataError,
     EventError,
@@ -451,7 +451,6 @@ class _Manifest:
         A block that is there already is replaced.
         """
         residuals = _settled_residuals(propagator, graph)
-        fresh = self._path / f"{block.file}.new"
         nodes, channels, stored = self._form()
         header = {
             "descr": stored.str,
@@ -460,7 +459,8 @@ class _Manifest:
         }
         # Written, not mapped: a full disk is then an error and not the end of the process.
         digest = hashlib.blake2b(digest_size=16)
-        with fresh.open("wb") as file:
+
+        def write(file: Any) -> None:
             np.lib.format.write_array_header_1_0(file, header)
             row_bytes = channels * block.columns * propagator.dtype.itemsize
             step = max(1, _PIECE_BYTES // row_bytes)
@@ -469,8 +469,8 @@ class _Manifest:
                 part = _rounded(rows, stored, first, block.first).data
                 file.write(part)
                 digest.update(part)
-            sync(file)
-        put_in_place(fresh, self._path / block.file)
+
+        replace_file(self._path / block.file, write, only_writer=True)
         self._body["blocks"][block.number : block.number + 1] = [
             {
                 "file": block.file,
@@ -483,11 +483,7 @@ class _Manifest:
         self._save()
 
     def _save(self) -> None:
-        fresh = self._path / f"{_MANIFEST}.new"
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump(self._body, file, indent=1)
-            sync(file)
-        put_in_place(fresh, self._path / _MANIFEST)
+        replace_file(self._path / _MANIFEST, json.dumps(self._body, indent=1), only_writer=True)
 
 
 class Embeddings:

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tidegraph.durable import put_in_place, sync
+from tidegraph.durable import replace_file
 from tidegraph.errors import ParameterError, StateFileError
 
 __all__ = ["Epoch", "Ranks", "Training", "fit", "joined", "read_tensors", "write_tensors"]
@@ -246,11 +246,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any])
 
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     data = save(kept, metadata={"tidegraph": json.dumps(about)})
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        sync(file)
-    put_in_place(temporary, path)
+    replace_file(path, lambda file: file.write(data))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

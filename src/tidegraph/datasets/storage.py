@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.datasets.registry import Progress
-from tidegraph.durable import put_in_place, sync
+from tidegraph.durable import replace_file, sync
 from tidegraph.errors import DataError
 from tidegraph.stream import EventStream, NodeLabels
 
@@ -114,11 +114,7 @@ class Target:
 
 def describe(path: Path, description: dict[str, Any]) -> None:
     """Writes the description of the data set in a directory, in place of what was there."""
-    fresh = path / f"{DESCRIPTION}.new"
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(description, indent=2) + "\n")
-        sync(file)
-    put_in_place(fresh, path / DESCRIPTION)
+    replace_file(path / DESCRIPTION, json.dumps(description, indent=2) + "\n", only_writer=True)
 
 
 def write_matrix(
@@ -133,17 +129,17 @@ def write_matrix(
 
     Written, not mapped: a full disk is then an error and not the end of the process.
     """
-    fresh = path.with_name(f"{path.name}.new")
     piece = max(1, _CHUNK // columns)
     header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (rows, columns)}
-    with fresh.open("wb") as file:
+
+    def write(file: Any) -> None:
         np.lib.format.write_array_header_1_0(file, header)
         for first in range(0, rows, piece):
             last = min(first + piece, rows)
             file.write(np.ascontiguousarray(make(first, last), dtype=kind).data)
             report(last)
-        sync(file)
-    put_in_place(fresh, path)
+
+    replace_file(path, write, only_writer=True)
 
 
 def _ahead(

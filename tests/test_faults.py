@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from tidegraph import EventStream, Sketch, compact, passes, record_shards
+from tidegraph.cli import main
 from tidegraph.errors import DataError, StorageError
 from tidegraph.passes import Embeddings, propagate_in_passes
 
@@ -174,6 +179,34 @@ def test_where_the_system_refuses_memory_it_is_said_and_the_work_can_be_repeated
     assert done.returncode == 0, done.stderr
     assert "repeat the command with less" in done.stdout
     assert content(out) == content(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+    ],
+)
+def test_a_command_that_cannot_even_begin_for_want_of_memory_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def starting(failing: Exception) -> Callable[..., None]:
+        def start(_: threading.Thread) -> None:
+            raise failing
+
+        return start
+
+    (tmp_path / "edges.csv").write_text("src,dst\n0,1\n")
+    order = ["graph", "build", str(tmp_path / "edges.csv"), "-o", str(tmp_path / "graph")]
+    monkeypatch.setattr(threading.Thread, "start", starting(error))
+    ended = CliRunner().invoke(main, order)
+    assert ended.exit_code == 1
+    assert ended.stderr.startswith("Error: the system refused memory")
+    assert ended.stderr.count("\n") == 1
+    monkeypatch.setattr(threading.Thread, "start", starting(RuntimeError("a fault")))
+    assert str(CliRunner().invoke(main, order).exception) == "a fault"
 
 
 # Damage ----------------------------------------------------------------------------------------

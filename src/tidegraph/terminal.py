@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import re
 import sys
 import threading
@@ -97,6 +98,15 @@ def failure(error: OSError) -> Failure | None:
     return Failure(f"cannot use {' or '.join(names) or 'a file'}: {advice}")
 
 
+def _starved(error: Exception) -> bool:
+    """Whether the system refused memory, or a thread, which is mostly for want of memory."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    # What Python and the core say of a thread.
+    refused = ("can't start new thread", os.strerror(errno.EAGAIN))
+    return isinstance(error, MemoryError) or str(error) in refused
+
+
 class Stopped(click.ClickException):
     """What there is to know when the user stopped a command: the exit code is that of Ctrl-C."""
 
@@ -114,6 +124,13 @@ class Command(click.Command):
             return super().invoke(ctx)
         except TidegraphError as error:
             raise refusal(error, self._in_options(str(error))) from error
+        except (MemoryError, OSError, RuntimeError) as error:
+            if not _starved(error):
+                raise
+            raise Failure(
+                "the system refused memory, or a thread, to this process; what was finished is"
+                " kept: give the command again where it may take more"
+            ) from error
 
     def _in_options(self, message: str) -> str:
         for option in self.params:

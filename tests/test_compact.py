@@ -286,6 +286,43 @@ def test_a_build_keeps_within_the_memory_promised_also_from_one_large_row_group(
     assert open_graph(tmp_path / "graph").nodes == 100_000
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of data are Linux's")
+def test_any_number_of_self_edges_is_built_within_the_memory_promised(tmp_path: Path) -> None:
+    nodes = 1_500_000
+    loops = np.random.default_rng(2).permutation(nodes)
+    write_edges(tmp_path / "edges.parquet", {"src": loops, "dst": loops}, group=1 << 17)
+    limit = compact._OVERHEAD + 4 * nodes + (1 << 20)
+    order = [tmp_path / "edges.parquet", "-o", tmp_path / "graph", "--memory", str(limit)]
+    words = [sys.executable, "-c", PROMISE, *map(str, order)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found, weights = open_graph(tmp_path / "graph").self_edges
+    np.testing.assert_array_equal(found, np.arange(nodes))
+    assert (weights == 1).all()
+
+
+def test_self_edges_add_up_in_the_order_of_rows_whatever_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compact, "_OVERHEAD", 0)
+    monkeypatch.setattr(compact, "_READ_ROWS", 1000)
+    nodes, rows = 150_000, 9000  # several windows of nodes, several pieces of rows
+    rng = np.random.default_rng(3)
+    loops = rng.choice(rng.integers(0, nodes, 2000), rows)
+    weight = rng.random(rows) * 10.0 ** rng.integers(-8, 8, rows)
+    edges = write_edges(
+        tmp_path / "edges.parquet", {"src": loops, "dst": loops, "w": weight}, group=700
+    )
+    sums: dict[int, float] = {}
+    for node, value in zip(loops.tolist(), weight.tolist(), strict=True):
+        sums[node] = sums.get(node, 0.0) + value
+    for memory in (1_000_000, 10**9):
+        graph = build(edges, tmp_path / f"{memory}", nodes=nodes, weight="w", memory=memory)
+        assert graph.self_edges[0].tolist() == sorted(sums)
+        expected = np.array([sums[node] for node in sorted(sums)], dtype=np.float32)
+        np.testing.assert_array_equal(graph.self_edges[1], expected)
+
+
 def test_damaged_graphs_are_refused(tmp_path: Path) -> None:
     src, dst = some_pairs(7, 30, 200)
     edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})

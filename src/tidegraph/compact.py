@@ -45,12 +45,14 @@ Lists: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.floa
 
 _HEADER, _WORK = "graph.json", "building"
 _FORMAT, _VERSION = "tidegraph compact graph", 1
+_STAGES = 2  # of what an unfinished build has left
 _MAX_NODES = 0xFFFFFFFE
 _PIECE = 1 << 26  # bytes of a file under one digest
 _READ = 1 << 20  # bytes of a file read at once
 _READ_ROWS = 1 << 18  # rows of a table read at once
 _ROWS = 1 << 24  # pairs handed to the core at once
 _OVERHEAD = 256 << 20  # interpreter, libraries and what they set apart, batches of the reader
+_ROW_FILES = ("src", "dst", "weight")  # of a build: the rows of the table but for self-edges
 _SRC, _DST, _BOTH = range(3)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -126,9 +128,8 @@ class CompactGraph:
         return offsets, self._map(f"{side}.neighbours", np.uint32), weights
 
     def _map(self, name: str, dtype: Any) -> NDArray[Any]:
-        if self._files[name]["bytes"] == 0:
-            return np.empty(0, dtype=dtype)
-        return np.asarray(np.memmap(self.path / name, dtype=dtype, mode="r"))
+        length = self._files[name]["bytes"] // np.dtype(dtype).itemsize
+        return _mapped(self.path / name, dtype, length)
 
     def neighbours(self, node: int) -> NDArray[np.uint32]:
         """Those a node has an edge to, ascending; repeated edges are repeated."""
@@ -197,6 +198,13 @@ def open_graph(path: str | os.PathLike[str]) -> CompactGraph:
     )
 
 
+def _mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
+    """The numbers in a file, read where they lie; what is empty cannot be mapped."""
+    if length == 0:
+        return np.empty(0, dtype=dtype)
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(length,)))
+
+
 def _digest(data: Any) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
@@ -262,6 +270,7 @@ def build(
         "directed": directed,
         "columns": [src, dst, weight],
         "version": _VERSION,
+        "stages": _STAGES,
     }
     room = memory_bytes(memory)
     target = Path(path)
@@ -298,7 +307,7 @@ class _Work:
             raise StorageError(f"{path} is not empty; give a new directory")
         self.directory.mkdir(parents=True, exist_ok=True)
         self.order = order
-        self.state: dict[str, Any] = {"stage": "read", "rows": 0, "group": 0}
+        self.state: dict[str, Any] = {"stage": "read", "rows": 0, "group": 0, "loops": 0}
         if self._manifest.is_file():
             saved = json.loads(self._manifest.read_bytes())
             if saved["order"] != order and saved["state"] != self.state:
@@ -369,33 +378,38 @@ class _Build:
 
     def _read(self) -> None:
         work, state = self._work, self._work.state
-        names = ["src", "dst"] + ["weight"] * self._weighted_rows
-        selves: dict[int, float] = {int(k): w for k, w in state.get("selves", {}).items()}
-        largest, rows = int(state.get("largest", -1)), int(state["rows"])
-        sizes = {work.directory / name: 4 * rows for name in names}
+        kinds = [np.uint32, np.uint32] + [np.float32] * self._weighted_rows
+        largest, rows, loops = (
+            int(state.get("largest", -1)),
+            int(state["rows"]),
+            int(state["loops"]),
+        )
+        sizes = {work.directory / name: 4 * rows for name in _ROW_FILES[: len(kinds)]}
+        sizes |= {work.directory / "loops.nodes": 4 * loops}
+        sizes |= {work.directory / "loops.weights": 8 * loops} if self._weighted_rows else {}
         with work.appending(sizes) as files:
             for group, columns, (done, total) in self._groups(int(state["group"])):
                 largest = max(largest, self._largest(columns[:2]))
-                loops = columns[0] == columns[1]
-                if loops.any():
-                    weights = columns[2][loops] if self._weighted_rows else np.ones(loops.sum())
-                    for node, value in zip(columns[0][loops], weights, strict=True):
-                        selves[int(node)] = selves.get(int(node), 0.0) + float(value)
-                    columns = [column[~loops] for column in columns]
-                for name, file, column in zip(names, files, columns, strict=True):
-                    kind = np.float32 if name == "weight" else np.uint32
-                    file.write(np.ascontiguousarray(column, dtype=kind).data)
-                rows += len(columns[0])
+                looping = columns[0] == columns[1]
+                if looping.any():
+                    parts = [columns[1][looping].astype(np.uint32)]
+                    parts += [column[looping].astype(np.float64) for column in columns[2:]]
+                    loops += _append(files[len(kinds) :], *parts)
+                    columns = [column[~looping] for column in columns]
+                rows += _append(
+                    files[: len(kinds)],
+                    *map(np.ascontiguousarray, columns, kinds),
+                )
                 if group is not None:
                     sync(*files)
-                    work.save(rows=rows, group=group, largest=largest, selves=selves)
+                    work.save(rows=rows, group=group, largest=largest, loops=loops)
                 self._report(done, total, "rows read")
         nodes = work.order["nodes"] or largest + 1
         if nodes == 0:
             raise DataError(
                 f"{self._table} holds no rows; give nodes to make a graph without edges"
             )
-        self._save_selves(selves)
+        self._add_up_loops(loops, nodes)
         work.save(stage="lists", side="sources", rows=rows, nodes=nodes, node=0, entries=0)
 
     def _largest(self, columns: list[NDArray[Any]]) -> int:
@@ -413,16 +427,28 @@ class _Build:
                 )
         return largest
 
-    def _save_selves(self, selves: dict[int, float]) -> None:
-        order = sorted(selves)
-        columns = {
-            "selves.nodes": np.array(order, dtype=np.uint32),
-            "selves.weights": np.array([selves[node] for node in order], dtype=np.float32),
-        }
-        for name, column in columns.items():
-            with (self._work.path / name).open("wb") as file:
-                file.write(column.data)
-                sync(file)
+    def _add_up_loops(self, loops: int, nodes: int) -> None:
+        """Writes the self-edges, one for each node that has any, by windows of nodes.
+
+        Weights are added in the order of rows, so that windows change no bit.
+        """
+        directory = self._work.directory
+        node = _mapped(directory / "loops.nodes", np.uint32, loops)
+        weight = None
+        if self._weighted_rows:
+            weight = _mapped(directory / "loops.weights", np.float64, loops)
+        window = max(1 << 16, (self._memory - _OVERHEAD) // 32)
+        sizes = {self._work.path / name: 0 for name in ("selves.nodes", "selves.weights")}
+        with self._work.appending(sizes) as files:
+            for begun in range(0, nodes if loops else 0, window):
+                sums = np.zeros(min(window, nodes - begun))
+                for first in range(0, loops, _READ_ROWS):
+                    rows = slice(first, first + _READ_ROWS)
+                    place = node[rows].astype(np.int64) - begun
+                    inside = (place >= 0) & (place < len(sums))
+                    np.add.at(sums, place[inside], 1.0 if weight is None else weight[rows][inside])
+                found = np.flatnonzero(sums)
+                _append(files, (begun + found).astype(np.uint32), sums[found].astype(np.float32))
 
     def _groups(
         self, begin: int
@@ -441,15 +467,11 @@ class _Build:
     # lists
 
     def _pairs(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-        work = self._work
-
-        def column(name: str, dtype: Any) -> NDArray[Any]:
-            if work.state["rows"] == 0:
-                return np.empty(0, dtype=dtype)
-            return np.asarray(np.memmap(work.directory / name, dtype=dtype, mode="r"))
-
-        weight = column("weight", np.float32) if self._weighted_rows else None
-        return column("src", np.uint32), column("dst", np.uint32), weight
+        directory, rows = self._work.directory, int(self._work.state["rows"])
+        src, dst = (_mapped(directory / name, np.uint32, rows) for name in _ROW_FILES[:2])
+        if not self._weighted_rows:
+            return src, dst, None
+        return src, dst, _mapped(directory / _ROW_FILES[2], np.float32, rows)
 
     def _lengths(self, side: str) -> NDArray[np.uint32]:
         """How many entries the list of each node has, repetitions counted."""

@@ -21,10 +21,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidegraph import Batch, Channel, Propagator, Sketch, compact, durable, propagation, reference
+from tidegraph import (
+    Batch,
+    Channel,
+    Propagator,
+    Sketch,
+    compact,
+    durable,
+    names,
+    propagation,
+    reference,
+)
 from tidegraph.compact import CompactGraph, build, open_graph
 from tidegraph.errors import DataError, ParameterError, StateFileError, StorageError
 from tidegraph.events import Op
+from tidegraph.tables.numbering import Numbering
 
 IntArray = NDArray[np.int64]
 
@@ -38,6 +49,19 @@ def some_pairs(seed: int, nodes: int, rows: int) -> tuple[IntArray, IntArray]:
     """Pairs with hubs, repetitions and self-edges."""
     rng = np.random.default_rng(seed)
     return tuple(np.minimum(nodes - 1, rng.geometric(3 / nodes, (2, rows))))
+
+
+def labels(kind: str) -> NDArray[Any]:
+    """Ids that are no numbers from 0 on, in no order."""
+    rng = np.random.default_rng(17)
+    large = rng.permutation(np.arange(500) * (2**53 + 1) - 2**60)
+    if kind == "large":
+        return large
+    words = [f"{'näme' if k % 3 else 'name'} {k}" for k in large.tolist()]
+    return np.array(words, dtype=object)
+
+
+LABELS = {kind: labels(kind) for kind in ("large", "words")}
 
 
 def contents(graph: CompactGraph) -> dict[str, bytes]:
@@ -156,15 +180,25 @@ def test_one_window_of_lists_is_let_go_before_the_next(
     assert max(peaks.values()) < 1.2 * memory
 
 
-@pytest.mark.parametrize("rows", [400, 4000])
+@pytest.mark.parametrize(
+    ("rows", "ids"), [(400, ""), (4000, ""), (400, "large"), (400, "words"), (400, "late")]
+)
 def test_a_build_killed_anywhere_goes_on_to_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, ids: str
 ) -> None:
     monkeypatch.setattr(compact, "_OVERHEAD", 0)
     monkeypatch.setattr(compact._ParquetEdges, "_GROUPS", 2)
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # the disk stays when a process is killed
     src, dst = some_pairs(5, 60, rows)
-    edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst}, group=rows // 8)
-    whole = contents(build(edges, tmp_path / "whole", memory=rows * 3, directed=True))
+    called = LABELS.get(ids, np.arange(60))
+    columns = {"src": called[src], "dst": called[dst]}
+    if ids == "late":  # until then, and at several points to go on from, all ids could be kept
+        columns["src"][-1] = 2**40
+    edges = write_edges(tmp_path / "edges.parquet", columns, group=rows // 8)
+    # Ids take more while they are numbered than lists do.
+    memory = {"large": 2000, "words": 30_000, "late": 2000}.get(ids, rows * 3)
+    whole = contents(build(edges, tmp_path / "whole", memory=memory, directed=True))
+    assert ("names.order" in whole) == bool(ids)
     sync = durable.sync
 
     class Killed(BaseException):
@@ -187,14 +221,14 @@ def test_a_build_killed_anywhere_goes_on_to_the_same_bytes(
         for module in (compact, durable):
             monkeypatch.setattr(module, "sync", dying)
         try:
-            build(edges, path, memory=rows * 3, directed=True)
+            build(edges, path, memory=memory, directed=True)
             survived = True
         except Killed:
             with pytest.raises(DataError, match="has not ended"):
                 open_graph(path)
             for module in (compact, durable):
                 monkeypatch.setattr(module, "sync", sync)
-            assert contents(build(edges, path, memory=rows * 5, directed=True)) == whole
+            assert contents(build(edges, path, memory=2 * memory, directed=True)) == whole
     assert kills > 8
 
 
@@ -216,7 +250,7 @@ def test_a_refused_build_does_not_keep_its_directory_from_the_corrected_one(tmp_
     graph = tmp_path / "graph"
     with pytest.raises(DataError, match="src and dst are needed"):
         build(edges, graph)
-    with pytest.raises(DataError, match=r"names node 2\d; ids run from 0 to 19"):
+    with pytest.raises(DataError, match=r"names node 2\d; ids that are kept run from 0 to 19"):
         build(edges, graph, src="a", dst="b", nodes=20)
     build(edges, graph, src="a", dst="b")
     assert contents(open_graph(graph)) == contents(build(edges, tmp_path / "g", src="a", dst="b"))
@@ -237,13 +271,122 @@ def test_a_table_of_edges_needs_no_times_and_no_order(tmp_path: Path) -> None:
         assert contents(build(tmp_path / name, tmp_path / f"{name}.graph")) == whole
 
 
-def test_ids_that_are_no_numbers_are_refused_by_name(tmp_path: Path) -> None:
+def test_ids_that_cannot_be_kept_are_refused_by_name_where_they_are_to_be(tmp_path: Path) -> None:
     (tmp_path / "names.csv").write_text("src,dst\nann,bob\n")
-    with pytest.raises(DataError, match="'ann', and integers from 0 on are needed: number"):
-        build(tmp_path / "names.csv", tmp_path / "graph")
+    with pytest.raises(DataError, match="'ann', and integers from 0 on are needed: say ids='auto'"):
+        build(tmp_path / "names.csv", tmp_path / "graph", ids="keep")
+    with pytest.raises(DataError, match=r"'ann', and integers from 0 on .*: leave out nodes"):
+        build(tmp_path / "names.csv", tmp_path / "graph", nodes=2)
     (tmp_path / "large.csv").write_text(f"src,dst\n0,{10**18}\n")
-    with pytest.raises(DataError, match=f"node {10**18}; ids run from 0 to .*: number the nodes$"):
-        build(tmp_path / "large.csv", tmp_path / "graph")
+    with pytest.raises(DataError, match=f"node {10**18}; ids that are kept .*: say ids='number'$"):
+        build(tmp_path / "large.csv", tmp_path / "graph", ids="keep")
+    with pytest.raises(ParameterError, match="leave one of them out"):
+        build(tmp_path / "large.csv", tmp_path / "graph", ids="number", nodes=2)
+    with pytest.raises(ParameterError, match="give 'auto', 'keep' or 'number'"):
+        build(tmp_path / "large.csv", tmp_path / "graph", ids="all")  # type: ignore[arg-type]
+
+
+def first_appearances(src: IntArray, dst: IntArray) -> IntArray:
+    """Nodes in the order of rows, the source of a row before its destination."""
+    both, first = np.unique(np.stack([src, dst], axis=1).ravel(), return_index=True)
+    return both[np.argsort(first)]
+
+
+@pytest.mark.parametrize("kind", ["large", "words", "categories", "either", "text", "unsigned"])
+def test_ids_of_any_kind_are_numbered_in_the_order_of_first_appearance(
+    tmp_path: Path, kind: str
+) -> None:
+    src, dst = some_pairs(21, 500, 900)
+    order = first_appearances(src, dst)
+    number = np.empty(500, dtype=np.int64)
+    number[order] = np.arange(len(order))
+    called: Any = LABELS["large" if kind in ("large", "unsigned") else "words"]
+    columns: dict[str, Any] = {"src": called[src], "dst": called[dst]}
+    if kind == "unsigned":
+        called = (called + 2**60).astype(np.uint64) + np.uint64(2**63)
+        columns = {"src": called[src], "dst": called[dst]}
+        called = called.astype(str)
+    elif kind == "categories":
+        columns = {name: pa.array(ids).dictionary_encode() for name, ids in columns.items()}
+    elif kind == "either":  # numbers first: their column is read as such until a word appears
+        called = np.array([str(k) if k < 250 else f"w{k}" for k in range(500)], dtype=object)
+        columns = {"src": called[src], "dst": called[dst]}
+    path = tmp_path / "table"
+    if kind in ("either", "text"):
+        pa_csv.write_csv(pa.table(columns), path)
+    else:
+        write_edges(path, columns)
+    graph = build(path, tmp_path / "graph")
+    assert graph.named == ("integers" if kind == "large" else "texts")
+    rows = write_edges(tmp_path / "numbers.parquet", {"src": number[src], "dst": number[dst]})
+    plain = build(rows, tmp_path / "plain")
+    assert plain.named is None
+    named = contents(graph)
+    for name, content in contents(plain).items():
+        assert name == "graph.json" or named[name] == content
+    assert graph.nodes == plain.nodes == len(order)
+    assert graph.name(np.arange(graph.nodes)).tolist() == called[order].tolist()
+    np.testing.assert_array_equal(graph.number(called[order]), np.arange(graph.nodes))
+    assert graph.number(called[order[7]]).item() == 7
+    assert graph.name([[1, 0]]).tolist() == [[called[order[1]], called[order[0]]]]
+    assert graph.number([]).shape == (0,)
+    for unknown in ("nobody", -1, 2**63 + 5):
+        with pytest.raises(DataError, match=f"node {unknown!r} is unknown; ids look like"):
+            graph.number([unknown])
+    with pytest.raises(DataError, match="nodes are 0 to"):
+        graph.name(graph.nodes)
+    graph.verify()
+    order_file = graph.path / "names.order"
+    order_file.write_bytes(order_file.read_bytes()[::-1])
+    with pytest.raises(StorageError, match=r"names\.order is damaged"):
+        graph.verify()
+
+
+def test_integers_from_zero_on_have_no_names_unless_these_are_asked_for(tmp_path: Path) -> None:
+    edges = write_edges(tmp_path / "edges.parquet", {"src": [5, 2], "dst": [2, 9]})
+    kept, numbered = (build(edges, tmp_path / ids, ids=ids) for ids in ("keep", "number"))
+    assert (kept.nodes, numbered.nodes) == (10, 3)
+    assert kept.number([9, 2]).tolist() == kept.name([9, 2]).tolist() == [9, 2]
+    assert numbered.name([0, 1, 2]).tolist() == [5, 2, 9]
+    with pytest.raises(DataError, match="nodes are 0 to 9"):
+        kept.number(["ann"])
+    few = write_edges(tmp_path / "few.parquet", {"src": [0], "dst": [2**31]})
+    with pytest.raises(ParameterError, match="or ids='number': most ids do not occur"):
+        build(few, tmp_path / "few", memory="300M")
+
+
+@pytest.mark.parametrize("group", [50, 5000])
+@pytest.mark.parametrize("pieces", [7, 1 << 14])
+def test_numbers_do_not_depend_on_how_a_table_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int, pieces: int
+) -> None:
+    src, dst = some_pairs(22, 500, 700)
+    called = LABELS["words"]
+    columns = {"src": called[src], "dst": called[dst]}
+    whole = build(write_edges(tmp_path / "a.parquet", columns, group=200), tmp_path / "whole")
+    monkeypatch.setattr(names, "_TEXT_ROWS", pieces)
+    monkeypatch.setattr(compact, "_TEXT_ROWS", pieces)
+    other = build(write_edges(tmp_path / "b.parquet", columns, group=group), tmp_path / "other")
+    assert contents(other) == contents(whole)
+
+
+def test_more_ids_than_memory_holds_are_refused_with_an_amount_that_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compact, "_OVERHEAD", 0)
+    monkeypatch.setattr(compact._ParquetEdges, "_GROUPS", 2)
+    monkeypatch.setattr(compact, "_TEXT_ROWS", 50)
+    src = np.arange(0, 400, 2)
+    called = LABELS["words"]
+    columns = {"src": called[src], "dst": called[src + 1]}
+    edges = write_edges(tmp_path / "edges.parquet", columns, group=50)
+    for _ in range(2):  # also when it is to go on from what was done
+        with pytest.raises(ParameterError, match="too little to number the nodes") as refused:
+            build(edges, tmp_path / "graph", memory=50_000)
+    enough = str(refused.value).split("give memory=")[1].split(",")[0]
+    assert compact.memory_bytes(enough) > 50_000
+    graph = build(edges, tmp_path / "graph", memory=enough)
+    assert contents(graph) == contents(build(edges, tmp_path / "whole"))
 
 
 def test_a_damaged_table_is_no_full_disk(tmp_path: Path) -> None:
@@ -284,6 +427,28 @@ def test_a_build_keeps_within_the_memory_promised_also_from_one_large_row_group(
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     assert open_graph(tmp_path / "graph").nodes == 100_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of data are Linux's")
+@pytest.mark.parametrize("kind", ["large", "words"])
+def test_nodes_are_numbered_within_the_memory_promised(tmp_path: Path, kind: str) -> None:
+    nodes, rows = 400_000, 500_000
+    rng = np.random.default_rng(4)
+    src, dst = rng.integers(0, nodes, (2, rows))
+    called: Any = np.arange(nodes) * 2**40
+    if kind == "words":
+        called = np.array([f"a rather long name of node {k}" for k in range(nodes)])
+    table = {"src": called[src], "dst": called[dst]}
+    write_edges(tmp_path / "edges.parquet", table, group=1 << 16)
+    numbering = Numbering()
+    numbering(pa.array(called) if kind == "words" else called)
+    limit = compact._OVERHEAD + numbering.nbytes
+    order = [tmp_path / "edges.parquet", "-o", tmp_path / "graph", "--memory", str(limit)]
+    words = [sys.executable, "-c", PROMISE, *map(str, order)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    graph = open_graph(tmp_path / "graph")
+    assert graph.name(graph.number(called[src[:5]])).tolist() == called[src[:5]].tolist()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of data are Linux's")

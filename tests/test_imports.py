@@ -19,7 +19,7 @@ LAYERS = [
     {"events", "channels", "statefile", "segments", "terminal", "past", "workers"},
     {"stream"},
     {"tables", "evaluation", "edge_features"},
-    {"formats"},
+    {"formats", "names"},
     {"datasets", "describe"},
     {"_native"},
     {"compact"},

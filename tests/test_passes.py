@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -575,3 +576,69 @@ def test_one_of_a_kind_is_said_in_the_singular() -> None:
     assert told.startswith("1 pass of 1 column, ")
     told = invoke("plan", "--nodes", 10**7, "--edges", 1000, "--columns", 90, "--memory", "1G")[1]
     assert " passes of 8 columns, " in told
+
+
+# Names ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> CompactGraph:
+    """A ring of twenty nodes with names."""
+    words = [f"node {k}" for k in range(20)]
+    table = pa.table({"src": words, "dst": words[1:] + words[:1]})
+    pq.write_table(table, tmp_path / "edges.parquet")
+    return compact.build(tmp_path / "edges.parquet", tmp_path / "graph")
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_embeddings_are_read_by_the_ids_of_the_table_also_without_the_graph(
+    tmp_path: Path, named: CompactGraph, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    if not linked:
+
+        def refused(*_: Any) -> None:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+        monkeypatch.setattr(os, "link", refused)
+    features = np.zeros((20, 1), dtype=np.float32)
+    features[named.number("node 7")] = 1
+    made = propagate_in_passes(named, features, tmp_path / "out")
+    assert (tmp_path / "out" / "names.text").samefile(named.path / "names.text") == linked
+    shutil.rmtree(named.path)
+    found = Embeddings.open(tmp_path / "out", verify=True)
+    assert found.name([19, 0]).tolist() == ["node 19", "node 0"]
+    rows = found[found.number(["node 6", "node 7", "node 8", "node 17"])][:, 0, 0]
+    np.testing.assert_array_equal(rows, made[[6, 7, 8, 17]][:, 0, 0])
+    assert rows.argmax() == 1
+    assert rows[0] == pytest.approx(rows[2], abs=1e-2)
+    with pytest.raises(DataError, match="'node 20' is unknown"):
+        found.number(["node 7", "node 20"])
+
+
+def test_names_of_embeddings_that_are_damaged_are_named_and_mended(
+    tmp_path: Path, named: CompactGraph
+) -> None:
+    out = tmp_path / "out"
+    whole = propagate_in_passes(named, Sketch(2), out)[[0, 19]]
+    text = (named.path / "names.text").read_bytes()
+    (out / "names.text").unlink()
+    with pytest.raises(DataError, match=r"names\.text is missing or damaged: repeat the command"):
+        Embeddings.open(out)
+    (out / "names.text").write_bytes(text[::-1])
+    with pytest.raises(DataError, match=r"names\.text is damaged: repeat the command"):
+        Embeddings.open(out, verify=True)
+    mended = propagate_in_passes(named, Sketch(2), out)
+    assert mended.number("node 19") == 19
+    np.testing.assert_array_equal(mended[[0, 19]], whole)
+    (named.path / "names.text").write_bytes(text[::-1])  # shared by both
+    with pytest.raises(StorageError, match=r"names\.text is damaged: build the graph anew"):
+        propagate_in_passes(named, Sketch(2), out)
+
+
+def test_without_names_nodes_are_called_by_their_numbers(
+    tmp_path: Path, graph: CompactGraph
+) -> None:
+    made = propagate_in_passes(graph, Sketch(2), tmp_path / "out")
+    assert made.number([2, 5]).tolist() == made.name([2, 5]).tolist() == [2, 5]
+    with pytest.raises(DataError, match=f"node {NODES} is unknown"):
+        made.number([NODES])

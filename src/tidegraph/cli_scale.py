@@ -72,10 +72,22 @@ def graph() -> None:
 @graph.command("build")
 @click.argument("edges", type=click.Path(exists=True, path_type=Path))
 @click.option("-o", "--output", type=_DIRECTORY, required=True, help="A new directory.")
-@click.option("--src", metavar="COLUMN", help="Integer ids from 0 on. Default: src.")
+@click.option("--src", metavar="COLUMN", help="Ids: integers or words. Default: src.")
 @click.option("--dst", metavar="COLUMN", help="Likewise. Default: dst.")
 @click.option("--weight", metavar="COLUMN", help="Default: every row counts one.")
-@click.option("--nodes", type=click.IntRange(min=1), help="Default: the largest id plus one.")
+@click.option(
+    "--ids",
+    type=click.Choice(["auto", "keep", "number"]),
+    default="auto",
+    show_default=True,
+    help="Numbers nodes in the order of first appearance, or keeps ids, which are then integers"
+    " from 0 on; auto keeps them where it can.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    help="How many, where ids are kept. Default: the largest id plus one.",
+)
 @click.option("--directed", is_flag=True)
 @_MEMORY
 @click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
@@ -84,7 +96,9 @@ def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
     """Build a compact graph from a Parquet file, a text file or a generated stream.
 
     The table may be far larger than memory. An interrupted build goes on where it stood when the
-    command is repeated.
+    command is repeated. Where nodes are numbered their ids must fit into memory while the table is
+    read: 24 bytes for an integer, about 150 and its letters for a word; they are kept beside the
+    graph, and `Embeddings.number` finds nodes by them.
 
     \b
       tidegraph data generate mag -o mag --nodes 1000000 --edges 10000000
@@ -124,6 +138,7 @@ def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
         "edges": built.edges,
         "directed": built.directed,
         "weighted": built.weighted,
+        "named": built.named,
         "disk_bytes": built.disk_bytes,
         "bytes_per_edge": round(built.disk_bytes / max(1, built.edges), 2),
         **more,
@@ -131,7 +146,8 @@ def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
     kind = "directed" if built.directed else "undirected"
     console().print(
         f"{built.path}: {built.nodes:,} nodes, {built.edges:,} {kind} edges,"
-        f" {_size(built.disk_bytes)}, {facts['bytes_per_edge']:g} bytes per edge",
+        f" {_size(built.disk_bytes)}, {facts['bytes_per_edge']:g} bytes per edge"
+        + (", ids kept beside it" if built.named else ""),
         markup=False,
     )
     if as_json:

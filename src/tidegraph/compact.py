@@ -8,6 +8,7 @@ sources.neighbours     uint32: for every node those with an edge into it, ascend
 sources.weights        float32, where weights are not all one
 targets.*              the same for the nodes an edge leads to; of directed graphs only
 selves.nodes, .weights edges from a node to itself
+names.*                what the table calls its nodes, where they were numbered; see `names`
 
 An edge that occurs twice stands twice in a list without weights: 8 bytes per undirected edge. Where
 most entries would be repetitions they are merged into weights instead.
@@ -29,16 +30,27 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native
 from tidegraph.datasets import storage
 from tidegraph.durable import only_writer, put_in_place, replace_file, sync
 from tidegraph.errors import DataError, ParameterError, ShortOfMemoryError, StorageError
 from tidegraph.events import Batch
+from tidegraph.names import ORDER_BYTES, Kind, Naming, StoredNames, files_of
+from tidegraph.stream import known_nodes
 from tidegraph.tables import scan_edges
+from tidegraph.tables.cells import is_arrow, is_text, plain_column
+from tidegraph.tables.numbering import Ids
 
-__all__ = ["CompactGraph", "build", "memory_bytes", "memory_text", "open_graph"]
+__all__ = [
+    "CompactGraph",
+    "build",
+    "file_digests",
+    "memory_bytes",
+    "memory_text",
+    "open_graph",
+]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 Lists: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32] | None]
@@ -50,6 +62,7 @@ _MAX_NODES = 0xFFFFFFFE
 _PIECE = 1 << 26  # bytes of a file under one digest
 _READ = 1 << 20  # bytes of a file read at once
 _READ_ROWS = 1 << 18  # rows of a table read at once
+_TEXT_ROWS = 1 << 14  # where ids are texts, which may be long
 _ROWS = 1 << 24  # pairs handed to the core at once
 _OVERHEAD = 256 << 20  # interpreter, libraries and what they set apart, batches of the reader
 _ROW_FILES = ("src", "dst", "weight")  # of a build: the rows of the table but for self-edges
@@ -102,6 +115,26 @@ class CompactGraph:
     weighted: bool
     fingerprint: str  # of everything in it
     _files: dict[str, dict[str, Any]]
+    named: Kind | None = None  # what kind of ids the table has, where nodes were numbered
+
+    def number(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """The numbers of nodes that the table calls `ids`; an unknown one is an error naming it."""
+        return known_nodes(ids, self.nodes) if self._names is None else self._names.numbers(ids)
+
+    def name(self, nodes: ArrayLike) -> NDArray[Any]:
+        """What the table calls the nodes with these numbers."""
+        known = known_nodes(nodes, self.nodes)
+        return known if self._names is None else self._names.names(known)
+
+    @cached_property
+    def _names(self) -> StoredNames | None:
+        return None if self.named is None else StoredNames(self.path, self.named, self.nodes)
+
+    @property
+    def name_files(self) -> dict[str, dict[str, Any]]:
+        """The files with the names of nodes, their `bytes` and `digests`; none without names."""
+        names = () if self.named is None else files_of(self.named)
+        return {name: self._files[name] for name in names}
 
     @cached_property
     def sources(self) -> Lists:
@@ -153,7 +186,7 @@ class CompactGraph:
         """Compares every byte with the digests; raises `StorageError` where one differs."""
         total = len(self._files)
         for done, (name, file) in enumerate(self._files.items()):
-            if _digests(self.path / name) != file["digests"]:
+            if file_digests(self.path / name) != file["digests"]:
                 raise StorageError(f"{self.path / name} is damaged: build the graph anew")
             if progress is not None:
                 progress(done + 1, total, "files compared with their digests")
@@ -194,6 +227,7 @@ def open_graph(path: str | os.PathLike[str]) -> CompactGraph:
         path=path,
         fingerprint=header["digest"],
         _files=body["files"],
+        named=body.get("names"),
         **{name: body[name] for name in names},
     )
 
@@ -209,8 +243,8 @@ def _digest(data: Any) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _digests(path: Path) -> list[str]:
-    """Of the pieces of a file, one after the other."""
+def file_digests(path: Path) -> list[str]:
+    """The digests of the pieces of a file, one after the other."""
     size = path.stat().st_size
 
     def piece(first: int) -> str:
@@ -237,17 +271,23 @@ def build(
     src: str | None = None,
     dst: str | None = None,
     weight: str | None = None,
+    ids: Ids = "auto",
     memory: str | int = "4G",
     threads: int = 2,
     progress: Progress | None = None,
 ) -> CompactGraph:
     """Builds the graph of all edges in `source` in the new directory `path`, and opens it.
 
-    source: a Parquet file whose columns `src` and `dst` hold integers from 0 on, any other table of
-        edges that `tidegraph.read` takes with such ids, or the directory of a generated stream.
-        Times are not read, and need not be there: the graph is that of all edges.
-    nodes: how many there are; by default one more than the largest id.
+    source: a Parquet file with columns `src` and `dst`, any other table of edges that
+        `tidegraph.read` takes, or the directory of a generated stream. Times are not read, and need
+        not be there: the graph is that of all edges.
+    nodes: how many there are, where ids are kept; by default one more than the largest id.
     weight: the column of weights; by default every row counts one.
+    ids: "auto" keeps integers from 0 to 2**32 - 3 and numbers nodes where any id is another, or a
+        word; "keep" takes no others, "number" numbers in any case. Numbers are given in the order
+        of first appearance, the source of a row before its destination; `CompactGraph.number` and
+        `name` translate. The ids are held while the table is read: 24 bytes of memory for each
+        integer, 98 for each word and the word itself, which takes some 50 more than its letters.
     memory: what the process may take, files in the page cache not counted.
 
     A build that was interrupted goes on where it stood when it is called again in the same way, and
@@ -261,6 +301,13 @@ def build(
         raise DataError(f"there is no file of edges {table}")
     if nodes is not None and not 0 < nodes <= _MAX_NODES:
         raise ParameterError(f"nodes is {nodes}; give 1 to {_MAX_NODES}")
+    if ids not in ("auto", "keep", "number"):
+        raise ParameterError(f"ids is {ids!r}; give 'auto', 'keep' or 'number'")
+    if ids == "number" and nodes is not None:
+        raise ParameterError(
+            f"nodes={nodes} was given with ids='number', by which there are as many nodes as ids;"
+            " leave one of them out"
+        )
     stat = table.stat()
     order = {
         "source": str(table.resolve()),
@@ -269,6 +316,7 @@ def build(
         "nodes": nodes,
         "directed": directed,
         "columns": [src, dst, weight],
+        "ids": "keep" if nodes is not None else ids,
         "version": _VERSION,
         "stages": _STAGES,
     }
@@ -307,16 +355,23 @@ class _Work:
             raise StorageError(f"{path} is not empty; give a new directory")
         self.directory.mkdir(parents=True, exist_ok=True)
         self.order = order
-        self.state: dict[str, Any] = {"stage": "read", "rows": 0, "group": 0, "loops": 0}
+        self.state: dict[str, Any] = {"stage": "read"}
+        self.restart("integers" if order["ids"] == "number" else None)
         if self._manifest.is_file():
             saved = json.loads(self._manifest.read_bytes())
-            if saved["order"] != order and saved["state"] != self.state:
+            if saved["order"] == order:
+                self.state = saved["state"]
+            elif saved["state"]["stage"] != "read" or saved["state"]["group"]:
                 raise StorageError(
                     f"{path} holds the beginning of another build; give a new directory, or"
                     " delete it"
                 )
-            self.state = saved["state"]
         self.save()  # the order, also in place of one of which nothing was done
+
+    def restart(self, named: Kind | None) -> None:
+        """Has the table read from its beginning, with ids numbered as of a kind, or kept."""
+        self.state |= {"rows": 0, "group": 0, "loops": 0, "largest": -1}
+        self.state |= {"named": named, "names": 0, "text_bytes": 0}
 
     def save(self, **changes: Any) -> None:
         """Remembers what holds from now on; files must be safe before."""
@@ -341,11 +396,12 @@ class _Work:
 class _Build:
     """The stages of a build, each of which begins where the manifest says.
 
-    read     rows of the table become pairs of 32-bit ids in files; self-edges are put aside
+    read     rows of the table become pairs of 32-bit ids in files; self-edges are put aside. Where
+             ids cannot be kept it begins again, and numbers them
     lists    for each side: how long lists are; then window by window of as many nodes as memory
              allows the lists are filled by a pass over all pairs, sorted and appended
     merge    where repetitions prevail
-    seal     offsets, digests, and the header that makes it a graph
+    seal     offsets, the order of names, digests, and the header that makes it a graph
     """
 
     def __init__(
@@ -353,6 +409,7 @@ class _Build:
     ) -> None:
         self._work, self._table, self._memory = work, table, memory
         self._threads, self._progress = threads, progress
+        self._rows_read = 0, 0  # of how many
         self._weighted_rows = work.order["columns"][2] is not None
         self._sides = (
             {"sources": _DST, "targets": _SRC} if work.order["directed"] else {"sources": _BOTH}
@@ -377,24 +434,41 @@ class _Build:
     # read
 
     def _read(self) -> None:
+        while True:
+            try:
+                return self._read_rows()
+            except _OtherIds as found:
+                self._work.restart(found.kind)
+                self._work.save()  # before files are cut that counted until now
+
+    def _read_rows(self) -> None:
         work, state = self._work, self._work.state
+        naming = None
+        if state["named"] is not None:
+            known = int(state["names"]), int(state["text_bytes"])
+            naming = Naming(work.directory, state["named"], *known, self._within_memory)
         kinds = [np.uint32, np.uint32] + [np.float32] * self._weighted_rows
-        largest, rows, loops = (
-            int(state.get("largest", -1)),
-            int(state["rows"]),
-            int(state["loops"]),
-        )
+        largest, rows, loops = (int(state[name]) for name in ("largest", "rows", "loops"))
         sizes = {work.directory / name: 4 * rows for name in _ROW_FILES[: len(kinds)]}
         sizes |= {work.directory / "loops.nodes": 4 * loops}
         sizes |= {work.directory / "loops.weights": 8 * loops} if self._weighted_rows else {}
+        spools = len(sizes)
+        sizes |= {} if naming is None else naming.sizes
         with work.appending(sizes) as files:
             for group, columns, (done, total) in self._groups(int(state["group"])):
-                largest = max(largest, self._largest(columns[:2]))
+                self._rows_read = done, total
+                if naming is None:
+                    columns[:2] = [self._integers(ids) for ids in columns[:2]]
+                    largest = max(largest, self._largest(columns[:2]))
+                else:
+                    src, dst = (_of_kind(ids, naming.kind) for ids in columns[:2])
+                    columns[:2] = naming(src, dst, files[spools:])
+                    largest = len(naming) - 1
                 looping = columns[0] == columns[1]
                 if looping.any():
                     parts = [columns[1][looping].astype(np.uint32)]
                     parts += [column[looping].astype(np.float64) for column in columns[2:]]
-                    loops += _append(files[len(kinds) :], *parts)
+                    loops += _append(files[len(kinds) : spools], *parts)
                     columns = [column[~looping] for column in columns]
                 rows += _append(
                     files[: len(kinds)],
@@ -402,7 +476,9 @@ class _Build:
                 )
                 if group is not None:
                     sync(*files)
-                    work.save(rows=rows, group=group, largest=largest, loops=loops)
+                    work.save(
+                        rows=rows, group=group, largest=largest, loops=loops, **_names_of(naming)
+                    )
                 self._report(done, total, "rows read")
         nodes = work.order["nodes"] or largest + 1
         if nodes == 0:
@@ -410,7 +486,37 @@ class _Build:
                 f"{self._table} holds no rows; give nodes to make a graph without edges"
             )
         self._add_up_loops(loops, nodes)
-        work.save(stage="lists", side="sources", rows=rows, nodes=nodes, node=0, entries=0)
+        work.save(
+            stage="lists", side="sources", rows=rows, nodes=nodes, node=0, entries=0, loops=loops
+        )
+
+    def _integers(self, ids: Any) -> NDArray[Any]:
+        """Ids that can be kept, as far as their type goes."""
+        if not is_arrow(ids):
+            return ids  # type: ignore[no-any-return]
+        order = self._work.order
+        if order["ids"] != "keep":
+            raise _OtherIds("texts")
+        advice = "leave out nodes" if order["nodes"] else "say ids='auto'"
+        raise DataError(
+            f"{self._table} has the node id {ids[0].as_py()!r}, and integers from 0 on are needed:"
+            f" {advice}, and the nodes are numbered"
+        )
+
+    def _within_memory(self, ids: int, needed: int) -> None:
+        """Refuses to number more ids than memory holds, and says how much all may take."""
+        if needed + _OVERHEAD <= self._memory:
+            return
+        done, total = self._rows_read
+        # As many new ids in every row to come are seldom exceeded; of a text the rows are unknown.
+        share = total / done if total > done > 0 else 2
+        raise ParameterError(
+            f"memory={memory_text(self._memory)} is too little to number the nodes: {ids:,} ids in"
+            f" the rows read so far take {memory_text(needed)} beside the {memory_text(_OVERHEAD)}"
+            f" of the process, and there are rows left; give"
+            f" memory={memory_text(int(needed * share) + _OVERHEAD)}, which is enough where those"
+            " bring new ids no faster, or less: the build goes on where it stood"
+        )
 
     def _largest(self, columns: list[NDArray[Any]]) -> int:
         limit = self._work.order["nodes"] or _MAX_NODES
@@ -420,10 +526,12 @@ class _Build:
                 continue
             largest = max(largest, int(ids.max()))
             if int(ids.min()) < 0 or largest >= limit:
-                more = ", or give more nodes" if limit < _MAX_NODES else ""
+                if self._work.order["ids"] != "keep":
+                    raise _OtherIds("integers")
+                advice = "give more nodes" if self._work.order["nodes"] else "say ids='number'"
                 raise DataError(
-                    f"{self._table} names node {min(int(ids.min()), 0) or largest}; ids run from 0"
-                    f" to {limit - 1}: number the nodes{more}"
+                    f"{self._table} names node {min(int(ids.min()), 0) or largest}; ids that are"
+                    f" kept run from 0 to {limit - 1}: {advice}"
                 )
         return largest
 
@@ -450,9 +558,7 @@ class _Build:
                 found = np.flatnonzero(sums)
                 _append(files, (begun + found).astype(np.uint32), sums[found].astype(np.float32))
 
-    def _groups(
-        self, begin: int
-    ) -> Iterator[tuple[int | None, list[NDArray[Any]], tuple[int, int]]]:
+    def _groups(self, begin: int) -> Iterator[tuple[int | None, list[Any], tuple[int, int]]]:
         """`(where to go on after it, or None; columns; done, of how many)` of the table's rows."""
         src, dst, weight = self._work.order["columns"]
         parquet = _ParquetEdges.of(self._table, src or "src", dst or "dst", weight)
@@ -479,7 +585,9 @@ class _Build:
         path = work.directory / f"{side}.lengths"
         if not path.is_file():
             if 4 * nodes + _OVERHEAD > self._memory:
-                self._refuse(4 * nodes)
+                auto = work.order["nodes"] is None and work.state["named"] is None
+                sparse = auto and 4 * int(work.state["rows"]) < nodes
+                self._refuse(4 * nodes, ", or ids='number': most ids do not occur" * sparse)
             lengths = np.zeros(nodes, dtype=np.uint32)
             src, dst, _ = self._pairs()
             for first in range(0, len(src), _ROWS):
@@ -491,10 +599,10 @@ class _Build:
             replace_file(path, lambda file: file.write(lengths.data), only_writer=True)
         return np.asarray(np.memmap(path, dtype=np.uint32, mode="r"))
 
-    def _refuse(self, needed: int) -> None:
+    def _refuse(self, needed: int, advice: str = "") -> None:
         raise ParameterError(
             f"memory={memory_text(self._memory)} is too little to build this graph; give"
-            f" memory={memory_text(needed + _OVERHEAD)} or more"
+            f" memory={memory_text(needed + _OVERHEAD)} or more{advice}"
         )
 
     def _window(self, lengths: NDArray[np.uint32], first: int, per_entry: int) -> int:
@@ -615,6 +723,8 @@ class _Build:
                             work.directory / f"{side}.{name}", work.path / f"{side}.{name}"
                         )
         files = {"selves.nodes", "selves.weights"}
+        if state["named"] is not None:
+            files |= set(self._place_names(state["named"], int(state["nodes"])))
         entries = 0
         for side in self._sides:
             kept = work.directory / f"{side}.merged"
@@ -627,7 +737,7 @@ class _Build:
         for done, name in enumerate(sorted(files)):
             path = work.path / name
             self._report(done, len(files), "files under digests")
-            described[name] = {"bytes": path.stat().st_size, "digests": _digests(path)}
+            described[name] = {"bytes": path.stat().st_size, "digests": file_digests(path)}
         distinct = int(state["distinct"])
         directed = bool(work.order["directed"])
         body = {
@@ -639,10 +749,24 @@ class _Build:
             "directed": directed,
             "weighted": bool(state["merged"]),
             "files": described,
+            **({} if state["named"] is None else {"names": state["named"]}),
         }
         header = {"graph": body, "digest": _digest(json.dumps(body).encode())}
         replace_file(work.path / _HEADER, json.dumps(header), only_writer=True)
         shutil.rmtree(work.directory)
+
+    def _place_names(self, kind: Kind, nodes: int) -> tuple[str, ...]:
+        """Puts the files of names, and of their order, into the graph; which these are."""
+        directory, names = self._work.directory, files_of(kind)
+        if (directory / names[0]).is_file():  # it goes first
+            if ORDER_BYTES * nodes + _OVERHEAD > self._memory:
+                self._refuse(ORDER_BYTES * nodes)
+            self._report(0, nodes, "names sorted")
+            StoredNames(directory, kind, nodes).sort()
+        for name in names:
+            if (directory / name).is_file():
+                put_in_place(directory / name, self._work.path / name)
+        return names
 
     def _write_offsets(self, side: str, lengths: NDArray[np.uint32]) -> int:
         total, step = 0, 1 << 20
@@ -654,6 +778,30 @@ class _Build:
                 total = int(ends[-1])
             sync(file)
         return total
+
+
+class _OtherIds(Exception):
+    """Ids are not of the kind they were read as; they have to be numbered as of another."""
+
+    def __init__(self, kind: Kind) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+def _of_kind(ids: Any, kind: Kind) -> Any:
+    """A column of ids as `Naming` takes them: int64, or text in which numbers are written out."""
+    import pyarrow as pa
+
+    if kind == "texts":
+        return ids if is_arrow(ids) else pa.array(ids).cast(pa.string())
+    if is_arrow(ids) or (len(ids) and int(ids.max()) >= 2**63):
+        raise _OtherIds("texts")
+    return ids.astype(np.int64)
+
+
+def _names_of(naming: Naming | None) -> dict[str, int]:
+    """What a manifest keeps of the names so far."""
+    return {} if naming is None else {"names": len(naming), "text_bytes": naming.text_bytes}
 
 
 def _append(files: list[Any], *parts: NDArray[Any]) -> int:
@@ -671,12 +819,12 @@ def _starts(lengths: NDArray[np.uint32]) -> NDArray[np.uint64]:
 
 
 class _ParquetEdges:
-    """A Parquet file with integer ids, read by row group and without its other columns."""
+    """A Parquet file, read by row group and without the columns that are no ids or weights."""
 
     _GROUPS = 16  # between two points at which an interrupted build goes on
 
-    def __init__(self, path: Path, file: Any, names: list[str]) -> None:
-        self._path, self._file, self._names = path, file, names
+    def __init__(self, path: Path, file: Any, names: list[str], rows: int) -> None:
+        self._path, self._file, self._names, self._rows_at_once = path, file, names, rows
 
     @classmethod
     def of(cls, path: Path, src: str, dst: str, weight: str | None) -> _ParquetEdges | None:
@@ -693,16 +841,17 @@ class _ParquetEdges:
         names = [src, dst] + ([weight] if weight is not None else [])
         if not all(name in schema.names for name in names):
             return None
-        *ids, kind = (schema.field(name).type for name in (src, dst, weight or dst))
-        if not all(map(pa.types.is_integer, ids)):
+        kinds = [schema.field(name).type for name in names]
+        kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
+        texts = [is_text(pa.array([], kind)) for kind in kinds]
+        numbers = [pa.types.is_integer(kind) for kind in kinds]
+        if not all(text or number for text, number in zip(texts[:2], numbers[:2], strict=True)):
             return None
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        if weight is not None and not (numbers[2] or pa.types.is_floating(kinds[2])):
             return None
-        return cls(path, file, names)
+        return cls(path, file, names, _TEXT_ROWS if any(texts[:2]) else _READ_ROWS)
 
-    def groups(
-        self, begin: int
-    ) -> Iterator[tuple[int | None, list[NDArray[Any]], tuple[int, int]]]:
+    def groups(self, begin: int) -> Iterator[tuple[int | None, list[Any], tuple[int, int]]]:
         metadata = self._file.metadata
         ends = np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
         done = int(ends[begin - 1]) if begin else 0
@@ -713,19 +862,22 @@ class _ParquetEdges:
                 point = group + 1 if is_point and done == ends[group] else None
                 yield point, columns, (done, int(ends[-1]))
 
-    def _rows(self, group: int) -> Iterator[list[NDArray[Any]]]:
+    def _rows(self, group: int) -> Iterator[list[Any]]:
         """The columns of a row group, which may be larger than memory, in pieces."""
         import pyarrow as pa
 
         try:
             for batch in self._file.iter_batches(
-                _READ_ROWS, row_groups=[group], columns=self._names, use_threads=False
+                self._rows_at_once, row_groups=[group], columns=self._names, use_threads=False
             ):
                 columns = []
                 for name in self._names:
-                    if batch[name].null_count:
+                    column = batch[name]
+                    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+                        column = plain_column(column)
+                    if column.null_count:
                         raise DataError(f"column {name} has rows without a value; leave them out")
-                    columns.append(batch[name].to_numpy())
+                    columns.append(column if is_text(column) else column.to_numpy())
                 if len(columns) > 2 and not (np.isfinite(columns[2]) & (columns[2] > 0)).all():
                     raise DataError(f"column {self._names[2]} must hold finite weights above 0")
                 yield columns

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.channels import Channel, Sketch
-from tidegraph.compact import CompactGraph, memory_bytes, memory_text
+from tidegraph.compact import CompactGraph, file_digests, memory_bytes, memory_text
 from tidegraph.durable import only_writer, replace_file
 from tidegraph.errors import (
     DataError,
@@ -28,8 +29,9 @@ from tidegraph.errors import (
     ShortOfMemoryError,
     StorageError,
 )
+from tidegraph.names import StoredNames
 from tidegraph.propagation import Dtype, Propagator, check_dtype, check_features
-from tidegraph.stream import counted
+from tidegraph.stream import counted, known_nodes
 
 __all__ = ["Embeddings", "Plan", "plan", "propagate_in_passes"]
 
@@ -226,7 +228,8 @@ def propagate_in_passes(
     try:
         path.mkdir(parents=True, exist_ok=True)
         with only_writer(path):
-            manifest = _Manifest(path, order, graph.nodes, len(channels), columns.count)
+            manifest = _Manifest(path, order, graph, len(channels), columns.count)
+            manifest.take_names(graph)
             damaged = manifest.damaged(report)
             for block in damaged:
                 needed = _pass_bytes(graph.nodes, block.columns, len(channels), dtype)
@@ -379,18 +382,25 @@ class _Manifest:
     """The passes that are whole, and the order they belong to."""
 
     def __init__(
-        self, path: Path, order: dict[str, Any], nodes: int, channels: int, columns: int
+        self,
+        path: Path,
+        order: dict[str, Any],
+        graph: CompactGraph,
+        channels: int,
+        columns: int,
     ) -> None:
         self._path = path
         self._body: dict[str, Any] = {
             "format": _FORMAT,
             "version": _VERSION,
             "order": json.loads(json.dumps(order)),
-            "nodes": nodes,
+            "nodes": graph.nodes,
             "channels": channels,
             "columns": columns,
             "blocks": [],
         }
+        if graph.named is not None:
+            self._body["names"] = {"kind": graph.named, "files": graph.name_files}
         file = path / _MANIFEST
         if file.is_file():
             try:
@@ -416,6 +426,23 @@ class _Manifest:
             raise StorageError(f"{path} is not empty; give a new directory")
         else:
             self._save()
+
+    def take_names(self, graph: CompactGraph) -> None:
+        """Has the files of names here too, where they are not, or not as they were.
+
+        They are never written to, so that both directories share them on one file system.
+        """
+        for name, file in graph.name_files.items():
+            source, target = graph.path / name, self._path / name
+            if target.is_file() and file_digests(target) == file["digests"]:
+                continue
+            target.unlink(missing_ok=True)
+            try:
+                os.link(source, target)
+            except OSError:  # another file system, or one without links
+                _copy(source, target)
+            if file_digests(target) != file["digests"]:
+                raise StorageError(f"{source} is damaged: build the graph anew")
 
     @property
     def done(self) -> int:
@@ -486,10 +513,16 @@ class _Manifest:
         replace_file(self._path / _MANIFEST, json.dumps(self._body, indent=1), only_writer=True)
 
 
+def _copy(source: Path, target: Path) -> None:
+    with source.open("rb") as content:
+        replace_file(target, lambda file: shutil.copyfileobj(content, file), only_writer=True)
+
+
 class Embeddings:
     """Propagated columns of all nodes in files, read by node: `embeddings[nodes]`.
 
-    Nothing is loaded but the rows asked for.
+    Nothing is loaded but the rows asked for. Where the nodes of the graph have names,
+    `embeddings[embeddings.number(["ann", "bob"])]` reads by these.
 
     residuals: `[passes, channels]`, the largest residual over what `r_max` allows, as computed in
         float64 before the pass was stored: where it is at most 1, no number is further from the
@@ -505,9 +538,10 @@ class Embeddings:
         shape: tuple[int, int, int],
         residuals: NDArray[np.float64],
         computed_in: str,
+        names: StoredNames | None = None,
     ) -> None:
         self.path, self._blocks, self.shape, self.residuals = path, blocks, shape, residuals
-        self.computed_in = computed_in
+        self.computed_in, self._names = computed_in, names
         self.mended: tuple[str, ...] = ()
 
     @classmethod
@@ -539,6 +573,12 @@ class Embeddings:
                     f"{path} holds {done} of {shape[2]} columns: repeat the command that makes them"
                 )
             arrays = [block.mapped(path, *shape[:2], stored) for block in blocks]
+            named = body.get("names")
+            files = {} if named is None else named["files"]
+            for name, file in files.items():
+                if not (path / name).is_file() or (path / name).stat().st_size != file["bytes"]:
+                    raise DataError(f"{path / name} is missing or damaged: {_ANEW}")
+            names = None if named is None else StoredNames(path, named["kind"], shape[0])
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, DataError):
                 raise
@@ -554,7 +594,19 @@ class Embeddings:
                 )
             if _digest(array) != block.digest:
                 raise DataError(f"{path / block.file} is damaged: {_ANEW}")
-        return cls(path, arrays, shape, residuals, computed_in)
+        for name, file in files.items() if verify else ():
+            if file_digests(path / name) != file["digests"]:
+                raise DataError(f"{path / name} is damaged: {_ANEW}")
+        return cls(path, arrays, shape, residuals, computed_in, names)
+
+    def number(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """The numbers of nodes that the table calls `ids`; an unknown one is an error naming it."""
+        return known_nodes(ids, len(self)) if self._names is None else self._names.numbers(ids)
+
+    def name(self, nodes: ArrayLike) -> NDArray[Any]:
+        """What the table calls the nodes with these numbers."""
+        known = known_nodes(nodes, len(self))
+        return known if self._names is None else self._names.names(known)
 
     @property
     def excess(self) -> float:

@@ -118,6 +118,23 @@ class NodeNames:
 _STRING = np.dtypes.StringDType()
 
 
+def known_nodes(numbers: ArrayLike, nodes: int) -> IntArray:
+    """The numbers of nodes as int64, in the same shape; one that is no node is an error."""
+    array = np.asarray(numbers)
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise DataError(
+            f"node {array.ravel().tolist()[0]!r} is unknown; nodes are 0 to {nodes - 1}"
+        )
+    wrong = ((array < 0) | (array >= nodes)).ravel()
+    if wrong.any():
+        raise DataError(
+            f"node {array.ravel()[int(wrong.argmax())]} is unknown; nodes are 0 to {nodes - 1}"
+        )
+    return array.astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Edges:
     """A graph as a list of edges, for instance the one a stream starts from."""
@@ -607,20 +624,7 @@ class EventStream:
         return known if self.names is None else self.names.values[known]
 
     def _known(self, numbers: ArrayLike) -> IntArray:
-        array = np.asarray(numbers)
-        if array.size == 0:
-            return array.astype(np.int64)
-        if array.dtype.kind not in "iu":
-            raise DataError(
-                f"node {array.ravel().tolist()[0]!r} is unknown; nodes are 0 to {self.nodes - 1}"
-            )
-        wrong = ((array < 0) | (array >= self.nodes)).ravel()
-        if wrong.any():
-            raise DataError(
-                f"node {array.ravel()[int(wrong.argmax())]} is unknown;"
-                f" nodes are 0 to {self.nodes - 1}"
-            )
-        return array.astype(np.int64)
+        return known_nodes(numbers, self.nodes)
 
     # Steps ----------------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from tidegraph.errors import DataError, ParameterError
 from tidegraph.stream import EventStream, NodeNames, ReadReport, counted
 from tidegraph.tables import sources
-from tidegraph.tables.cells import is_arrow
 from tidegraph.tables.columns import Column
 from tidegraph.tables.numbering import Ids, Numbering, interleaved, kept_ids, renumbered
 from tidegraph.tables.rows import Reading
@@ -75,10 +74,10 @@ def scan_edges(
     src: Column | None = None,
     dst: Column | None = None,
     weight: Column | None = None,
-) -> Iterator[tuple[IntArray, IntArray, NDArray[np.float64] | None]]:
-    """The nodes of a table's rows, and weights where a column is given, piece by piece.
+) -> Iterator[tuple[Any, Any, NDArray[np.float64] | None]]:
+    """The ids of a table's rows, and weights where a column is given, piece by piece.
 
-    There need be no times. Ids are taken as they are, and must be integers.
+    There need be no times. Ids are as they stand there: int64 arrays, or Arrow arrays of strings.
 
     >>> [piece[1].tolist() for piece in scan_edges({"src": [7, 7], "dst": [8, 9]})]
     [[8, 9]]
@@ -94,12 +93,6 @@ def scan_edges(
         roles=roles | {"t": False, "op": False, "label": False},
     )
     for rows in reading.rows(sorted_only=False, weights_only=True):
-        for ids in (rows.src, rows.dst):
-            if is_arrow(ids):
-                raise DataError(
-                    f"{reading.source.name} has the node id {ids[0].as_py()!r}, and integers from 0"
-                    " on are needed: number the nodes first"
-                )
         yield rows.src, rows.dst, rows.weight
 
 

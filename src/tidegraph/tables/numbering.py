@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -16,6 +17,10 @@ Ids: TypeAlias = Literal["auto", "keep", "number"]
 IntArray: TypeAlias = NDArray[np.int64]
 
 _KEPT_IDS = 2**31  # "keep" takes ids below it
+_INTEGER_BYTES = 24  # 12 in two sorted arrays, and as much while ids are inserted
+# A dict takes 22 to 44 bytes per entry, and 66 while it is copied into one of twice the size; the
+# number is an object of 32 bytes.
+_NAME_BYTES = 66 + 32
 
 
 class Numbering:
@@ -29,6 +34,14 @@ class Numbering:
         self._sorted: IntArray = np.empty(0, dtype=np.int64)
         self._numbers: NDArray[np.int32] = np.empty(0, dtype=np.int32)  # of the ids in `_sorted`
         self._names: dict[str, int] | None = None
+        self._text_bytes = 0  # of the names, as objects
+
+    @property
+    def nbytes(self) -> int:
+        """The memory it takes at most, also while it grows."""
+        if self._names is None:
+            return _INTEGER_BYTES * len(self)
+        return _NAME_BYTES * len(self) + self._text_bytes
 
     def __len__(self) -> int:
         return len(self._sorted) if self._names is None else len(self._names)
@@ -38,15 +51,19 @@ class Numbering:
 
         if self._names is None and is_arrow(ids):
             self._names = {str(name): number for number, name in enumerate(self.ids().tolist())}
+            self._text_bytes = sum(map(_object_bytes, self._names))
             self._sorted, self._numbers = self._sorted[:0], self._numbers[:0]
         column = ids if is_arrow(ids) else pa.array(ids)
         if self._names is not None:
             column = column.cast(pa.string())
         encoded = column.dictionary_encode()
         if self._names is not None:
-            names = self._names
-            new = [names.setdefault(name, len(names)) for name in encoded.dictionary.to_pylist()]
+            names, known = self._names, len(self._names)
+            seen = encoded.dictionary.to_pylist()
+            new = [names.setdefault(name, len(names)) for name in seen]
             numbers = np.array(new, dtype=np.int32)
+            fresh = np.flatnonzero(numbers >= known).tolist()
+            self._text_bytes += sum(_object_bytes(seen[place]) for place in fresh)
         else:
             numbers = self._number(encoded.dictionary.to_numpy())
         return numbers[encoded.indices.to_numpy()]  # type: ignore[no-any-return]
@@ -78,6 +95,10 @@ class Numbering:
         ids = np.empty(len(self), dtype=np.int64)
         ids[self._numbers] = self._sorted
         return ids
+
+
+def _object_bytes(name: str) -> int:
+    return -(-sys.getsizeof(name) // 16) * 16  # Python gives memory out in multiples of it
 
 
 def interleaved(src: Any, dst: Any) -> Any:

@@ -186,8 +186,8 @@ def of_paper(folder: Path) -> str:
     lines += [
         "",
         f"`{command} --seeds {','.join(map(str, sorted(seeds)))}`: percent, except for MRR-1000;"
-        " `n` counts seeds. The paper classifies with edge features, which the file at hand has not."
-        " All rows, and what else has been measured of its tables, are in"
+        " `n` counts seeds. The paper classifies with edge features, which the file at hand has"
+        " not. All rows, and what else has been measured of its tables, are in"
         " `benchmarks/results/reproduce/`.",
     ]
     return "\n".join(lines) + "\n\n"

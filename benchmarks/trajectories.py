@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from tidegraph import Channel, EventStream, Propagator, Sketch, Trajectories, datasets, record
 from tidegraph.bench import _commit, machine
+from tidegraph.recording import new_manifest
 from tidegraph.segments import Records, Segment, write_segment
-from tidegraph.trajectories import _new_manifest
 
 K = 8
 IntArray = NDArray[np.int64]
@@ -128,7 +128,7 @@ def synthetic_store(directory: Path, nodes: int, per_node: int, columns: int) ->
     stream = EventStream(src=nothing, dst=nothing, t=nothing, nodes=nodes)
     propagator = Propagator(Sketch(columns), nodes=nodes)
     directory.mkdir()
-    manifest = _new_manifest(
+    manifest = new_manifest(
         directory, stream, stream.steps(), propagator, 0.05, "float32", segment_bytes=1
     )
 

@@ -24,6 +24,7 @@ LAYERS = [
     {"_native"},
     {"compact"},
     {"reference", "propagation", "history"},
+    {"recording"},
     {"trajectories", "models", "training", "passes"},
     {"shards"},
     {"features"},

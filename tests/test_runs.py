@@ -30,6 +30,7 @@ from tidegraph import (
     durable,
     evaluation,
     experiment,
+    recording,
     report,
     runs,
     trajectories,
@@ -474,7 +475,7 @@ def _without_manifest(store: Path) -> None:
 
 
 def _being_written(store: Path) -> None:
-    manifest = dataclasses.replace(trajectories._Manifest.read(store), complete=False)
+    manifest = dataclasses.replace(recording.Manifest.read(store), complete=False)
     manifest.write(store)
 
 

@@ -720,6 +720,9 @@ def test_a_quotation_mark_between_white_space_is_part_of_a_name(tmp_path: Path) 
         "User ID,Item,When",
         "Absender,Empfänger,Datum",
         "absender,empfaenger,zeit",
+        "from_account,to_account,booked_at",
+        "IBAN sender,IBAN receiver,date",
+        "origin-airport,dest-airport,when",
     ],
 )
 def test_columns_are_known_by_many_names(header: str, tmp_path: Path) -> None:
@@ -736,6 +739,21 @@ def test_columns_are_known_by_many_names(header: str, tmp_path: Path) -> None:
 def test_two_columns_of_times_are_not_chosen_between(tmp_path: Path) -> None:
     text = "src,dst,sent_at,read_at\n0,1,5,6\n"
     with pytest.raises(DataError, match="say which column is t"):
+        read_table(write(tmp_path / "a.csv", text))
+
+
+def test_ports_beside_addresses_are_not_chosen_between(tmp_path: Path) -> None:
+    text = "src_ip,src_port,dst_ip,dst_port,ts\na,1,b,2,5\n"
+    with pytest.raises(DataError, match="say which column is src and dst"):
+        read_table(write(tmp_path / "a.csv", text))
+
+
+def test_columns_that_share_their_cells_are_proposed_as_nodes(tmp_path: Path) -> None:
+    rows = "".join(
+        f"n{k % 2},{'abc'[k % 3]},{'bcd'[k % 3]},2024-03-{k:02d}\n" for k in range(1, 21)
+    )
+    text = f"memo,wer,wen,wann\n{rows}"
+    with pytest.raises(DataError, match=r"perhaps src='wer', dst='wen', t='wann'$"):
         read_table(write(tmp_path / "a.csv", text))
 
 

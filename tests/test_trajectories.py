@@ -605,7 +605,7 @@ def test_nothing_is_left_of_a_run_that_ended_before_its_first_manifest(
     stream = random_stream(7, events=150)
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", lambda old, new: shutil.copy(old, new))
-        patch.setattr("tidegraph.trajectories._Manifest.write", lambda *_: 1 / 0)
+        patch.setattr("tidegraph.recording.Manifest.write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             tg.record(stream, propagator_for(stream, r_max=0.3), tmp_path, dtype="float16")
     assert files(tmp_path)

@@ -22,9 +22,10 @@ from tidegraph.durable import not_written, replace_file
 from tidegraph.errors import ParameterError, StateFileError
 from tidegraph.events import Batch
 from tidegraph.propagation import Propagator
+from tidegraph.recording import SEGMENT_BYTES
 from tidegraph.segments import StoreDtype, as_bytes, digest
 from tidegraph.stream import EventStream, NodeNames
-from tidegraph.trajectories import SEGMENT_BYTES, ChangeKind, Trajectories, record
+from tidegraph.trajectories import ChangeKind, Trajectories, record
 from tidegraph.workers import Engine, check_engine, run
 
 __all__ = ["ShardedTrajectories", "record_shards"]

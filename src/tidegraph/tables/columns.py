@@ -18,10 +18,11 @@ Column: TypeAlias = str | int
 # Names by which a column is recognised, the likeliest first.
 _SYNONYMS = {
     "src": "src source sources source_id src_id user user_id userid from from_id u sender head"
-    " caller fromnodeid from_node node1 source_node buyer payer absender von",
+    " caller fromnodeid from_node node1 source_node buyer payer origin originator debtor"
+    " absender von",
     "dst": "dst target destination destinations dest target_id dst_id item item_id itemid to to_id"
     " i v receiver recipient callee tail tonodeid to_node node2 target_node seller payee"
-    " empfänger empfaenger an",
+    " beneficiary creditor empfänger empfaenger an",
     "t": "t time timestamp timestamps ts date datetime time_stamp unixts unix_time created_at when"
     " created datum zeit zeitpunkt zeitstempel",
     "weight": "weight w weights amount value rating",
@@ -85,11 +86,14 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
             features = (features,)
         chosen.features = tuple(find(column, "edge_features") for column in features)
         free = [column for column in free if column not in chosen.features]
+    paired = _paired(source.columns)
     for place, role in enumerate(_SYNONYMS):
         if given.get(role) is not None:
             continue
         if source.headed:
             match = _named(role, free)
+            if match is None and paired.get(role) in free:
+                match = paired[role]
             how = "by its name"
         else:
             match = source.columns[place] if place < min(4, len(source.columns)) else None
@@ -128,7 +132,7 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
 
 def _named(role: str, columns: Sequence[str]) -> str | None:
     """The column whose name says that it is `role`."""
-    plain = {re.sub(r"[\s.-]+", "_", column.strip().lower()): column for column in columns}
+    plain = _plain(columns)
     names = _SYNONYMS[role].split()
     match = next((plain[name] for name in names if name in plain), None)
     if match is None and role in ("src", "dst"):
@@ -140,13 +144,32 @@ def _named(role: str, columns: Sequence[str]) -> str | None:
     return match
 
 
+def _plain(columns: Sequence[str]) -> dict[str, str]:
+    """Columns by their names in small letters, words divided by underscores."""
+    return {re.sub(r"[\s.-]+", "_", column.strip().lower()): column for column in columns}
+
+
+def _paired(columns: Sequence[str]) -> dict[str, str]:
+    """src and dst where just two columns differ in one word that tells them: from_iban, to_iban."""
+    found: dict[str, dict[tuple[str, ...], str]] = {"src": {}, "dst": {}}
+    for name, column in _plain(columns).items():
+        words = name.split("_")
+        for role, others in found.items():
+            for place, word in enumerate(words):
+                if len(word) > 1 and word in _SYNONYMS[role].split():
+                    others[(*words[:place], "", *words[place + 1 :])] = column
+    both = [(column, found["dst"].get(rest)) for rest, column in found["src"].items()]
+    pairs = [(source, target) for source, target in both if target is not None]
+    return dict(zip(("src", "dst"), pairs[0], strict=True)) if len(pairs) == 1 else {}
+
+
 def _likely(
     source: Source, roles: Mapping[str, str], free: Sequence[str], needed: Sequence[str]
 ) -> dict[str, str]:
     """A column for each role that is needed, by what their first cells look like.
 
-    Times are dates or numbers that grow; nodes come again, and are neither numbered rows nor
-    fractions. A role for which nothing is left has none.
+    Times are dates or numbers that grow; nodes come again, perhaps in another column, and are
+    neither numbered rows nor fractions. A role for which nothing is left has none.
     """
     seen: dict[str, list[str]] = {column: [] for column in free}
     if free:
@@ -169,10 +192,11 @@ def _likely(
         named = re.search(r"time|date|zeit|datum|when", column.lower()) is not None
         return dated, named, len(values) > 1 and values == sorted(values)
 
-    def is_node(column: str) -> tuple[bool, bool]:
+    def is_node(column: str) -> tuple[bool, ...]:
         cells = seen[column]
         fractions = any(value != int(value) for value in numbers(column) if abs(value) < 2**53)
-        return not fractions, 1 < len(set(cells)) < len(cells)
+        elsewhere = any(set(cells) & set(seen[other]) for other in seen if other != column)
+        return not fractions, elsewhere, 1 < len(set(cells)) < len(cells)
 
     likely = {role: roles[role] for role in needed if role in roles}
     left = sorted(free, key=counts_rows)  # such a column is the last resort

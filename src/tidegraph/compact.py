@@ -843,13 +843,16 @@ class _ParquetEdges:
             return None
         kinds = [schema.field(name).type for name in names]
         kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
-        texts = [is_text(pa.array([], kind)) for kind in kinds]
         numbers = [pa.types.is_integer(kind) for kind in kinds]
-        if not all(text or number for text, number in zip(texts[:2], numbers[:2], strict=True)):
+        texts = [
+            not number and is_text(pa.array([], kind))
+            for number, kind in zip(numbers[:2], kinds[:2], strict=True)
+        ]
+        if not all(text or number for text, number in zip(texts, numbers[:2], strict=True)):
             return None
         if weight is not None and not (numbers[2] or pa.types.is_floating(kinds[2])):
             return None
-        return cls(path, file, names, _TEXT_ROWS if any(texts[:2]) else _READ_ROWS)
+        return cls(path, file, names, _TEXT_ROWS if any(texts) else _READ_ROWS)
 
     def groups(self, begin: int) -> Iterator[tuple[int | None, list[Any], tuple[int, int]]]:
         metadata = self._file.metadata

@@ -140,9 +140,7 @@ def table(result: dict[str, Any]) -> str:
 # The paper's rows that stand beside ours: target, its task, row of the paper, ours of that kind.
 OF_PAPER = (
     ("ctdg-link", "links", "the paper (LSTM)", "tidegraph, paper-lstm"),
-    ("dtdg-link", "links in snapshots", "the paper GRU", "tidegraph, paper-gru"),
     ("dtdg-link", "links in snapshots", "the paper LSTM", "tidegraph, paper-lstm"),
-    ("dtdg-link", "links in snapshots", "the paper Transformer", "tidegraph, paper-transformer"),
     ("node-classification", "who gets banned", "the paper", "tidegraph, paper-node"),
 )
 

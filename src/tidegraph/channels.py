@@ -22,6 +22,7 @@ __all__ = [
     "Sketch",
     "column_norms",
     "feature_matrix",
+    "is_number",
 ]
 
 Direction: TypeAlias = Literal["out", "in", "both"]
@@ -30,6 +31,11 @@ RMaxUnit: TypeAlias = Literal["rms", "absolute", "l1"]
 
 _MAX_HALF_LIVES = 63  # each is a further weight per edge
 _WINDOW_LIMIT = 2**62  # as for times: no sum or difference leaves int64
+
+
+def is_number(value: Any, kinds: Any) -> bool:
+    """Whether it is a finite one of those kinds; a truth value is none."""
+    return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < math.inf
 
 
 def _real(value: Any, name: str, accepted: str) -> float:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph import _native
+from tidegraph.channels import is_number
 from tidegraph.durable import not_written, only_writer, replace_file
 from tidegraph.errors import EventError, ParameterError, StateFileError
 from tidegraph.events import Batch
@@ -48,7 +49,6 @@ __all__ = [
     "SEGMENT_BYTES",
     "Manifest",
     "append_to",
-    "is_number",
     "new_manifest",
     "record_into",
 ]
@@ -739,7 +739,3 @@ def _check_same_stream(events: EventStream | Steps, manifest: Manifest) -> None:
             "the events have other node ids than the store, or number them otherwise;"
             " later.continuing(stream) numbers them as the recorded stream does"
         )
-
-
-def is_number(value: Any, kinds: tuple[type, ...]) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)

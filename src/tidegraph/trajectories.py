@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native
-from tidegraph.channels import Channel
+from tidegraph.channels import Channel, is_number
 from tidegraph.errors import EventError, ParameterError, StateFileError
 from tidegraph.propagation import Propagator
 from tidegraph.recording import (
@@ -24,7 +24,6 @@ from tidegraph.recording import (
     SEGMENT_BYTES,
     Manifest,
     append_to,
-    is_number,
     record_into,
 )
 from tidegraph.segments import PIECE_BYTES, StoreDtype, digest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -151,13 +152,14 @@ def _plain(columns: Sequence[str]) -> dict[str, str]:
 
 def _paired(columns: Sequence[str]) -> dict[str, str]:
     """src and dst where just two columns differ in one word that tells them: from_iban, to_iban."""
-    found: dict[str, dict[tuple[str, ...], str]] = {"src": {}, "dst": {}}
+    telling = {role: set(_SYNONYMS[role].split()) for role in ("src", "dst")}
+    found: dict[str, dict[tuple[str, ...], str]] = {role: {} for role in telling}
     for name, column in _plain(columns).items():
         words = name.split("_")
-        for role, others in found.items():
+        for role, synonyms in telling.items():
             for place, word in enumerate(words):
-                if len(word) > 1 and word in _SYNONYMS[role].split():
-                    others[(*words[:place], "", *words[place + 1 :])] = column
+                if len(word) > 1 and word in synonyms:
+                    found[role][(*words[:place], "", *words[place + 1 :])] = column
     both = [(column, found["dst"].get(rest)) for rest, column in found["src"].items()]
     pairs = [(source, target) for source, target in both if target is not None]
     return dict(zip(("src", "dst"), pairs[0], strict=True)) if len(pairs) == 1 else {}
@@ -177,6 +179,7 @@ def _likely(
             head = batch.slice(0, _SAMPLE_ROWS).to_pydict()
             seen = {name: [str(cell) for cell in head[name] if cell is not None] for name in free}
             break
+    columns_with = Counter(cell for cells in seen.values() for cell in set(cells))
 
     def numbers(column: str) -> list[float]:
         cells = seen[column]
@@ -195,7 +198,7 @@ def _likely(
     def is_node(column: str) -> tuple[bool, ...]:
         cells = seen[column]
         fractions = any(value != int(value) for value in numbers(column) if abs(value) < 2**53)
-        elsewhere = any(set(cells) & set(seen[other]) for other in seen if other != column)
+        elsewhere = any(columns_with[cell] > 1 for cell in cells)
         return not fractions, elsewhere, 1 < len(set(cells)) < len(cells)
 
     likely = {role: roles[role] for role in needed if role in roles}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from tidegraph import evaluation
-from tidegraph.channels import Channel, RMaxUnit, Sketch
+from tidegraph.channels import Channel, RMaxUnit, Sketch, is_number
 from tidegraph.edge_features import EdgeFeatures
 from tidegraph.errors import DataError, ParameterError
 from tidegraph.evaluation import Result, Split
@@ -508,11 +507,11 @@ class LinkPredictor(Estimator):
             they be forgotten.
         """
         self._check_fitted()
-        if not _is_number(epochs, Integral) or epochs < 1:
+        if not is_number(epochs, Integral) or epochs < 1:
             raise ParameterError(f"epochs is {epochs!r}; give a whole number from 1 on")
-        if not _is_number(pace, Real) or pace <= 0:
+        if not is_number(pace, Real) or pace <= 0:
             raise ParameterError(f"pace is {pace!r}; give a positive number")
-        if not _is_number(replay, Real) or replay < 0:
+        if not is_number(replay, Real) or replay < 0:
             raise ParameterError(f"replay is {replay!r}; give a number from 0 on")
         training = dataclasses.replace(
             self._training(),
@@ -588,11 +587,6 @@ def _distinct(nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray, IntArra
     times, rank = np.unique(t, return_inverse=True)
     keys, place = np.unique(nodes * len(times) + rank.reshape(-1), return_inverse=True)
     return keys // len(times), times[keys % len(times)], place.reshape(-1)
-
-
-def _is_number(value: Any, kind: Any) -> bool:
-    """Whether it is a finite one of that kind; truth values, which Python counts with, are none."""
-    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _check_places(events: NDArray[Any], count: int) -> None:

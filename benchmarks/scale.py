@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph import Batch, Channel, Propagator, Sketch, compact, load_dataset, passes
+from tidegraph import Batch, Channel, Propagator, Sketch, building, compact, load_dataset, passes
 from tidegraph.bench import machine
 from tidegraph.bench.plots import plot_scale
 from tidegraph.datasets import generate_gdelt_like, generate_mag_features, generate_mag_like
@@ -133,7 +133,7 @@ def generate(home: Path, options: argparse.Namespace) -> dict[str, Any]:
 def build(home: Path, options: argparse.Namespace) -> dict[str, Any]:
     description = json.loads((home / "data" / "dataset.json").read_text(encoding="utf-8"))
     with Watch() as watch:
-        graph = compact.build(
+        graph = building.build(
             home / "data",
             home / "graph",
             nodes=description["nodes"],

@@ -26,13 +26,15 @@ from tidegraph import (
     Channel,
     Propagator,
     Sketch,
+    building,
     compact,
     durable,
     names,
     propagation,
     reference,
 )
-from tidegraph.compact import CompactGraph, build, open_graph
+from tidegraph.building import build
+from tidegraph.compact import CompactGraph, open_graph
 from tidegraph.errors import DataError, ParameterError, StateFileError, StorageError
 from tidegraph.events import Op
 from tidegraph.tables.numbering import Numbering
@@ -80,7 +82,7 @@ def lists_of(node: IntArray, neighbour: IntArray, nodes: int) -> tuple[IntArray,
 def test_lists_are_those_of_sorting_all_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directed: bool, memory: int
 ) -> None:
-    monkeypatch.setattr(compact, "_OVERHEAD", 0)
+    monkeypatch.setattr(building, "_OVERHEAD", 0)
     nodes = 500
     src, dst = some_pairs(1, nodes, 3000)
     edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
@@ -148,7 +150,7 @@ def test_a_text_file_of_edges_gives_the_same_graph(tmp_path: Path) -> None:
 def test_one_window_of_lists_is_let_go_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(compact, "_OVERHEAD", 0)
+    monkeypatch.setattr(building, "_OVERHEAD", 0)
     nodes, rows, memory = 2000, 100_000, 400_000  # lists of 800 or 1,600 kB: several windows
     src, dst = some_pairs(9, nodes if kind != "repeated" else 200, rows)
     columns: dict[str, NDArray[Any]] = {"src": src, "dst": dst}
@@ -158,7 +160,7 @@ def test_one_window_of_lists_is_let_go_before_the_next(
     peaks = {}
 
     def watched(stage: str) -> Callable[..., None]:
-        work = getattr(compact._Build, stage)
+        work = getattr(building._Build, stage)
 
         def run(*arguments: Any) -> None:
             before, _ = tracemalloc.get_traced_memory()
@@ -170,7 +172,7 @@ def test_one_window_of_lists_is_let_go_before_the_next(
 
     stages = ["_fill", "_merge"] if kind == "repeated" else ["_fill"]
     for stage in stages:
-        monkeypatch.setattr(compact._Build, stage, watched(stage))
+        monkeypatch.setattr(building._Build, stage, watched(stage))
     tracemalloc.start()
     try:
         build(edges, tmp_path / "graph", nodes=nodes, memory=memory)
@@ -186,8 +188,8 @@ def test_one_window_of_lists_is_let_go_before_the_next(
 def test_a_build_killed_anywhere_goes_on_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, ids: str
 ) -> None:
-    monkeypatch.setattr(compact, "_OVERHEAD", 0)
-    monkeypatch.setattr(compact._ParquetEdges, "_GROUPS", 2)
+    monkeypatch.setattr(building, "_OVERHEAD", 0)
+    monkeypatch.setattr(building._ParquetEdges, "_GROUPS", 2)
     monkeypatch.setattr(os, "fsync", lambda _: None)  # the disk stays when a process is killed
     src, dst = some_pairs(5, 60, rows)
     called = LABELS.get(ids, np.arange(60))
@@ -218,7 +220,7 @@ def test_a_build_killed_anywhere_goes_on_to_the_same_bytes(
             sync(*files)
 
         path = tmp_path / f"killed{kills}"
-        for module in (compact, durable):
+        for module in (building, durable):
             monkeypatch.setattr(module, "sync", dying)
         try:
             build(edges, path, memory=memory, directed=True)
@@ -226,7 +228,7 @@ def test_a_build_killed_anywhere_goes_on_to_the_same_bytes(
         except Killed:
             with pytest.raises(DataError, match="has not ended"):
                 open_graph(path)
-            for module in (compact, durable):
+            for module in (building, durable):
                 monkeypatch.setattr(module, "sync", sync)
             assert contents(build(edges, path, memory=2 * memory, directed=True)) == whole
     assert kills > 8
@@ -365,7 +367,7 @@ def test_numbers_do_not_depend_on_how_a_table_is_cut(
     columns = {"src": called[src], "dst": called[dst]}
     whole = build(write_edges(tmp_path / "a.parquet", columns, group=200), tmp_path / "whole")
     monkeypatch.setattr(names, "_TEXT_ROWS", pieces)
-    monkeypatch.setattr(compact, "_TEXT_ROWS", pieces)
+    monkeypatch.setattr(building, "_TEXT_ROWS", pieces)
     other = build(write_edges(tmp_path / "b.parquet", columns, group=group), tmp_path / "other")
     assert contents(other) == contents(whole)
 
@@ -373,9 +375,9 @@ def test_numbers_do_not_depend_on_how_a_table_is_cut(
 def test_more_ids_than_memory_holds_are_refused_with_an_amount_that_is_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compact, "_OVERHEAD", 0)
-    monkeypatch.setattr(compact._ParquetEdges, "_GROUPS", 2)
-    monkeypatch.setattr(compact, "_TEXT_ROWS", 50)
+    monkeypatch.setattr(building, "_OVERHEAD", 0)
+    monkeypatch.setattr(building._ParquetEdges, "_GROUPS", 2)
+    monkeypatch.setattr(building, "_TEXT_ROWS", 50)
     src = np.arange(0, 400, 2)
     called = LABELS["words"]
     columns = {"src": called[src], "dst": called[src + 1]}
@@ -416,7 +418,7 @@ def test_a_build_keeps_within_the_memory_promised_also_from_one_large_row_group(
     rows = 6_000_000 if name == "edges.parquet" else 500_000
     src, dst = np.random.default_rng(1).integers(0, 100_000, (2, rows))
     table = pa.table({"src": src, "dst": dst})
-    limit = compact._OVERHEAD + (4 << 20)
+    limit = building._OVERHEAD + (4 << 20)
     if name == "edges.parquet":
         pq.write_table(table, tmp_path / name, row_group_size=rows)
         assert 4 * table.nbytes > limit  # as a whole, decoded and as lists, it would not fit
@@ -442,7 +444,7 @@ def test_nodes_are_numbered_within_the_memory_promised(tmp_path: Path, kind: str
     write_edges(tmp_path / "edges.parquet", table, group=1 << 16)
     numbering = Numbering()
     numbering(pa.array(called) if kind == "words" else called)
-    limit = compact._OVERHEAD + numbering.nbytes
+    limit = building._OVERHEAD + numbering.nbytes
     order = [tmp_path / "edges.parquet", "-o", tmp_path / "graph", "--memory", str(limit)]
     words = [sys.executable, "-c", PROMISE, *map(str, order)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
@@ -456,7 +458,7 @@ def test_any_number_of_self_edges_is_built_within_the_memory_promised(tmp_path: 
     nodes = 1_500_000
     loops = np.random.default_rng(2).permutation(nodes)
     write_edges(tmp_path / "edges.parquet", {"src": loops, "dst": loops}, group=1 << 17)
-    limit = compact._OVERHEAD + 4 * nodes + (1 << 20)
+    limit = building._OVERHEAD + 4 * nodes + (1 << 20)
     order = [tmp_path / "edges.parquet", "-o", tmp_path / "graph", "--memory", str(limit)]
     words = [sys.executable, "-c", PROMISE, *map(str, order)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
@@ -469,8 +471,8 @@ def test_any_number_of_self_edges_is_built_within_the_memory_promised(tmp_path: 
 def test_self_edges_add_up_in_the_order_of_rows_whatever_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compact, "_OVERHEAD", 0)
-    monkeypatch.setattr(compact, "_READ_ROWS", 1000)
+    monkeypatch.setattr(building, "_OVERHEAD", 0)
+    monkeypatch.setattr(building, "_READ_ROWS", 1000)
     nodes, rows = 150_000, 9000  # several windows of nodes, several pieces of rows
     rng = np.random.default_rng(3)
     loops = rng.choice(rng.integers(0, nodes, 2000), rows)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from tidegraph import EventStream, Sketch, compact, passes, record_shards
+from tidegraph import EventStream, Sketch, building, compact, passes, record_shards
 from tidegraph.cli import main
 from tidegraph.errors import DataError, StorageError
 from tidegraph.passes import Embeddings, propagate_in_passes
@@ -32,14 +32,14 @@ def prepare(path: Path) -> None:
     """The inputs of all works."""
     src, dst = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
     pq.write_table(pa.table({"src": src, "dst": dst}), path / "edges.parquet")
-    compact.build(path / "edges.parquet", path / "graph", nodes=NODES)
+    building.build(path / "edges.parquet", path / "graph", nodes=NODES)
     EventStream.from_arrays(src[:3000] % 500, dst[:3000] % 500, np.arange(3000)).save(
         path / "events.tide"
     )
 
 
 def build(inputs: Path, out: Path) -> None:
-    compact.build(inputs / "edges.parquet", out, nodes=NODES)
+    building.build(inputs / "edges.parquet", out, nodes=NODES)
 
 
 def propagate(inputs: Path, out: Path) -> None:

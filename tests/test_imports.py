@@ -23,7 +23,7 @@ LAYERS = [
     {"datasets", "describe"},
     {"_native"},
     {"compact"},
-    {"reference", "propagation", "history"},
+    {"building", "reference", "propagation", "history"},
     {"recording"},
     {"trajectories", "models", "training", "passes"},
     {"shards"},

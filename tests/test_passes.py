@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import tidegraph
-from tidegraph import Audit, Channel, Propagator, Sketch, compact, durable, passes
+from tidegraph import Audit, Channel, Propagator, Sketch, building, compact, durable, passes
 from tidegraph.cli import main
 from tidegraph.compact import CompactGraph
 from tidegraph.durable import only_writer
@@ -33,7 +33,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> CompactGraph:
     path = tmp_path_factory.mktemp("passes")
     src, dst = np.random.default_rng(0).integers(0, NODES, (2, 20_000))
     pq.write_table(pa.table({"src": src, "dst": dst}), path / "edges.parquet")
-    return compact.build(path / "edges.parquet", path / "graph", nodes=NODES)
+    return building.build(path / "edges.parquet", path / "graph", nodes=NODES)
 
 
 def memory_for(columns: int, channels: int = 1) -> int:
@@ -153,7 +153,7 @@ def test_passes_keep_within_the_memory_promised(tmp_path: Path, dtype: Any) -> N
     nodes = 300_000
     src, dst = np.random.default_rng(1).integers(0, nodes, (2, 600_000))
     pq.write_table(pa.table({"src": src, "dst": dst}), tmp_path / "edges.parquet")
-    graph = compact.build(tmp_path / "edges.parquet", tmp_path / "graph", nodes=nodes)
+    graph = building.build(tmp_path / "edges.parquet", tmp_path / "graph", nodes=nodes)
     limit = passes._pass_bytes(nodes, 16, 1, dtype)
     wanted = passes._pass_bytes(nodes, 40, 1, dtype)
     assert limit < wanted  # 40 columns at once would not fit
@@ -310,7 +310,7 @@ def drifting(tmp_path_factory: pytest.TempPathFactory) -> CompactGraph:
     src = (20_000 * generator.random(60_000) ** 3).astype(np.int64)
     dst = generator.integers(0, 20_000, 60_000)
     pq.write_table(pa.table({"src": src, "dst": dst}), path / "edges.parquet")
-    return compact.build(path / "edges.parquet", path / "graph", nodes=20_000)
+    return building.build(path / "edges.parquet", path / "graph", nodes=20_000)
 
 
 def test_drift_above_the_promise_is_taken_out_before_a_pass_is_kept(
@@ -360,7 +360,7 @@ def test_a_graph_whose_lists_contradict_each_other_gives_an_error_and_no_embeddi
 ) -> None:
     src, dst = np.random.default_rng(0).integers(0, NODES, (2, 20_000))
     pq.write_table(pa.table({"src": src, "dst": dst}), tmp_path / "edges.parquet")
-    graph = compact.build(tmp_path / "edges.parquet", tmp_path / "graph", nodes=NODES)
+    graph = building.build(tmp_path / "edges.parquet", tmp_path / "graph", nodes=NODES)
     lists = np.fromfile(graph.path / "sources.neighbours", dtype=np.uint32)
     lists[: int(share * len(lists))] = 7
     lists.tofile(graph.path / "sources.neighbours")
@@ -587,7 +587,7 @@ def named(tmp_path: Path) -> CompactGraph:
     words = [f"node {k}" for k in range(20)]
     table = pa.table({"src": words, "dst": words[1:] + words[:1]})
     pq.write_table(table, tmp_path / "edges.parquet")
-    return compact.build(tmp_path / "edges.parquet", tmp_path / "graph")
+    return building.build(tmp_path / "edges.parquet", tmp_path / "graph")
 
 
 @pytest.mark.parametrize("linked", [True, False])

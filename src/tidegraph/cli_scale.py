@@ -106,13 +106,13 @@ def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
     """
     # Arrow's own pools set apart a gigabyte at once, which counts where a process is limited.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    from tidegraph import compact
+    from tidegraph import building
 
     begin = time.perf_counter()
     with progress(
         "build", stopped=f"What is done is kept in {output}; give the same command again to go on."
     ) as report:
-        built = compact.build(edges, output, progress=report, **options)
+        built = building.build(edges, output, progress=report, **options)
     _describe(built, as_json, {"seconds": round(time.perf_counter() - begin, 2)})
 
 

@@ -61,7 +61,7 @@ class Propagator:
     threads: None takes all cores. Results are the same to the bit for any number.
     block_columns: at most so many columns share a block, which one thread works on. Narrower
         blocks occupy more cores, wider ones do less work in total. Part of the result's bits.
-    initial: rows of a graph to start from, or a graph that `tidegraph.compact.build` made (or the
+    initial: rows of a graph to start from, or a graph that `tidegraph.building.build` made (or the
         path of one), which is read where it lies: only the lists of nodes whose edges change are
         copied, and where these become many they go into nameless files beside the graph, of its
         size, that vanish with the propagator. With it `nodes` may be left out. Saved states name

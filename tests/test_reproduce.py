@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from tidegraph import EventStream, cli, cli_reproduce, datasets, evaluation
 from tidegraph.errors import ParameterError
-from tidegraph.reproduce import TARGETS, Table, Target, driver, figures, reproduce
+from tidegraph.reproduce import TARGETS, Table, Target, claims, driver, figures, reproduce
 from tidegraph.reproduce import data as data_of_tables
 from tidegraph.reproduce.cells import Cell, SeenOrItem, Workplace, fingerprint, measure
 from tidegraph.reproduce.driver import Found, Plan
@@ -330,6 +330,37 @@ def test_epochs_beside_tgn_go_over_all_of_train(monkeypatch: pytest.MonkeyPatch)
         for (name, _), (cell, *_) in plan.cells.items():
             if cell.kind == "events":
                 assert cell.settings["max_examples"] >= datasets.DATA_SETS[name].events
+
+
+def written(output: Path, target: str, tables: list[Table], **about: Any) -> None:
+    """Results as `reproduce` leaves them, as far as the overview reads them."""
+    results = {"title": target, "seeds": [0], "cells": 1, "missing": [], "fast": False, **about}
+    (output / target).mkdir()
+    content = json.dumps({**results, "tables": [table.plain() for table in tables]})
+    (output / target / "results.json").write_text(content, encoding="utf-8")
+
+
+def test_the_overview_says_what_was_seen_of_the_papers_claims(tmp_path: Path) -> None:
+    def of(name: str, **values: float) -> Row:
+        return Row(name, OURS, "", "mrr_1000", {k: Value(f"{v}", v) for k, v in values.items()})
+
+    names = ("tidegraph, paper-lstm", "tidegraph, paper-gru")
+    rows = [of(names[0], uci=0.25, otc=0.5, alpha=0.1), of(names[1], uci=0.125, otc=0.75)]
+    written(tmp_path, "dtdg-link", [Table("MRR", ["uci", "otc"], rows)], missing=["a", "b"])
+    gains = {"uci gain": Value("3.00%"), "otc gain": Value("-2.00%")}
+    ablation = Row("tidegraph, paper-gru, low- and high-pass", OURS, "", "mrr_1000", gains)
+    written(tmp_path, "ablation-high-pass", [Table("MRR", list(gains), [ablation])])
+    along = {"random-all": Value("99", 99.0), "records per event": Value("4", 4.0)}
+    varied = [Row(f"{names[0]}, r_max {r:g}", OURS, "", "ap", along) for r in (1e-9, 1e-2)]
+    written(tmp_path, "sensitivity", [Table("alpha", [], []), Table("r_max", list(along), varied)])
+    page = claims.overview(tmp_path)
+    assert "ahead in 1 of 2: uci 0.2500 against 0.1250; otc 0.5000 against 0.7500 |" in page
+    assert "a gain in 1 of 2: paper-gru on uci 3.00%; paper-gru on otc -2.00% |" in page
+    assert "| 1e-09: 99.00; 0.01: 99.00 | sensitivity |" in page
+    assert "r_max 1e-09: 4.00; r_max 0.01: 4.00 |" in page
+    assert "| alpha hardly matters | not measured yet |" in page
+    assert "| an epoch takes a sixth of TGN's | not measured yet |" in page
+    assert "| [dtdg-link](dtdg-link/README.md) | 0 | 1 | 2 |" in page
 
 
 def test_a_figure_that_fails_leaves_the_one_before(

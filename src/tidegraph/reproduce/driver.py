@@ -19,6 +19,7 @@ from tidegraph.errors import ParameterError
 from tidegraph.provenance import code_digest
 from tidegraph.reproduce import data
 from tidegraph.reproduce.cells import Cell, Workplace, fingerprint, measure
+from tidegraph.reproduce.claims import overview
 from tidegraph.reproduce.page import OURS, RULE, Row, Table, Value, page
 from tidegraph.terminal import silent
 
@@ -245,9 +246,10 @@ def reproduce(
 ) -> tuple[dict[str, Any], list[Table]]:
     """Measures what is missing, and writes `results.json`, a page and a figure.
 
-    They are written to `output / target.name`. Every cell is kept in `output / "cells"` as soon as
-    it is measured, under a hash of its settings, its data and the version, and is shared by all
-    targets: a run that was stopped goes on where it was. A cell of other code is measured anew.
+    They are written to `output / target.name`, and an overview of all targets to `output`. Every
+    cell is kept in `output / "cells"` as soon as it is measured, under a hash of its settings, its
+    data and the version, and is shared by all targets: a run that was stopped goes on where it
+    was. A cell of other code is measured anew.
 
     budget_s: after so many seconds no cell is begun; what is there is laid out.
     older: cells that an earlier state of the code measured count too; the page names its commits.
@@ -281,6 +283,7 @@ def reproduce(
     everything["spent_s"] = round(time.monotonic() - begun, 1)
     bench.write(everything, here / "results.json")
     replace_file(here / "README.md", page(everything, tables, _FIGURE))
+    replace_file(output / "README.md", overview(output))
     return everything, tables
 
 

@@ -184,9 +184,9 @@ def _tables_times(found: Found) -> list[Table]:
 
 _FEWER = {"max_examples": 20_000, "epochs": 4}
 _R_MAX = tuple(10.0**power for power in range(-9, -1))
-_ALPHA = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-_LSTM_LAYERS = (1, 2, 4, 8, 10, 12)
-_MLP_LAYERS = (1, 2, 3, 4, 6)
+_ALPHA = (0.05, 0.1, 0.2, 0.5, 0.9)
+_LSTM_LAYERS = (1, 2, 4, 8, 10)
+_MLP_LAYERS = (1, 2, 4, 6)
 
 
 @dataclass(frozen=True)

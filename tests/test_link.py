@@ -407,8 +407,6 @@ def test_channels_follow_the_settings() -> None:
         ({"hidden": 0}, "hidden is 0; it is at least 1"),
         ({"dropout": 1.0}, "dropout is from 0"),
         ({"past_weight": -1.0}, "a weight is not negative"),
-        ({"ranking": 1.5}, "it is from 0 to 1"),
-        ({"ranking": 0.5, "random_negatives": 0}, "above 0 it needs random negatives"),
         ({"device": "cuda:77"}, "'cpu' always can"),
         ({"alpha": 7.0}, "alpha"),
     ],
@@ -604,30 +602,3 @@ def test_negatives_are_told_in_grammatical_numbers() -> None:
         "1 random node and 2 whole pairs"
         in LinkPredictor(random_negatives=1, past_negatives=2, any_node=True).training_negatives
     )
-
-
-@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-def test_the_loss_tells_pairs_apart_and_events_among_their_negatives(share: float) -> None:
-    model = predictor(ranking=share, random_negatives=3, past_negatives=1, past_weight=0.5)
-    model.observe(STREAM.before(NOW), SPLIT)
-    examples = model._examples(SPLIT.train[-40:], SPLIT.train[:-40], seed=0)
-    assert examples.kinds == 5
-    assert examples.events == 40
-    some = np.array([7, 31, 2])
-    rows = examples.of_events(some)
-    assert np.array_equal(rows, [7, 31, 2, 47, 71, 42, 87, 111, 82, 127, 151, 122, 167, 191, 162])
-    assert (examples.src[rows].reshape(5, 3)[:4] == examples.src[some]).all()
-    logits = torch.randn(15, generator=torch.Generator().manual_seed(0))
-    happened = torch.tensor([1.0] * 3 + [0.0] * 12)
-    weight = torch.tensor([1.0] * 12 + [0.5] * 3)
-    each = torch.nn.functional.binary_cross_entropy_with_logits(logits, happened, weight)
-    first = torch.zeros(3, dtype=torch.long)
-    among = torch.nn.functional.cross_entropy(logits.view(5, 3)[:4].T, first)
-    expected = (1 - share) * each + share * among
-    assert model._loss(logits, examples, rows).item() == pytest.approx(expected.item(), rel=1e-5)
-
-
-def test_a_model_that_learns_to_rank_ranks_better_than_by_chance() -> None:
-    model = predictor(ranking=1.0, epochs=3).fit(STREAM, SPLIT)
-    result = model.evaluate(SPLIT, samplers=("random-dst",))
-    assert result.row("test").metrics["ap"] > 0.7

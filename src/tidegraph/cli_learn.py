@@ -98,7 +98,6 @@ MEANINGS = {
     "past_negatives": "per event, pairs that met before",
     "past_weight": "what each of those counts",
     "any_node": "random negatives from all nodes, not from destinations alone",
-    "ranking": "share in the loss of telling an event among its random negatives",
     "max_examples": "events to train on, the latest ones",
     "epochs": "passes over the events, at most",
     "batch_size": "examples per step of training",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -81,29 +80,16 @@ class _Network(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class _Examples:
-    """Pairs that happened and pairs that did not, each at the time of an event.
-
-    What happened comes first; then, kind after kind, one negative for each of these events.
-    """
+    """Pairs that happened and pairs that did not, each at the time of an event."""
 
     src: IntArray
     dst: IntArray
     t: IntArray
     label: FloatArray
     weight: FloatArray
-    kinds: int
 
     def __len__(self) -> int:
         return len(self.src)
-
-    @property
-    def events(self) -> int:
-        return len(self) // self.kinds
-
-    def of_events(self, events: IntArray) -> IntArray:
-        """The rows of events and of all their negatives, kind after kind."""
-        rows: IntArray = np.arange(self.kinds)[:, None] * self.events + events
-        return rows.reshape(-1)
 
 
 @dataclass(eq=False, kw_only=True, repr=False)
@@ -142,7 +128,6 @@ class LinkPredictor(Estimator):
     past_negatives: int = 1  # per event: a whole pair that happened before
     past_weight: float = 0.2  # of each of them in the loss
     any_node: bool = False  # random negatives from all nodes, not from destinations alone
-    ranking: float = 0.0  # share in the loss of telling an event among its random negatives
     max_examples: int = 200_000  # events to train on, the latest ones
     epochs: int = 10
     batch_size: int = 2000
@@ -157,18 +142,11 @@ class LinkPredictor(Estimator):
         check_encoder(self.encoder)
         check_decoder(self.decoder)
         Channel.low_pass(self.alpha)  # judges it
-        self._check_at_least_one(
-            "columns", "window", "width", "hidden", "layers", "max_examples", "batch_size"
-        )
+        self._check_at_least_one("columns", "window", "width", "hidden", "layers", "max_examples")
         if not 0 <= self.dropout < 1 or self.past_weight < 0:
             raise ParameterError(
                 f"dropout is {self.dropout}, past_weight is {self.past_weight}; dropout is from 0"
                 " to below 1, a weight is not negative"
-            )
-        if not 0 <= self.ranking <= 1 or (self.ranking and not self.random_negatives):
-            raise ParameterError(
-                f"ranking is {self.ranking} with {self.random_negatives} random negatives; it is"
-                " from 0 to 1, and above 0 it needs random negatives"
             )
         if self.encoder is None and self.decoder in ("concatenation", "hadamard"):
             raise ParameterError(f"decoder {self.decoder!r} needs an encoder; 'pair' does not")
@@ -182,10 +160,9 @@ class LinkPredictor(Estimator):
         self._training()  # judges its own settings
 
     def _training(self) -> Training:
-        pairs = 1 + self.random_negatives + self.past_negatives if self.ranking else 1
         return Training(
             epochs=self.epochs,
-            batch_size=math.ceil(self.batch_size / pairs),  # of positions, see `_loss_on`
+            batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             patience=self.patience,
             seed=self.seed,
@@ -289,47 +266,38 @@ class LinkPredictor(Estimator):
         self._network = network
 
         def validate() -> float:
-            rows = held_back.of_events(np.arange(held_back.events))
+            rows = np.arange(len(held_back))
             asked = held_back.src, held_back.dst, held_back.t
             with torch.no_grad():
                 return -float(self._loss(self._in_pieces(held_features, *asked), held_back, rows))
 
         self.epochs_ = fit(
             network,
-            *self._loss_on(examples, features),
+            len(examples),
+            self._loss_on(examples, features),
             validate,
             self._training(),
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
         )
 
-    def _loss_on(self, examples: _Examples, features: Tensor) -> tuple[int, Loss]:
-        """How many positions there are, and the loss of some of them.
+    def _loss_on(self, examples: _Examples, features: Tensor) -> Loss:
+        """The loss of examples by their places; the features of their pairs are read once."""
 
-        A position is a pair, or where events are ranked an event with its negatives. The features
-        of their pairs are read once.
-        """
-
-        def loss(positions: IntArray) -> Tensor:
-            rows = examples.of_events(positions) if self.ranking else positions
+        def loss(rows: IntArray) -> Tensor:
             asked = examples.src[rows], examples.dst[rows], examples.t[rows]
             return self._loss(
                 self._logits(features[torch.from_numpy(rows)], *asked), examples, rows
             )
 
-        return examples.events if self.ranking else len(examples), loss
+        return loss
 
     def _loss(self, logits: Tensor, examples: _Examples, rows: IntArray) -> Tensor:
-        loss = nn.functional.binary_cross_entropy_with_logits(
+        return nn.functional.binary_cross_entropy_with_logits(
             logits,
             torch.from_numpy(examples.label[rows]).to(logits.device),
             weight=torch.from_numpy(examples.weight[rows]).to(logits.device),
         )
-        if self.ranking:
-            # Pairs of the past, the kinds after these, have sources of their own.
-            among = logits.view(examples.kinds, -1)[: 1 + self.random_negatives]
-            loss = torch.lerp(loss, (among.logsumexp(0) - among[0]).mean(), self.ranking)
-        return loss
 
     def _new_network(self) -> _Network:
         columns = len(self._trajectories.channels) * self._trajectories.columns
@@ -366,7 +334,6 @@ class LinkPredictor(Estimator):
             np.tile(t, len(sources)),
             np.repeat(label, times),
             weights,
-            len(sources),
         )
 
     def _past_pairs(self, events: IntArray, earlier: IntArray) -> tuple[IntArray, IntArray]:
@@ -386,11 +353,10 @@ class LinkPredictor(Estimator):
     def training_negatives(self) -> str:
         """What it was trained against, in words."""
         other = "random node" if self.any_node else "random destination"
-        ranked = self.ranking > 0
         return (
             f"per event {counted(self.random_negatives, other)} and"
             f" {counted(self.past_negatives, 'whole pair')} of the past (weight"
-            f" {self.past_weight:g})" + f", ranked among the former ({self.ranking:g})" * ranked
+            f" {self.past_weight:g})"
         )
 
     # Asking ---------------------------------------------------------------------------------------
@@ -437,7 +403,6 @@ class LinkPredictor(Estimator):
     def predict_proba(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
         """One probability per pair `(src, dst)` at `t`, among pairs like those it was trained on.
 
-        With `ranking=1` only the order of a source's destinations is learned: compare those alone.
         Nodes are numbers of the stream; `stream.number(ids)` gives them.
         """
         return torch.sigmoid(torch.from_numpy(self.score(src, dst, t))).numpy()
@@ -573,7 +538,8 @@ class LinkPredictor(Estimator):
         passes = itertools.count()
         fit(
             self._network,
-            *self._loss_on(examples, features),
+            len(examples),
+            self._loss_on(examples, features),
             lambda: float(next(passes)),  # nothing is held back: the last pass is the best
             training,
             progress=progress,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,11 @@ def test_an_error_proposes_options_that_can_be_copied(tmp_path: Path) -> None:
     assert refused.stderr.endswith("perhaps --src 'wer ruft' --dst wen --time wann\n")
     words = shlex.split(refused.stderr.rpartition("perhaps ")[2])
     assert last_line(run("info", source, *words, "--json"))["events"] == 20
+    source.write_text(re.sub("2024-03-..", "later", source.read_text()))
+    assert run("info", source).stderr.endswith(
+        "say which column is src and dst and t, perhaps --src 'wer ruft' --dst wen; none looks like"
+        " a time: where rows are in their order, add a column that counts them\n"
+    )
 
 
 def test_import_drops_and_counts_only_when_told_to(tmp_path: Path) -> None:

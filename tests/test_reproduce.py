@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from tidegraph import EventStream, cli, cli_reproduce, datasets, evaluation
 from tidegraph.errors import ParameterError
-from tidegraph.reproduce import TARGETS, Table, Target, claims, driver, figures, reproduce
+from tidegraph.reproduce import OVERVIEW, TARGETS, Table, Target, claims, driver, figures, reproduce
 from tidegraph.reproduce import data as data_of_tables
 from tidegraph.reproduce.cells import Cell, SeenOrItem, Workplace, fingerprint, measure
 from tidegraph.reproduce.driver import Found, Plan
@@ -334,33 +334,51 @@ def test_epochs_beside_tgn_go_over_all_of_train(monkeypatch: pytest.MonkeyPatch)
 
 def written(output: Path, target: str, tables: list[Table], **about: Any) -> None:
     """Results as `reproduce` leaves them, as far as the overview reads them."""
-    results = {"title": target, "seeds": [0], "cells": 1, "missing": [], "fast": False, **about}
+    results = {"target": target, "title": target, "seeds": [0], "cells": 1, "missing": []}
+    results |= {"fast": False, "tables": [table.plain() for table in tables], **about}
     (output / target).mkdir()
-    content = json.dumps({**results, "tables": [table.plain() for table in tables]})
-    (output / target / "results.json").write_text(content, encoding="utf-8")
+    (output / target / "results.json").write_text(json.dumps(results), encoding="utf-8")
 
 
 def test_the_overview_says_what_was_seen_of_the_papers_claims(tmp_path: Path) -> None:
     def of(name: str, **values: float) -> Row:
-        return Row(name, OURS, "", "mrr_1000", {k: Value(f"{v}", v) for k, v in values.items()})
+        shown = {key.replace("_", "-"): Value(f"{v:g} (n=1)", v) for key, v in values.items()}
+        return Row(name, OURS, "", "mrr_1000", shown)
 
-    names = ("tidegraph, paper-lstm", "tidegraph, paper-gru")
-    rows = [of(names[0], uci=0.25, otc=0.5, alpha=0.1), of(names[1], uci=0.125, otc=0.75)]
-    written(tmp_path, "dtdg-link", [Table("MRR", ["uci", "otc"], rows)], missing=["a", "b"])
-    gains = {"uci gain": Value("3.00%"), "otc gain": Value("-2.00%")}
-    ablation = Row("tidegraph, paper-gru, low- and high-pass", OURS, "", "mrr_1000", gains)
-    written(tmp_path, "ablation-high-pass", [Table("MRR", list(gains), [ablation])])
-    along = {"random-all": Value("99", 99.0), "records per event": Value("4", 4.0)}
-    varied = [Row(f"{names[0]}, r_max {r:g}", OURS, "", "ap", along) for r in (1e-9, 1e-2)]
-    written(tmp_path, "sensitivity", [Table("alpha", [], []), Table("r_max", list(along), varied)])
+    gru, lstm = "tidegraph, paper-gru", "tidegraph, paper-lstm"
+    rows = [of(lstm, uci=0.25, bitcoin_otc=0.5, other=0.1), of(gru, uci=0.125, bitcoin_otc=0.75)]
+    written(tmp_path, "dtdg-link", [Table("MRR", [], rows)], missing=["a", "b"])
+    words = ("low-pass only", "low- and high-pass")
+    values = {words[0]: {"uci": 0.5, "bitcoin_otc": 0.5}, words[1]: {"uci": 0.5, "bitcoin_otc": 1}}
+    rows = [
+        of(f"{model}, {each}", **values[each])
+        for model in (gru, "tidegraph, default")
+        for each in words
+    ]
+    written(tmp_path, "ablation-high-pass", [Table("MRR", [], rows)], fast=True)
+    along = {"random-dst": 99.0, "moved": 0.5, "records per event": 4.0}
+    shown = {title: Value(f"{value:g}", value) for title, value in along.items()}
+    varied = [Row(f"{lstm}, r_max {r:g}", OURS, "", "ap", shown) for r in (1e-9, 1e-2)]
+    written(tmp_path, "sensitivity", [Table("alpha", [], []), Table("r_max", [], varied)])
+    for name, content in {
+        "broken": "<<<<<<< HEAD",
+        "foreign": '{"target": 3}',
+        "list": "[]",
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results.json").write_text(content, encoding="utf-8")
     page = claims.overview(tmp_path)
-    assert "ahead in 1 of 2: uci 0.2500 against 0.1250; otc 0.5000 against 0.7500 |" in page
-    assert "a gain in 1 of 2: paper-gru on uci 3.00%; paper-gru on otc -2.00% |" in page
-    assert "| 1e-09: 99.00; 0.01: 99.00 | sensitivity |" in page
-    assert "r_max 1e-09: 4.00; r_max 0.01: 4.00 |" in page
-    assert "| alpha hardly matters | not measured yet |" in page
-    assert "| an epoch takes a sixth of TGN's | not measured yet |" in page
+    assert "| lstm higher in 1 of 2: uci 0.25 (n=1) against 0.125 (n=1);" in page
+    assert "bitcoin-otc 0.5 (n=1) against 0.75 (n=1); bitcoin-alpha not measured yet |" in page
+    assert "| more in 1 of 2: gru on uci +0.0 %; gru on bitcoin-otc +100.0 % |" in page
+    assert "| random-dst, 1e-09: 99, 0.5 of the ends had moved; 0.01: 99, 0.5 of" in page
+    assert "than 5 %: r_max 1e-09: 4; r_max 0.01: 4 |" in page
+    assert "| alpha scarcely matters | not measured yet |" in page
+    assert "| an epoch on Wikipedia takes a sixth of TGN's | not measured yet | time-cost |" in page
     assert "| [dtdg-link](dtdg-link/README.md) | 0 | 1 | 2 |" in page
+    assert "(ablation-high-pass/README.md), **tried out: its numbers mean nothing** |" in page
+    for name in ("broken", "foreign", "list"):
+        assert f"`{name}/results.json` cannot be read as results" in page
 
 
 def test_a_figure_that_fails_leaves_the_one_before(
@@ -438,3 +456,8 @@ def test_the_fast_form_prints_and_writes_a_page(name: str, everything: Path) -> 
             assert row["name"] in page
         ours = [row for row in table["rows"] if row["whose"] == OURS]
         assert any(value["mean"] is not None for row in ours for value in row["values"].values())
+    # What the overview looks for is what the tables have.
+    overview = (everything / OVERVIEW).read_text(encoding="utf-8")
+    claimed = [line for line in overview.splitlines() if f"| [{name}]({name}/README.md) |" in line]
+    assert len(claimed) == sum(claim.target == name for claim in claims._CLAIMS)
+    assert not any("not measured yet" in line for line in claimed)

@@ -766,6 +766,12 @@ def test_the_proposal_is_whole_and_no_numbered_row_is_in_it(tmp_path: Path) -> N
         read_table(write(tmp_path / "a.csv", text), src="wen")
 
 
+def test_what_cannot_be_a_time_is_not_proposed_as_one(tmp_path: Path) -> None:
+    rows = "".join(f"x{k % 4},y{k % 5},{7 * k % 20 + 0.5}\n" for k in range(1, 21))
+    with pytest.raises(DataError, match=r"perhaps src='von', dst='nach'; none looks like a time"):
+        read_table(write(tmp_path / "a.csv", f"von,nach,betrag\n{rows}"))
+
+
 def test_a_column_in_the_wrong_case_is_proposed(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "Caller,Callee,t\na,b,1\n")
     with pytest.raises(DataError, match=r"src is said to be column 'caller'.*mean 'Caller'\?$"):

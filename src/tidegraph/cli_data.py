@@ -202,12 +202,14 @@ def _in_a_shell(message: str) -> str:
         ("say label=False to ignore the column", "name it by --edge-feature"),
     ):
         message = message.replace(in_python, here)
-    # Three columns, as `tables` proposes them, become words that can be copied.
+    # Columns, as `tables` proposes them, become words that can be copied.
     word = r"('[^']*'|\"[^\"]*\")"
-    proposed = re.search(rf"src={word}, dst={word}, t={word}", message)
+    proposed = re.search(rf"src={word}, dst={word}(?:, t={word})?", message)
     if proposed is not None:
         columns = zip(("--src", "--dst", "--time"), proposed.groups(), strict=True)
-        line = " ".join(f"{option} {shlex.quote(cell[1:-1])}" for option, cell in columns)
+        line = " ".join(
+            f"{option} {shlex.quote(cell[1:-1])}" for option, cell in columns if cell is not None
+        )
         message = message.replace(proposed[0], line)
     return message
 

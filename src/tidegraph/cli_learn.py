@@ -487,7 +487,8 @@ def predict(
         header, rows = _ranked(predictor, src or "", rank, now, new)
         if len(rows) < rank:
             only = "that it has not met" if new else "that were destinations before"
-            click.echo(f"Note: there are only {counted(len(rows), 'node')} {only}", err=True)
+            nodes = f"only {counted(len(rows), 'node')}" if rows else "no nodes"
+            click.echo(f"Note: there are {nodes} {only}", err=True)
     else:
         header = ["src", "dst", "t", "probability"]
         ends = _numbers(stream, [src or ""], "src"), _numbers(stream, [dst or ""], "dst")
@@ -667,7 +668,10 @@ def _numbers(
     if -1 in found:
         row = found.index(-1)
         possible = [str(name) for name in names if str(name).startswith(before_id)]
-        near = difflib.get_close_matches(f"{before_id}{ids[row]}", sorted(possible), n=1)
+        asked = f"{before_id}{ids[row]}"
+        # Programs that take ids for numbers lose the zeros before them.
+        near = [name for name in possible if _unpadded(name) == _unpadded(asked)]
+        near = near or difflib.get_close_matches(asked, sorted(possible), n=1)
         how = "the nearest id is" if near else "ids look like"
         like = (near or possible)[0].removeprefix(before_id)
         where = f"{places[row]}: " if places else ""
@@ -675,6 +679,10 @@ def _numbers(
             f"{where}{end} {ids[row]!r} is unknown: no event of the data has it; {how} {like!r}"
         )
     return np.array(found, dtype=np.int64)
+
+
+def _unpadded(name: str) -> str:
+    return re.sub(r"\b0+(?=\d)", "", name)
 
 
 # Times --------------------------------------------------------------------------------------------

@@ -55,7 +55,8 @@ def _seeds(ctx: click.Context, option: click.Parameter, value: str | None) -> li
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help=f"Where pages and finished cells are kept.  [default: {_OUTPUT}]",
+    help=f"Where pages and finished cells are kept.  [default: {_OUTPUT}, with --fast a temporary"
+    " directory]",
 )
 @click.option(
     "--budget",
@@ -86,9 +87,10 @@ def reproduce(
     """Measure the tables of the paper anew, and print them with the published rows.
 
     For every target a directory is written in --output: results.json, a page (README.md) and a
-    figure. What was measured is kept cell by cell (one model, data set and seed), so that a run
-    that was stopped goes on when it is repeated, and more seeds add to those that are there. When
-    the code has changed they are measured anew, unless --older lets them count.
+    figure; overview.md beside them says what was seen of the paper's claims. What was measured is
+    kept cell by cell (one model, data set and seed), so that a run that was stopped goes on when it
+    is repeated, and more seeds add to those that are there. When the code has changed they are
+    measured anew, unless --older lets them count.
 
     \b
       tidegraph reproduce ctdg-link --budget 120
@@ -125,5 +127,6 @@ def reproduce(
         for what in results["missing"]:
             click.echo(f"not measured yet: {what}; run it again to go on")
         click.echo(f"\nWrote {output / name / 'README.md'}\n")
+    click.echo(f"Of all targets, and of what the paper claims: {output / reproduction.OVERVIEW}")
     if as_json:
         click.echo(json.dumps(everything))

@@ -11,7 +11,9 @@ selves.nodes, .weights edges from a node to itself
 names.*                what the table calls its nodes, where they were numbered; see `names`
 
 An edge that occurs twice stands twice in a list without weights: 8 bytes per undirected edge. Where
-most entries would be repetitions they are merged into weights instead. `building` makes them.
+most entries would be repetitions they are merged into weights instead.
+
+`building` makes compact graphs.
 """
 
 from __future__ import annotations

@@ -8,21 +8,20 @@ from typing import Any
 
 __all__ = ["Verdict", "outcome_of_heuristic", "verdicts"]
 
-_BESIDE = "auc"  # told beside the headline, where a heuristic is not behind by it
+_BESIDE = "auc"  # told beside the headline, where a heuristic is ahead or about as good by it
 _BY_CHANCE = 0.01  # what one seed may differ from another, where only one was tried
 
 
 def outcome_of_heuristic(value: float, own: float, spread: float | None = None) -> str:
     """What a heuristic is beside a model of `own` value: `ahead`, `about as good`, or nothing.
 
-    A lead below the spread over seeds is none; where that is not known, one below a point. What
-    looks the same in four digits is the same.
+    A lead of either below the spread over seeds is none; where that is not known, one below a
+    point. What looks the same in four digits is the same.
     """
-    if f"{value:.4f}" == f"{own:.4f}":
+    by_chance = _BY_CHANCE if spread is None else spread
+    if abs(value - own) < by_chance or f"{value:.4f}" == f"{own:.4f}":
         return "about as good"
-    if value < own:
-        return ""
-    return "about as good" if value - own < (_BY_CHANCE if spread is None else spread) else "ahead"
+    return "ahead" if value > own else ""
 
 
 @dataclass(frozen=True)

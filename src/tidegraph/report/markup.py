@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
-__all__ = ["Html", "details", "document", "element", "join", "table"]
+__all__ = ["Html", "details", "document", "element", "join", "table", "unbroken"]
 
 
 class Html(str):
@@ -77,6 +77,12 @@ def table(head: list[Any], rows: list[list[Any]], *, numbers: int | None = None)
         class_="scroll",
         tabindex="0",  # so that the keyboard can scroll it
     )
+
+
+def unbroken(text: str) -> Html:
+    """Words that a narrow page divides between, and not within."""
+    words = [element("span", word, class_="whole") for word in text.split(" ")]
+    return element("span", [part for word in words for part in (word, " ")][:-1])
 
 
 def details(summary: str, *content: Any) -> Html:
@@ -167,6 +173,7 @@ table {{ border-collapse: collapse; font-size: .875rem; line-height: 1.4; margin
 th, td {{ text-align: left; vertical-align: top; padding: .3rem 1rem .3rem 0;
   border-bottom: 1px solid var(--line); }}
 td {{ overflow-wrap: anywhere; min-width: 4rem; }}
+.whole {{ white-space: nowrap; }}
 th {{ font-weight: 500; color: var(--soft); }}
 th.number, td.number {{ text-align: right; padding: .3rem 0 .3rem 1rem; white-space: nowrap; }}
 .changed {{ font-weight: 650; }}

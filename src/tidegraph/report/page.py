@@ -23,7 +23,7 @@ from tidegraph.report.figures import (
     strip,
     time_axis,
 )
-from tidegraph.report.markup import Html, details, document, element, join, table
+from tidegraph.report.markup import Html, details, document, element, join, table, unbroken
 from tidegraph.report.observations import Observations
 from tidegraph.report.results import METRIC_WORDS, Finding, Run, negatives_in_words
 
@@ -209,13 +209,11 @@ def _verdict(findings: Sequence[Finding]) -> Html:
     if not lost:
         closest = min(rivalled, key=_lead)
         name, value = closest.best or ("", 0.0)
-        inside = _lead(closest) < closest.spread
         metric = METRIC_WORDS.get(closest.metric, closest.metric)
         return join(
             "The model is ahead of every heuristic. ",
             f"The closest of them, {name}, reaches {metric} {value:.4f} {closest.words}, the model"
-            f" {closest.value}",
-            "; the difference is smaller than the spread over seeds." if inside else ".",
+            f" {closest.value}.",
         )
     told = [
         f"{finding.words} {(finding.best or ('', 0))[0]} reaches"
@@ -460,9 +458,9 @@ def _engine(seen: Observations) -> Html:
         _figures(
             chart(
                 "Certified error, in parts of the promised one",
-                "Good: not above 1, but for rounding; the largest here is"
-                f" {certified.max():.3f}. The certificate is computed from estimates and graph"
-                " alone.",
+                "Good: not above 1, but for what rounding adds, which it counts in; the largest"
+                f" here is {certified.max():.3f}. The certificate is computed from estimates and"
+                " graph alone.",
                 x,
                 linear("certified / promised error", [], low=0, high=max(1.2, certified.max())),
                 [
@@ -703,7 +701,7 @@ def _mover(row: dict[str, Any], unit: str) -> Html:
         [
             f"{event['src']} → {event['dst']}"
             + ("" if event["op"] == "add" else f" ({event['op']})"),
-            _moment(event["t"], unit),
+            unbroken(_moment(event["t"], unit)),
             _signed(event["share"]),
         ]
         for event in why["events"]

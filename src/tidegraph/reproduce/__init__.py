@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidegraph.reproduce.driver import Target, reproduce
+from tidegraph.reproduce.driver import OVERVIEW, Target, reproduce
 from tidegraph.reproduce.page import Table
 from tidegraph.reproduce.targets import TARGETS
 
-__all__ = ["TARGETS", "Table", "Target", "reproduce"]
+__all__ = ["OVERVIEW", "TARGETS", "Table", "Target", "reproduce"]

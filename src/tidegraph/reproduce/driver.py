@@ -23,7 +23,7 @@ from tidegraph.reproduce.claims import overview
 from tidegraph.reproduce.page import OURS, RULE, Row, Table, Value, page
 from tidegraph.terminal import silent
 
-__all__ = ["Column", "Found", "Plan", "Target", "reproduce"]
+__all__ = ["OVERVIEW", "Column", "Found", "Plan", "Target", "reproduce"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 Name: TypeAlias = tuple[str, str]  # data set, model
@@ -40,6 +40,7 @@ _FAST = {
 _ALL_OF_TRAIN = {"max_examples": 10**9}  # as TGN does; by default there are fewer than Reddit has
 _STEPS_PER_CELL = 100  # of progress
 _FIGURE = "figure.svg"
+OVERVIEW = "overview.md"  # of all targets in a directory
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ def reproduce(
 ) -> tuple[dict[str, Any], list[Table]]:
     """Measures what is missing, and writes `results.json`, a page and a figure.
 
-    They are written to `output / target.name`, and an overview of all targets to `output`. Every
+    They are written to `output / target.name`, and an overview of all targets beside it. Every
     cell is kept in `output / "cells"` as soon as it is measured, under a hash of its settings, its
     data and the version, and is shared by all targets: a run that was stopped goes on where it
     was. A cell of other code is measured anew.
@@ -283,7 +284,7 @@ def reproduce(
     everything["spent_s"] = round(time.monotonic() - begun, 1)
     bench.write(everything, here / "results.json")
     replace_file(here / "README.md", page(everything, tables, _FIGURE))
-    replace_file(output / "README.md", overview(output))
+    replace_file(output / OVERVIEW, overview(output))
     return everything, tables
 
 

@@ -110,10 +110,14 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
     if missing:
         likely = _likely(source, chosen.roles, free, needed)
         advice = ", ".join(f"{role}={likely[role]!r}" for role in needed if role in likely)
+        timeless = "t" in missing and "t" not in likely
         raise DataError(
             f"{source.name} has {_listed(source.columns)}; {', '.join(needed[:-1])} and"
-            f" {needed[-1]} are needed: say which column is {' and '.join(missing)}, perhaps"
-            f" {advice}"
+            f" {needed[-1]} are needed: say which column is {' and '.join(missing)}"
+            + f", perhaps {advice}"
+            * bool(likely)
+            + "; none looks like a time: where rows are in their order, add a column that counts"
+            " them" * timeless
         )
     for role, other in itertools.combinations(needed, 2):
         if chosen.roles[role] == chosen.roles[other]:
@@ -170,8 +174,8 @@ def _likely(
 ) -> dict[str, str]:
     """A column for each role that is needed, by what their first cells look like.
 
-    Times are dates or numbers that grow; nodes come again, perhaps in another column, and are
-    neither numbered rows nor fractions. A role for which nothing is left has none.
+    Times are dates or numbers that grow, or are called so; nodes come again, perhaps in another
+    column, and are neither numbered rows nor fractions. A role for which nothing is left has none.
     """
     seen: dict[str, list[str]] = {column: [] for column in free}
     if free:
@@ -204,9 +208,12 @@ def _likely(
     likely = {role: roles[role] for role in needed if role in roles}
     left = sorted(free, key=counts_rows)  # such a column is the last resort
     for role, best in (("t", is_time), ("src", is_node), ("dst", is_node)):
-        if role in needed and role not in likely and left:
-            rated = [(not counts_rows(column), *best(column)) for column in left]
-            likely[role] = left.pop(rated.index(max(rated)))
+        if role in needed and role not in likely:
+            possible = [column for column in left if role != "t" or any(is_time(column))]
+            if possible:
+                found = max(possible, key=lambda column: (not counts_rows(column), *best(column)))
+                likely[role] = found
+                left.remove(found)
     return likely
 
 

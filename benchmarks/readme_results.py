@@ -187,8 +187,8 @@ def of_paper(folder: Path) -> str:
         "",
         f"`{command} --seeds {','.join(map(str, sorted(seeds)))}`: percent, except for MRR-1000;"
         " `n` counts seeds. The paper classifies with edge features, which the file at hand has"
-        " not. All rows, and what else has been measured of its tables, are in"
-        " `benchmarks/results/reproduce/`.",
+        " not. What else was measured of its tables, and of its claims, is in"
+        " [benchmarks/results/reproduce](benchmarks/results/reproduce/overview.md).",
     ]
     return "\n".join(lines) + "\n\n"
 

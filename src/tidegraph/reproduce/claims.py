@@ -31,7 +31,7 @@ class _Measured:
         """A column of the table in which this setting varies, as text by the setting's value."""
         rows = (row for table in self._tables if table["title"] == title for row in table["rows"])
         found = {row["name"].rpartition(" ")[2]: _measured(row) for row in rows}
-        return {value: row[column]["text"] for value, row in found.items() if column in row}
+        return {value: _text(row[column]) for value, row in found.items() if column in row}
 
 
 _Say: TypeAlias = Callable[[_Measured], str]  # what was seen; nothing where nothing was measured
@@ -64,8 +64,8 @@ def _lines(output: Path) -> Iterator[str]:
     for path in strange:
         yield from ("", f"`{path}` cannot be read as results and was left out.")
     yield from ("", "## What it says, and what was seen", "")
-    yield "Its settings in this implementation; `n` counts seeds. Numbers are MRR against 1,000"
-    yield "nodes on snapshots, and on Wikipedia AP in percent, under random-all unless said."
+    yield "Its settings in this implementation. Numbers are MRR against 1,000 nodes on snapshots, and"
+    yield "on Wikipedia AP in percent, under random-all unless said."
     yield from ("", "| the paper says | seen here | page |", "|---|---|---|")
     for claim in _CLAIMS:
         page, seen = claim.target, ""
@@ -93,6 +93,11 @@ def _measured(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {column: value for column, value in row["values"].items() if value["mean"] is not None}
 
 
+def _text(value: Mapping[str, Any]) -> str:
+    """A number with its spread; of how many seeds it is stands in the list of pages."""
+    return str(value["text"]).partition(" (n=")[0]
+
+
 # What was seen ------------------------------------------------------------------------------------
 
 _MRR = "mrr_1000"
@@ -113,7 +118,7 @@ def _compared(
     if not shared:
         return ""
     ahead = sum(first[name]["mean"] > second[name]["mean"] for name in shared)
-    pairs = [f"{name} {first[name]['text']} against {second[name]['text']}" for name in shared]
+    pairs = [f"{name} {_text(first[name])} against {_text(second[name])}" for name in shared]
     lacking = [f"{name} {_NOT_YET}" for name in columns if name not in shared]
     return f"{who} higher in {ahead} of {len(shared)}: {'; '.join(pairs + lacking)}"
 
@@ -160,12 +165,12 @@ def _varied(title: str, column: str) -> _Say:
 def _small_enough(measured: _Measured) -> str:
     moved = measured.along("r_max", "moved")
     found = {
-        value: f"{text}, {share} of the ends had moved"
+        value: f"{text} ({share})"
         for value, text in measured.along("r_max", "random-dst").items()
         if (share := moved.get(value))
     }
     shown = "; ".join(f"{value}: {text}" for value, text in found.items())
-    return f"random-dst, {shown}" if found else ""
+    return f"random-dst, and the share of ends that had moved: {shown}" if found else ""
 
 
 def _others_move(measured: _Measured) -> str:
@@ -182,7 +187,7 @@ def _others_move(measured: _Measured) -> str:
 def _epochs(measured: _Measured) -> str:
     names = ("TGN of torch_geometric", _ours("lstm"), "tidegraph, default")
     found = {name: measured.values(name, "seconds per epoch").get("wikipedia") for name in names}
-    shown = [f"{name} {value['text']} s" for name, value in found.items() if value is not None]
+    shown = [f"{name} {_text(value)} s" for name, value in found.items() if value is not None]
     return f"on one machine: {'; '.join(shown)}" if shown else ""
 
 

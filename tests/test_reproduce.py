@@ -371,7 +371,7 @@ def test_the_overview_says_what_was_seen_of_the_papers_claims(tmp_path: Path) ->
     assert "| lstm higher in 1 of 2: uci 0.25 against 0.125;" in page
     assert "bitcoin-otc 0.5 against 0.75; bitcoin-alpha not measured yet |" in page
     assert "| more in 1 of 2: gru on uci +0.0 %; gru on bitcoin-otc +100.0 % |" in page
-    assert "share of ends that had moved: 1e-09: 99 (0.5); 0.01: 99 (0.5) |" in page
+    assert "share of ends that had moved in brackets: 1e-09: 99 (0.5); 0.01: 99 (0.5) |" in page
     assert "than 5 %: r_max 1e-09: 4; r_max 0.01: 4 |" in page
     assert "| alpha scarcely matters | not measured yet |" in page
     assert "| an epoch on Wikipedia takes a sixth of TGN's | not measured yet | time-cost |" in page

@@ -143,8 +143,17 @@ def table(result: dict[str, Any]) -> str:
 OF_PAPER = (
     ("ctdg-link", "links", "the paper (LSTM)", "tidegraph, paper-lstm"),
     ("dtdg-link", "links in snapshots", "the paper LSTM", "tidegraph, paper-lstm"),
+    ("time-encoding", "links", "the paper LSTM, with times", "tidegraph, paper-lstm, with times"),
     ("node-classification", "who gets banned", "the paper", "tidegraph, paper-node"),
 )
+
+
+def _spelled(name: str) -> str:
+    """A data set, or a part of one, as its authors write it."""
+    title = name.capitalize()
+    for written, spelled in {"Uci": "UCI", "-alpha": "-Alpha", "-otc": "-OTC"}.items():
+        title = title.replace(written, spelled)
+    return title
 
 
 def of_paper(folder: Path) -> str:
@@ -168,14 +177,15 @@ def of_paper(folder: Path) -> str:
         }
         for column, published in paper["values"].items():
             ours = [
-                beside[name].get(column, {})
+                beside.get(name, {}).get(column, {})
                 for name in (same, "tidegraph, default", "the best heuristic")
             ]
             if ours[0].get("mean") is None:
                 continue
             sequence = theirs.removeprefix("the paper").strip(" ()")
-            where = ", ".join(word for word in (column.capitalize(), task, sequence) if word)
+            where = ", ".join(word for word in (_spelled(column), task, sequence) if word)
             kinds = ", ".join(word for word in (kind[0], kind[1].upper().replace("_", "-")) if word)
+            kinds = "likewise" if "," in kind[1] else kinds  # where each column has its own
             lines.append(
                 f"| {where}: {kinds} | {published['text']} |"
                 f" {' | '.join(value.get('text', '') for value in ours)} |"

@@ -149,6 +149,9 @@ def joined(device: str) -> Iterator[Ranks]:
     )
     try:
         yield Ranks.present()
+        # Gloo's threads let go of what they sent before anyone leaves: one that does so while its
+        # interpreter ends aborts the process.
+        torch.distributed.barrier()
     finally:
         torch.distributed.destroy_process_group()
 

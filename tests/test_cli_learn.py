@@ -458,6 +458,14 @@ def test_a_heuristic_that_wins_is_named() -> None:
     )
 
 
+def test_a_place_that_may_not_be_written_to_is_refused_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    words = ["evaluate", "nyc-flights", "-o", tmp_path / "e.json"]
+    assert "may not be written to; give another place" in refused(run(*words))
+
+
 def test_a_heuristic_that_ties_has_not_won() -> None:
     judged = evaluation.outcome_of_heuristic
     assert judged(0.92, 0.9) == "ahead"

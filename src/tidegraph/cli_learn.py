@@ -798,8 +798,13 @@ def evaluate(
     any node at all (easy where users meet items), historical draws pairs that met before,
     inductive those that met first after training. Compare numbers under one sampler only.
     """
+    # Judged before the work that it takes to have something to write.
     if output is not None and not output.absolute().parent.is_dir():
         raise click.BadParameter(f"{output.parent} is not a directory", param_hint="--output")
+    if output is not None and not os.access(output.absolute().parent, os.W_OK):
+        raise click.BadParameter(
+            f"{output.parent} may not be written to; give another place", param_hint="--output"
+        )
     asked = {
         name: options.pop(name)
         for name in (

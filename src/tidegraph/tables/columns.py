@@ -110,14 +110,15 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
     if missing:
         likely = _likely(source, chosen.roles, free, needed)
         advice = ", ".join(f"{role}={likely[role]!r}" for role in needed if role in likely)
-        timeless = "t" in missing and "t" not in likely
+        hint = f", perhaps {advice}" if likely else ""
+        if "t" in missing and "t" not in likely:
+            hint += (
+                "; none looks like a time: where rows are in their order, add a column that counts"
+                " them"
+            )
         raise DataError(
             f"{source.name} has {_listed(source.columns)}; {', '.join(needed[:-1])} and"
-            f" {needed[-1]} are needed: say which column is {' and '.join(missing)}"
-            + f", perhaps {advice}"
-            * bool(likely)
-            + "; none looks like a time: where rows are in their order, add a column that counts"
-            " them" * timeless
+            f" {needed[-1]} are needed: say which column is {' and '.join(missing)}{hint}"
         )
     for role, other in itertools.combinations(needed, 2):
         if chosen.roles[role] == chosen.roles[other]:

@@ -670,7 +670,8 @@ def _numbers(
         possible = [str(name) for name in names if str(name).startswith(before_id)]
         asked = f"{before_id}{ids[row]}"
         # Programs that take ids for numbers lose the zeros before them.
-        near = [name for name in possible if _unpadded(name) == _unpadded(asked)]
+        bare = _unpadded(asked)
+        near = [name for name in possible if _unpadded(name) == bare]
         near = near or difflib.get_close_matches(asked, sorted(possible), n=1)
         how = "the nearest id is" if near else "ids look like"
         like = (near or possible)[0].removeprefix(before_id)

@@ -39,6 +39,9 @@ from tidegraph.names import Kind, StoredNames, files_of
 from tidegraph.stream import known_nodes
 
 __all__ = [
+    "HEADER",
+    "UNFINISHED",
+    "VERSION",
     "CompactGraph",
     "Progress",
     "file_digests",
@@ -88,7 +91,7 @@ def memory_text(size: int) -> str:
     return f"{tenths / 10:g}{unit}"
 
 
-# Reading ------------------------------------------------------------------------------------------
+# The graph ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

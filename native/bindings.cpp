@@ -164,17 +164,36 @@ CompactLists compact_lists(const CompactArrays& arrays) {
   return lists;
 }
 
-using OutLists =
-    std::tuple<Out<std::uint64_t, 1>, Out<std::uint32_t, 1>, std::optional<Out<float, 1>>>;
+// With room for weights and fractions of weights, where there are any.
+using OutLists = std::tuple<Out<std::uint64_t, 1>, Out<std::uint32_t, 1>,
+                            std::optional<Out<float, 1>>, std::optional<Out<std::int32_t, 1>>>;
 
 void merge_into(Adjacency& lists, const OutLists& arrays) {
-  const auto& [offsets, neighbours, weights] = arrays;
+  const auto& [offsets, neighbours, weights, fractions] = arrays;
   const Adjacency::Extent extent = lists.extent();
   if (!lists.compact() || offsets.size() != lists.nodes() + 1 ||
       neighbours.size() != extent.entries ||
-      (weights ? weights->size() != extent.entries : !extent.plain))
+      (weights ? weights->size() != extent.entries : !extent.plain) ||
+      (fractions ? fractions->size() : 0) != (extent.fine ? extent.entries : 0))
     throw EventError("the arrays do not fit the graph");
-  lists.merge_into(offsets.data(), neighbours.data(), weights ? weights->data() : nullptr);
+  lists.merge_into(offsets.data(), neighbours.data(), weights ? weights->data() : nullptr,
+                   fractions ? fractions->data() : nullptr);
+}
+
+// Runs a long call without the interpreter's lock. Ctrl-C ends it early, if this is the thread that
+// Python's signals reach; what it has begun is then completed by the next call.
+template <class P, class Work>
+void interruptibly(P& p, Work work) {
+  {
+    nb::gil_scoped_release unlocked;
+    p.begin([] {
+      nb::gil_scoped_acquire locked;
+      return PyErr_CheckSignals() != 0;
+    });
+    p.complete();
+    if (!p.interrupted()) work();
+  }
+  if (p.interrupted()) throw nb::python_error();
 }
 
 template <class Real, class Given>
@@ -290,16 +309,17 @@ void bind_propagator(nb::module_& module, const char* name) {
           "extents",
           [](P& p) {
             Graph& graph = p.graph_to_merge();
-            std::vector<std::pair<std::size_t, bool>> found;
+            std::vector<std::tuple<std::size_t, bool, bool>> found;
             const auto add = [&](const Adjacency& lists) {
               const Adjacency::Extent extent = lists.extent();
-              found.emplace_back(extent.entries, extent.plain);
+              found.emplace_back(extent.entries, extent.plain, extent.fine);
             };
             add(graph.sources_to_merge());
             if (graph.directed()) add(graph.targets_to_merge());
             return found;
           },
-          "Over a compact graph: (entries, whether all count one) of the sources, and targets.",
+          "Over a compact graph: (entries, whether all count one, whether there are fractions) of"
+          " the sources, and targets.",
           release())
       .def(
           "merge_into",
@@ -311,9 +331,11 @@ void bind_propagator(nb::module_& module, const char* name) {
             if (targets) merge_into(graph.targets_to_merge(), *targets);
           },
           "sources"_a, "targets"_a.none(), release(),
-          "Writes all lists of the graph into (offsets, neighbours, weights or None), of the sizes"
-          " that extents() told, and reads them there from now on: the caller keeps the arrays.")
-      .def("start", &P::start, release())
+          "Writes all lists of the graph into (offsets, neighbours, weights or None, fractions or"
+          " None), of the sizes that extents() told, and reads them there from now on: the caller"
+          " keeps the arrays.")
+      .def("read_peak", &P::read_peak, release())
+      .def("start", [](P& p) { interruptibly(p, [&] { p.start(); }); })
       .def(
           "apply",
           [](P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight, const MaybeOps& op,
@@ -333,11 +355,10 @@ void bind_propagator(nb::module_& module, const char* name) {
               throw EventError("feature rows have another number of columns than the " +
                                std::to_string(p.columns()) + " of this propagator");
             std::vector<std::int64_t> touched;
-            {
-              nb::gil_scoped_release unlocked;
+            interruptibly(p, [&] {
               p.apply(update);
               touched.assign(p.touched().begin(), p.touched().end());
-            }
+            });
             return own(std::move(touched));
           },
           "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none(),
@@ -349,17 +370,17 @@ void bind_propagator(nb::module_& module, const char* name) {
           [](P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight, const MaybeOps& op,
              const MaybeIds& t, const Ids& offsets, const Out<std::int64_t, 1>& counts) {
             const Rows rows = rows_of(src, dst, weight, op, t);
-            std::string refusal;
+            Refusal refusal;
             std::size_t done = 0;
-            {
-              nb::gil_scoped_release unlocked;
+            interruptibly(p, [&] {
               done = p.apply_steps(rows, view(offsets), {counts.data(), counts.shape(0)}, refusal);
-            }
-            return std::pair(done, refusal);
+            });
+            return std::tuple(done, refusal.why, refusal.of_precision);
           },
           "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none(),
           "op"_a.noconvert().none(), "t"_a.noconvert().none(), "offsets"_a.noconvert(),
-          "counts"_a.noconvert(), "(steps done, why the next was refused or an empty text)")
+          "counts"_a.noconvert(),
+          "(steps done, why the next was refused or an empty text, whether for its precision)")
       .def(
           "difference",
           [](const P& p, const Ids& src, const Ids& dst, const MaybeWeights& weight) {
@@ -371,25 +392,25 @@ void bind_propagator(nb::module_& module, const char* name) {
       .def("edges", edges, "channel"_a.none())
       .def(
           "embedding",
-          [](const P& p, const Ids& nodes, const Out<Real, 3>& out) {
-            p.embedding(view(nodes), {out.data(), out.size()});
+          [](P& p, const Ids& nodes, const Out<Real, 3>& out) {
+            interruptibly(p, [&] { p.embedding(view(nodes), {out.data(), out.size()}); });
           },
-          "nodes"_a.noconvert(), "out"_a.noconvert(), release())
+          "nodes"_a.noconvert(), "out"_a.noconvert())
       .def(
           "finish",
           [](P& p, const Out<Real, 3>& out) {
             if (out.shape(0) != p.nodes() || out.shape(1) != p.channels() ||
                 out.shape(2) != p.columns())
               throw EventError("out has another shape than nodes, channels and columns");
-            p.finish({out.data(), out.size()});
+            interruptibly(p, [&] { p.finish({out.data(), out.size()}); });
           },
-          "out"_a.noconvert(), release())
+          "out"_a.noconvert())
       .def(
           "residual",
-          [](const P& p, const Ids& nodes, const Out<Real, 3>& out) {
-            p.residual(view(nodes), {out.data(), out.size()});
+          [](P& p, const Ids& nodes, const Out<Real, 3>& out) {
+            interruptibly(p, [&] { p.residual(view(nodes), {out.data(), out.size()}); });
           },
-          "nodes"_a.noconvert(), "out"_a.noconvert(), release())
+          "nodes"_a.noconvert(), "out"_a.noconvert())
       .def(
           "features",
           [](const P& p, const Ids& nodes, const Out<double, 2>& out) {
@@ -411,9 +432,9 @@ void bind_propagator(nb::module_& module, const char* name) {
       .def(
           "error_bound",
           [](P& p, const Ids& nodes, const Out<double, 3>& out) {
-            p.error_bound(view(nodes), {out.data(), out.size()});
+            interruptibly(p, [&] { p.error_bound(view(nodes), {out.data(), out.size()}); });
           },
-          "nodes"_a.noconvert(), "out"_a.noconvert(), release())
+          "nodes"_a.noconvert(), "out"_a.noconvert())
       .def(
           "loops",
           [](const P& p, std::size_t channel, const Out<double, 1>& out) {
@@ -428,16 +449,15 @@ void bind_propagator(nb::module_& module, const char* name) {
       .def("audit",
            [](P& p) {
              typename P::Audit audit;
-             {
-               nb::gil_scoped_release unlocked;
-               audit = p.audit();
-             }
-             return std::pair(std::move(audit.drift), std::move(audit.residual));
+             interruptibly(p, [&] { audit = p.audit(); });
+             return std::tuple(std::move(audit.drift), std::move(audit.residual),
+                               std::move(audit.untracked));
            })
-      .def("repair", &P::repair, release())
-      .def("refine", &P::refine, "factor"_a, release())
-      .def("rescale", &P::rescale, release())
-      .def("finest_tolerance", &P::finest_tolerance, release())
+      .def("repair", [](P& p) { interruptibly(p, [&] { p.repair(); }); })
+      .def(
+          "refine", [](P& p, double factor) { interruptibly(p, [&] { p.refine(factor); }); },
+          "factor"_a)
+      .def("finest_tolerance", &P::finest_tolerance, "peak"_a = 0.0)
       .def("set_threads", &P::set_threads, "threads"_a)
       .def_prop_ro("tolerance", &P::tolerance)
       .def_prop_ro("nodes", &P::nodes)
@@ -451,7 +471,8 @@ void bind_propagator(nb::module_& module, const char* name) {
              out["edge_pushes"] = s.edge_pushes;
              out["correction_rows"] = s.correction_rows;
              out["stalled"] = s.stalled;
-             out["repairs"] = s.repairs;
+             out["rewrites"] = s.rewrites;
+             out["most_pushes"] = s.most_pushes;
              out["sweeps"] = s.sweeps;
              out["edges"] = s.edges;
              out["graph_bytes"] = s.graph_bytes;
@@ -460,8 +481,10 @@ void bind_propagator(nb::module_& module, const char* name) {
            })
       .def("state",
            [](nb::handle self) {
+             P& p = nb::cast<P&>(self);
+             interruptibly(p, [] {});  // completes what an interrupted call left
              Writer writer(self);
-             nb::cast<P&>(self).archive(writer);
+             p.archive(writer);
              return writer.arrays();
            })
       .def(
@@ -524,18 +547,16 @@ void bind_recording(nb::class_<Recorder>& recorder) {
              const MaybeWeights& weight, const MaybeOps& op, const MaybeIds& t, const Ids& offsets,
              const Ids& times, std::size_t limit) {
             const Rows rows = rows_of(src, dst, weight, op, t);
-            std::string refusal;
+            Refusal refusal;
             std::size_t done = 0;
-            {
-              nb::gil_scoped_release unlocked;
-              done = r.run(p, rows, view(offsets), view(times), limit, refusal);
-            }
-            return std::pair(done, refusal);
+            interruptibly(
+                p, [&] { done = r.run(p, rows, view(offsets), view(times), limit, refusal); });
+            return std::tuple(done, refusal.why, refusal.of_precision);
           },
           "propagator"_a, "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none(),
           "op"_a.noconvert().none(), "t"_a.noconvert().none(), "offsets"_a.noconvert(),
           "times"_a.noconvert(), "limit"_a,
-          "(steps done, why the next was refused or an empty text)");
+          "(steps done, why the next was refused or an empty text, whether for its precision)");
 }
 
 void bind_trajectories(nb::module_& module) {
@@ -691,6 +712,7 @@ void bind_compact(nb::module_& module) {
 NB_MODULE(_native, module) {
   module.doc() = "The compiled core of tidegraph: use tidegraph.Propagator.";
   nb::exception<EventError>(module, "EventError", PyExc_ValueError);
+  nb::exception<PrecisionError>(module, "PrecisionError", PyExc_ValueError);
   nb::exception<ArchiveError>(module, "ArchiveError", PyExc_ValueError);
   bind_propagator<float>(module, "PropagatorF32");
   bind_propagator<double>(module, "PropagatorF64");

@@ -1,11 +1,26 @@
 #include "graph.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
 namespace tidegraph {
 namespace {
+
+// What one step of the fraction of a weight counts.
+double fraction_unit(float weight) {
+  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(weight) & 0x7f800000u;
+  return double(std::bit_cast<float>(exponent)) * std::ldexp(1.0, -23 - kFractionBits);
+}
+
+std::int32_t fraction_of(double weight) {
+  const float near = float(weight);
+  return double(near) == weight
+             ? 0
+             : std::int32_t(std::nearbyint((weight - double(near)) / fraction_unit(near)));
+}
 
 constexpr std::size_t kPageWords = 1 << 18;     // 1 MiB
 constexpr std::size_t kOwnPageWords = 1 << 12;  // from here on a block is an allocation of its own
@@ -88,19 +103,26 @@ class Index {
   std::size_t count_;
 };
 
+}  // namespace
+
+double weight_at(const Entries& entries, std::uint32_t position) {
+  if (!entries.weights) return 1;
+  const float weight = entries.weights[position];
+  if (!entries.fractions) return double(weight);
+  return double(weight) + double(entries.fractions[position]) * fraction_unit(weight);
+}
+
 // Calls work with the index of a list in the width it has; does nothing where the list is short
 // enough to scan.
 template <class Work>
-void with_index(const List& list, int layers, Work work) {
-  if (list.capacity <= Adjacency::kScan) return;
-  std::uint32_t* const memory = list.block + std::size_t(list.capacity) * std::size_t(1 + layers);
+void Adjacency::with_index(const List& list, Work work) const {
+  if (list.capacity <= kScan) return;
+  std::uint32_t* const memory = list.block + index_place(list.capacity);
   if (narrow(list.capacity))
     work(Index<std::uint16_t>(memory, list.block, list.capacity));
   else
     work(Index<std::uint32_t>(memory, list.block, list.capacity));
 }
-
-}  // namespace
 
 std::uint32_t* Arena::take(std::size_t words, std::size_t size_class) {
   live_ += words;
@@ -146,6 +168,7 @@ void Adjacency::for_own_lists(Visit visit) {
 
 Adjacency::Adjacency(const Adjacency& other)
     : layers_(other.layers_),
+      fine_(other.fine_),
       nodes_(other.nodes_),
       lists_(other.lists_),
       base_(other.base_),
@@ -173,6 +196,7 @@ void Adjacency::forget_own_lists() {
 Adjacency::Extent Adjacency::extent() const {
   Extent found;
   found.plain = !base_.weights;
+  found.fine = fine_;
   for (std::size_t node = 0; node < nodes_; ++node) {
     const Entries list = entries(Node(node), 0);
     found.entries += list.size;
@@ -183,7 +207,8 @@ Adjacency::Extent Adjacency::extent() const {
   return found;
 }
 
-void Adjacency::merge_into(std::uint64_t* offsets, Node* neighbours, float* weights) {
+void Adjacency::merge_into(std::uint64_t* offsets, Node* neighbours, float* weights,
+                           std::int32_t* fractions) {
   std::uint64_t end = 0;
   std::vector<bool> merged(nodes_);
   offsets[0] = 0;
@@ -193,6 +218,8 @@ void Adjacency::merge_into(std::uint64_t* offsets, Node* neighbours, float* weig
     std::copy_n(list.neighbours, list.size, neighbours + end);
     if (weights && list.weights) std::copy_n(list.weights, list.size, weights + end);
     if (weights && !list.weights) std::fill_n(weights + end, list.size, 1.0f);
+    if (fractions && list.fractions) std::copy_n(list.fractions, list.size, fractions + end);
+    if (fractions && !list.fractions) std::fill_n(fractions + end, list.size, 0);
     end += list.size;
     offsets[node + 1] = end;
   }
@@ -201,6 +228,7 @@ void Adjacency::merge_into(std::uint64_t* offsets, Node* neighbours, float* weig
   base_.offsets = offsets;
   base_.neighbours = neighbours;
   base_.weights = weights;
+  base_.fractions = fractions;
   merged_ = std::move(merged);
 }
 
@@ -221,7 +249,7 @@ Entries Adjacency::untouched(Node node) const {
   if (node >= base_.nodes) return {};
   const std::uint64_t first = base_.offsets[node], last = base_.offsets[node + 1];
   return {base_.neighbours + first, base_.weights ? base_.weights + first : nullptr,
-          std::uint32_t(last - first)};
+          base_.fractions ? base_.fractions + first : nullptr, std::uint32_t(last - first)};
 }
 
 List& Adjacency::place(Node node) {
@@ -246,17 +274,14 @@ List& Adjacency::own(Node node) {
   for (std::uint32_t e = 1; e < old.size; ++e)
     distinct += old.neighbours[e] != old.neighbours[e - 1];
   move_into(arena_, list, class_for(distinct));
-  float* const weights = weights_of(list, 0);
-  for (std::uint32_t e = 0; e < old.size; ++e) {
-    const float weight = old.weights ? old.weights[e] : 1.0f;
-    if (list.size && list.block[list.size - 1] == old.neighbours[e]) {
-      weights[list.size - 1] += weight;
-      continue;
-    }
-    list.block[list.size] = old.neighbours[e];
-    weights[list.size++] = weight;
+  for (std::uint32_t e = 0; e < old.size;) {
+    const Node neighbour = old.neighbours[e];
+    double weight = 0;
+    for (; e < old.size && old.neighbours[e] == neighbour; ++e) weight += weight_at(old, e);
+    list.block[list.size++] = neighbour;
+    put_weight(list, list.size - 1, 0, weight);
   }
-  with_index(list, layers_, [&](auto index) {
+  with_index(list, [&](auto index) {
     for (std::uint32_t position = 0; position < list.size; ++position) index.insert(position);
   });
   return list;
@@ -264,8 +289,7 @@ List& Adjacency::own(Node node) {
 
 std::size_t Adjacency::words(std::uint32_t capacity) const {
   const std::size_t slots = slots_for(capacity);
-  return std::size_t(capacity) * std::size_t(1 + layers_) +
-         (narrow(capacity) ? (slots + 1) / 2 : slots);
+  return index_place(capacity) + (narrow(capacity) ? (slots + 1) / 2 : slots);
 }
 
 void Adjacency::move_into(Arena& arena, List& list, std::uint32_t size_class) {
@@ -277,11 +301,62 @@ void Adjacency::move_into(Arena& arena, List& list, std::uint32_t size_class) {
     std::memcpy(moved.block + std::size_t(moved.capacity) * std::size_t(part),
                 list.block + std::size_t(list.capacity) * std::size_t(part),
                 list.size * sizeof(std::uint32_t));
-  with_index(moved, layers_, [&](auto index) {
+  for (int layer = 0; layer < layers_ && fine_ && list.size; ++layer)
+    std::copy_n(fractions_of(list, layer), list.size, fractions_of(moved, layer));
+  with_index(moved, [&](auto index) {
     index.clear();
     for (std::uint32_t position = 0; position < moved.size; ++position) index.insert(position);
   });
   list = moved;
+}
+
+// Makes room for fractions in all lists.
+void Adjacency::begin_fractions() {
+  std::vector<std::uint32_t*> own_pages;
+  for_own_lists([&](Node, List& list) {
+    if (list.block && words(list.capacity) >= kOwnPageWords) own_pages.push_back(list.block);
+  });
+  fine_ = true;  // from here on sizes count fractions
+  Arena fresh;
+  for_own_lists([&](Node, List& list) {
+    if (!list.block) return;
+    const List old = std::exchange(list, List{});
+    move_into(fresh, list, class_for(old.capacity));
+    list.size = old.size;
+    for (int part = 0; part <= layers_; ++part)
+      std::memcpy(list.block + std::size_t(list.capacity) * std::size_t(part),
+                  old.block + std::size_t(old.capacity) * std::size_t(part),
+                  old.size * sizeof(std::uint32_t));
+    for (int layer = 0; layer < layers_; ++layer)
+      std::fill_n(fractions_of(list, layer), list.size, 0);
+    with_index(list, [&](auto index) {
+      for (std::uint32_t position = 0; position < list.size; ++position) index.insert(position);
+    });
+  });
+  arena_ = std::move(fresh);
+  for (std::uint32_t* const page : own_pages) delete[] page;
+}
+
+void Adjacency::put_weight(List& list, std::uint32_t position, int layer, double weight) {
+  weights_of(list, layer)[position] = float(weight);
+  if (fine_) fractions_of(list, layer)[position] = fraction_of(weight);
+}
+
+void Adjacency::set_weight(Node node, std::uint32_t position, int layer, double weight) {
+  if (!fine_ && double(float(weight)) != weight) begin_fractions();
+  put_weight(own(node), position, layer, weight);
+}
+
+bool Adjacency::scale(Node node, int layer, double factor, double floor) {
+  List& list = own(node);
+  const Entries entries = entries_of(list, layer);
+  bool left = false;
+  for (std::uint32_t e = 0; e < list.size; ++e) {
+    const double weight = factor * weight_at(entries, e);
+    put_weight(list, e, layer, weight < floor ? 0 : weight);
+    left |= weight >= floor;
+  }
+  return left;
 }
 
 void Adjacency::reallocate(Node node, std::uint32_t size_class) {
@@ -309,17 +384,17 @@ std::uint32_t Adjacency::find(Node node, Node neighbour) const {
     for (std::uint32_t e = 0; e < list.size; ++e)
       if (list.block[e] == neighbour) return e;
   } else {
-    with_index(list, layers_, [&](auto index) { position = index.find(neighbour); });
+    with_index(list, [&](auto index) { position = index.find(neighbour); });
   }
   return position;
 }
 
-float Adjacency::weight(Node node, std::uint32_t position, int layer) const {
+double Adjacency::weight(Node node, std::uint32_t position, int layer) const {
   const Entries list = entries(node, layer);
-  float sum = 0;  // of a neighbour that stands there several times, one after the other
+  double sum = 0;  // of a neighbour that stands there several times, one after the other
   for (std::uint32_t e = position; e < list.size && list.neighbours[e] == list.neighbours[position];
        ++e)
-    sum += list.weights ? list.weights[e] : 1.0f;
+    sum += weight_at(list, e);
   return sum;
 }
 
@@ -328,22 +403,23 @@ std::uint32_t Adjacency::insert(Node node, Node neighbour) {
   if (list.size == list.capacity) reallocate(node, class_for(list.size + 1));
   const std::uint32_t position = list.size++;
   list.block[position] = neighbour;
-  for (int layer = 0; layer < layers_; ++layer)
-    list.block[std::size_t(list.capacity) * std::size_t(1 + layer) + position] =
-        0;  // the bits of 0.0f
-  with_index(list, layers_, [&](auto index) { index.insert(position); });
+  for (int layer = 0; layer < layers_; ++layer) put_weight(list, position, layer, 0);
+  with_index(list, [&](auto index) { index.insert(position); });
   return position;
 }
 
 void Adjacency::assign(Node node, std::span<const Node> neighbours,
-                       std::span<const float> weights) {
+                       std::span<const double> weights) {
   if (neighbours.empty()) return;
+  const auto is_float = [](double weight) { return double(float(weight)) == weight; };
+  if (!fine_ && !std::all_of(weights.begin(), weights.end(), is_float)) begin_fractions();
   List& list = own(node);
   reallocate(node, class_for(std::uint32_t(neighbours.size())));
   list.size = std::uint32_t(neighbours.size());
   std::copy(neighbours.begin(), neighbours.end(), list.block);
-  std::copy(weights.begin(), weights.end(), this->weights(node, 0).begin());
-  with_index(list, layers_, [&](auto index) {
+  for (std::uint32_t position = 0; position < list.size; ++position)
+    put_weight(list, position, 0, weights[position]);
+  with_index(list, [&](auto index) {
     for (std::uint32_t position = 0; position < list.size; ++position) index.insert(position);
   });
 }
@@ -351,13 +427,17 @@ void Adjacency::assign(Node node, std::span<const Node> neighbours,
 void Adjacency::erase(Node node, std::uint32_t position) {
   List& list = own(node);
   const std::uint32_t last = list.size - 1;
-  with_index(list, layers_, [&](auto index) {
+  with_index(list, [&](auto index) {
     index.erase(list.block[position]);
     if (position != last) index.relabel(list.block[last], position);
   });
   for (int part = 0; part <= layers_; ++part) {
     std::uint32_t* const words = list.block + std::size_t(list.capacity) * std::size_t(part);
     words[position] = words[last];
+  }
+  for (int layer = 0; layer < layers_ && fine_; ++layer) {
+    std::int32_t* const fractions = fractions_of(list, layer);
+    fractions[position] = fractions[last];
   }
   list.size = last;
   if (last == 0)
@@ -396,7 +476,7 @@ void Graph::resize(std::size_t nodes) {
   nodes_ = nodes;
   sources_.resize(nodes);
   if (directed_) targets_.resize(nodes);
-  if (!self_.empty()) self_.resize(nodes * std::size_t(layers_), 0.0f);
+  if (!self_.empty()) self_.resize(nodes * std::size_t(layers_), 0.0);
 }
 
 void Graph::stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges) {
@@ -406,10 +486,10 @@ void Graph::stand_on(const CompactLists& sources, const CompactLists& targets, s
 }
 
 std::size_t Graph::bytes() const {
-  return sources_.bytes() + (directed_ ? targets_.bytes() : 0) + self_.size() * sizeof(float);
+  return sources_.bytes() + (directed_ ? targets_.bytes() : 0) + self_.size() * sizeof(double);
 }
 
-bool Graph::read(Node src, Node dst, std::span<float> weights) const {
+bool Graph::read(Node src, Node dst, std::span<double> weights) const {
   if (src == dst) {
     for (int layer = 0; layer < layers_; ++layer)
       weights[std::size_t(layer)] = self_edge(src, layer);
@@ -418,23 +498,23 @@ bool Graph::read(Node src, Node dst, std::span<float> weights) const {
   const std::uint32_t position = sources_.find(dst, src);
   for (int layer = 0; layer < layers_; ++layer)
     weights[std::size_t(layer)] =
-        position == Adjacency::kAbsent ? 0.0f : sources_.weight(dst, position, layer);
+        position == Adjacency::kAbsent ? 0.0 : sources_.weight(dst, position, layer);
   return position != Adjacency::kAbsent;
 }
 
 namespace {
 // True where the entry is new.
-bool put(Adjacency& lists, Node node, Node neighbour, std::span<const float> weights) {
+bool put(Adjacency& lists, Node node, Node neighbour, std::span<const double> weights) {
   std::uint32_t position = lists.find_to_change(node, neighbour);
   const bool fresh = position == Adjacency::kAbsent;
   if (fresh) position = lists.insert(node, neighbour);
   for (std::size_t layer = 0; layer < weights.size(); ++layer)
-    lists.weights(node, int(layer))[position] = weights[layer];
+    lists.set_weight(node, position, int(layer), weights[layer]);
   return fresh;
 }
 }  // namespace
 
-void Graph::write(Node src, Node dst, std::span<const float> weights) {
+void Graph::write(Node src, Node dst, std::span<const double> weights) {
   if (src == dst) {
     edges_ += self_edge(src, 0) == 0;
     std::copy(weights.begin(), weights.end(), own_self(src));
@@ -444,19 +524,17 @@ void Graph::write(Node src, Node dst, std::span<const float> weights) {
   put(directed_ ? targets_ : sources_, src, dst, weights);
 }
 
-std::optional<Graph::Lost> Graph::build(std::span<const std::int64_t> src,
+std::optional<std::size_t> Graph::build(std::span<const std::int64_t> src,
                                         std::span<const std::int64_t> dst,
                                         std::span<const double> weight) {
   const auto weight_of = [&](std::size_t row) { return weight.empty() ? 1.0 : weight[row]; };
-  // Adds up in float32, row by row, as separate additions would.
-  const auto add = [](float sum, double more) { return float(double(sum) + more); };
-  const auto lost = [](float before, float after) { return after == before || after > 3e38f; };
+  const auto accepted = [](double sum) { return sum >= kLightest && sum <= kHeaviest; };
   struct Entry {
     Node neighbour;
     std::uint32_t row;
   };
   // Counting sort of the rows by the node whose list they stand in, then by neighbour, then by row.
-  const auto fill = [&](Adjacency& lists, bool at_dst, bool at_src) -> std::optional<Lost> {
+  const auto fill = [&](Adjacency& lists, bool at_dst, bool at_src) -> std::optional<std::size_t> {
     std::vector<std::size_t> ends(nodes_ + 1, 0);
     for (std::size_t row = 0; row < src.size(); ++row) {
       if (src[row] == dst[row]) continue;
@@ -473,7 +551,7 @@ std::optional<Graph::Lost> Graph::build(std::span<const std::int64_t> src,
       if (at_src) entries[ends[std::size_t(src[row])]++] = {Node(dst[row]), number};
     }
     std::vector<Node> neighbours;
-    std::vector<float> weights;
+    std::vector<double> weights;
     for (std::size_t node = 0, first = 0; node < nodes_; first = ends[node++]) {
       const std::span<Entry> list(entries.data() + first, ends[node] - first);
       std::sort(list.begin(), list.end(), [](const Entry& a, const Entry& b) {
@@ -483,9 +561,8 @@ std::optional<Graph::Lost> Graph::build(std::span<const std::int64_t> src,
       weights.clear();
       for (const Entry& entry : list) {
         const bool again = !neighbours.empty() && neighbours.back() == entry.neighbour;
-        const float before = again ? weights.back() : 0.0f,
-                    after = add(before, weight_of(entry.row));
-        if (lost(before, after)) return Lost{entry.row, before};
+        const double after = (again ? weights.back() : 0.0) + weight_of(entry.row);
+        if (!accepted(after)) return entry.row;
         if (again) {
           weights.back() = after;
         } else {
@@ -498,7 +575,7 @@ std::optional<Graph::Lost> Graph::build(std::span<const std::int64_t> src,
     }
     return std::nullopt;
   };
-  std::optional<Lost> refused = fill(sources_, true, !directed_);
+  std::optional<std::size_t> refused = fill(sources_, true, !directed_);
   edges_ = directed_ ? edges_ : edges_ / 2;
   if (directed_ && !refused) {
     const std::size_t edges = edges_;
@@ -507,11 +584,10 @@ std::optional<Graph::Lost> Graph::build(std::span<const std::int64_t> src,
   }
   for (std::size_t row = 0; row < src.size() && !refused; ++row) {
     if (src[row] != dst[row]) continue;
-    float& self = *own_self(Node(src[row]));
-    const float before = self;
-    self = add(before, weight_of(row));
-    if (lost(before, self)) refused = Lost{row, before};
-    edges_ += before == 0;
+    double& self = *own_self(Node(src[row]));
+    edges_ += self == 0;
+    self += weight_of(row);
+    if (!accepted(self)) refused = row;
   }
   return refused;
 }
@@ -519,7 +595,7 @@ std::optional<Graph::Lost> Graph::build(std::span<const std::int64_t> src,
 void Graph::erase(Node src, Node dst) {
   --edges_;
   if (src == dst) {
-    std::fill_n(own_self(src), layers_, 0.0f);
+    std::fill_n(own_self(src), layers_, 0.0);
     return;
   }
   sources_.erase(dst, sources_.find_to_change(dst, src));
@@ -527,28 +603,20 @@ void Graph::erase(Node src, Node dst) {
   other.erase(src, other.find_to_change(src, dst));
 }
 
-float* Graph::own_self(Node node) {
-  if (self_.empty()) self_.resize(nodes_ * std::size_t(layers_), 0.0f);
+double* Graph::own_self(Node node) {
+  if (self_.empty()) self_.resize(nodes_ * std::size_t(layers_), 0.0);
   return self_.data() + self_place(node);
 }
 
-void Graph::set_layer(Node src, Node dst, int layer, float weight) {
-  if (src == dst) {
-    own_self(src)[layer] = weight;
-    return;
+bool Graph::scale_edges_of(Node node, int layer, double factor, double floor) {
+  bool left = sources_.scale(node, layer, factor, floor);
+  if (directed_) left |= targets_.scale(node, layer, factor, floor);
+  if (self_edge(node, layer) > 0) {
+    double& self = own_self(node)[layer];
+    self = self * factor < floor ? 0 : self * factor;
+    left |= self > 0;
   }
-  sources_.weights(dst, layer)[sources_.find(dst, src)] = weight;
-  Adjacency& other = directed_ ? targets_ : sources_;
-  other.weights(src, layer)[other.find(src, dst)] = weight;
-}
-
-void Graph::scale_layer(int layer, float factor) {
-  for (std::size_t node = 0; node < nodes_; ++node) {
-    for (float& weight : sources_.weights(Node(node), layer)) weight *= factor;
-    if (directed_)
-      for (float& weight : targets_.weights(Node(node), layer)) weight *= factor;
-    if (!self_.empty()) self_[self_place(Node(node)) + std::size_t(layer)] *= factor;
-  }
+  return left;
 }
 
 void Graph::tidy() {
@@ -560,7 +628,7 @@ void Adjacency::archive(Archive& archive, const std::string& name) {
   // Over a base only what has changed since it was given. Merging leaves no trace.
   std::vector<Node> own;
   std::vector<std::uint32_t> sizes, neighbours;
-  std::vector<float> weights;  // layer after layer
+  std::vector<double> weights;  // layer after layer
   if (!archive.reading()) {
     for (std::size_t node = 0; node < nodes_; ++node)
       if (changed(Node(node))) own.push_back(Node(node));
@@ -572,10 +640,7 @@ void Adjacency::archive(Archive& archive, const std::string& name) {
     for (int layer = 0; layer < layers_; ++layer)
       for (const Node node : own) {
         const Entries list = entries(node, layer);
-        if (list.weights)
-          weights.insert(weights.end(), list.weights, list.weights + list.size);
-        else
-          weights.insert(weights.end(), list.size, 1.0f);
+        for (std::uint32_t e = 0; e < list.size; ++e) weights.push_back(weight_at(list, e));
       }
   }
   if (compact()) archive.vector(name + ".changed", own);
@@ -597,7 +662,7 @@ void Adjacency::archive(Archive& archive, const std::string& name) {
       if (neighbours[e] >= nodes()) throw ArchiveError(name + ": a neighbour is out of range");
       const std::uint32_t position = insert(Node(node), neighbours[e]);
       for (int layer = 0; layer < layers_; ++layer)
-        this->weights(Node(node), layer)[position] = weights[total * std::size_t(layer) + e];
+        set_weight(Node(node), position, layer, weights[total * std::size_t(layer) + e]);
     }
   }
 }

@@ -15,6 +15,11 @@
 
 namespace tidegraph {
 
+double weight_at(const Entries& entries, std::uint32_t position);
+
+// Weights of edges and self-loops lie between these.
+inline constexpr double kLightest = 0x1p-64, kHeaviest = 0x1p64;
+
 // Blocks of 32-bit words for the rows of an adjacency. Freed blocks are kept by size class and
 // handed out again; what accumulates unused is squeezed out by Adjacency::tidy.
 class Arena {
@@ -36,6 +41,7 @@ class Arena {
 
 // Lists of (neighbour, one weight per layer), one list per node. A list is a dense array, so that a
 // push walks it without gaps; lists longer than `kScan` carry a hash index of positions behind it.
+// Fractions of weights take room only from the first weight on that is not a float32.
 class Adjacency {
  public:
   static constexpr std::uint32_t kScan = 32;
@@ -54,12 +60,14 @@ class Adjacency {
   struct Extent {
     std::size_t entries = 0;
     bool plain = true;
+    bool fine = false;  // whether there are fractions
   };
   Extent extent() const;
   // Writes all lists as they are, in their order, into memory that outlives this object, which then
   // is the base; what was copied out of the former one is given back. Results stay what they were
-  // to the bit. `weights` may be null where the extent is plain.
-  void merge_into(std::uint64_t* offsets, Node* neighbours, float* weights);
+  // to the bit. `weights` may be null where the extent is plain, `fractions` where it has none.
+  void merge_into(std::uint64_t* offsets, Node* neighbours, float* weights,
+                  std::int32_t* fractions);
 
   void resize(std::size_t nodes);
   std::size_t nodes() const { return nodes_; }
@@ -73,14 +81,10 @@ class Adjacency {
   }
   Entries entries(Node node, int layer) const {
     const List* const list = changeable(node);
-    if (!list) return untouched(node);
-    return {list->block, weights_of(*list, layer), list->size};
+    return list ? entries_of(*list, layer) : untouched(node);
   }
-  // To be written to, at positions that find_to_change() told.
-  std::span<float> weights(Node node, int layer) {
-    List& list = own(node);
-    return {weights_of(list, layer), list.size};
-  }
+  int layers() const { return layers_; }
+  bool fine() const { return fine_; }
 
   // Position of `neighbour` in the list of `node`, or kAbsent.
   std::uint32_t find(Node node, Node neighbour) const;
@@ -89,12 +93,17 @@ class Adjacency {
     return find(node, neighbour);
   }
   // Weight of the entry at a position that find() told.
-  float weight(Node node, std::uint32_t position, int layer) const;
+  double weight(Node node, std::uint32_t position, int layer) const;
+  // Sets it, at a position that find_to_change() told.
+  void set_weight(Node node, std::uint32_t position, int layer, double weight);
+  // Multiplies the weights of a node in one layer by a power of two; those that fall below `floor`
+  // become zero. Says whether any is left.
+  bool scale(Node node, int layer, double factor, double floor);
   // Position of a new entry with all weights zero; `neighbour` must be absent.
   std::uint32_t insert(Node node, Node neighbour);
   void erase(Node node, std::uint32_t position);
   // Fills an empty list at once, in one layer.
-  void assign(Node node, std::span<const Node> neighbours, std::span<const float> weights);
+  void assign(Node node, std::span<const Node> neighbours, std::span<const double> weights);
   // Moves everything into fresh memory when more than a quarter of it lies idle. Invalidates what
   // lists() returned.
   void tidy();
@@ -105,9 +114,25 @@ class Adjacency {
   std::size_t words(std::uint32_t capacity) const;
   void reallocate(Node node, std::uint32_t size_class);
   void move_into(Arena& arena, List& list, std::uint32_t size_class);
+  void begin_fractions();
+  // Where the index of a list begins, in words.
+  std::size_t index_place(std::uint32_t capacity) const {
+    return std::size_t(capacity) * std::size_t(1 + layers_ * (fine_ ? 2 : 1));
+  }
+  template <class Work>
+  void with_index(const List& list, Work work) const;
+  void put_weight(List& list, std::uint32_t position, int layer, double weight);
   static float* weights_of(const List& list, int layer) {
     return reinterpret_cast<float*>(list.block +
                                     std::size_t(list.capacity) * std::size_t(1 + layer));
+  }
+  std::int32_t* fractions_of(const List& list, int layer) const {
+    return reinterpret_cast<std::int32_t*>(list.block + std::size_t(list.capacity) *
+                                                            std::size_t(1 + layers_ + layer));
+  }
+  Entries entries_of(const List& list, int layer) const {
+    return {list.block, weights_of(list, layer), fine_ ? fractions_of(list, layer) : nullptr,
+            list.size};
   }
   // The list of a node; null where it lies in the base.
   const List* changeable(Node node) const {
@@ -128,6 +153,7 @@ class Adjacency {
   void forget_own_lists();
 
   int layers_;
+  bool fine_ = false;  // whether lists have room for fractions
   std::size_t nodes_ = 0;
   std::vector<List> lists_;  // of all nodes, where there is no base
   Arena arena_;
@@ -155,32 +181,29 @@ class Graph {
   // Lists of the nodes with an edge into a node, and of those a node has an edge to.
   const Adjacency& sources() const { return sources_; }
   const Adjacency& targets() const { return directed_ ? targets_ : sources_; }
-  float self_edge(Node node, int layer) const {
-    return self_.empty() ? 0.0f : self_[self_place(node) + std::size_t(layer)];
+  double self_edge(Node node, int layer) const {
+    return self_.empty() ? 0.0 : self_[self_place(node) + std::size_t(layer)];
   }
 
   void resize(std::size_t nodes);
   // Copies the weights of an edge, zeros where there is none; says whether it exists.
-  bool read(Node src, Node dst, std::span<float> weights) const;
+  bool read(Node src, Node dst, std::span<double> weights) const;
   // Creates the edge where it is absent.
-  void write(Node src, Node dst, std::span<const float> weights);
+  void write(Node src, Node dst, std::span<const double> weights);
   void erase(Node src, Node dst);
   // Starts from lists that outlive this object; `targets` where it is directed. `edges` are those
   // between different nodes. For an empty graph of one layer.
   void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges);
   Adjacency& sources_to_merge() { return sources_; }
   Adjacency& targets_to_merge() { return targets_; }
-  // Fills an empty graph of one layer, adding up repeated edges in their order. Says which row was
-  // lost in float32, if any was; the graph is then of no further use.
-  struct Lost {
-    std::size_t row;
-    float before;
-  };
-  std::optional<Lost> build(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
-                            std::span<const double> weight);
-  // Sets one layer of an edge that exists.
-  void set_layer(Node src, Node dst, int layer, float weight);
-  void scale_layer(int layer, float factor);
+  // Fills an empty graph of one layer, adding up repeated edges in their order. Returns the row
+  // with which a weight left the accepted range, if any did; the graph is then of no further use.
+  std::optional<std::size_t> build(std::span<const std::int64_t> src,
+                                   std::span<const std::int64_t> dst,
+                                   std::span<const double> weight);
+  // Multiplies one layer of the edges of a node by a power of two and forgets those that fall below
+  // `floor`. To be called for both ends of every edge. Says whether any is left.
+  bool scale_edges_of(Node node, int layer, double factor, double floor);
   void tidy();
 
   // Calls visit(src, dst, weight) for every edge once; undirected edges with src <= dst.
@@ -192,9 +215,9 @@ class Graph {
       const Entries sources = sources_.entries(dst, layer);
       for (std::uint32_t e = 0; e < sources.size;) {
         const Node src = sources.neighbours[e];
-        float weight = 0;
+        double weight = 0;
         for (; e < sources.size && sources.neighbours[e] == src; ++e)
-          weight += sources.weights ? sources.weights[e] : 1.0f;
+          weight += weight_at(sources, e);
         if (directed_ || src < dst) visit(src, dst, weight);
       }
     }
@@ -209,9 +232,9 @@ class Graph {
   int layers_;
   std::size_t edges_ = 0;
   Adjacency sources_, targets_;
-  float* own_self(Node node);  // its self-edge, [layers], to be written to
+  double* own_self(Node node);  // its self-edge, [layers], to be written to
   std::size_t self_place(Node node) const { return std::size_t(node) * std::size_t(layers_); }
-  std::vector<float> self_;  // [nodes, layers]; empty before the first self-edge
+  std::vector<double> self_;  // [nodes, layers]; empty before the first self-edge
 };
 
 }  // namespace tidegraph

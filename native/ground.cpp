@@ -7,10 +7,6 @@ namespace tidegraph {
 
 namespace {
 
-// A degree that grows by more than this when its self-loop is renewed makes its node's estimate
-// shrink in `correct`.
-constexpr double kSteep = 4;
-
 // Over-relaxation speeds up the low-pass filter where the matrix is symmetric; elsewhere it gains
 // nothing or diverges.
 double relaxation(const ChannelSpec& spec, const View& view) {
@@ -18,15 +14,9 @@ double relaxation(const ChannelSpec& spec, const View& view) {
   return std::min(1.5, 2 / (1 + std::sqrt(1 - spec.gamma * spec.gamma)));
 }
 
-// unit * share as a whole number and the rest, without losing digits of the rest to a large unit.
-struct Exponent {
-  double whole, rest;
-  Exponent(std::int64_t unit, double share) {
-    const double product = double(unit) * share, lost = std::fma(double(unit), share, -product);
-    whole = std::round(product);
-    rest = (product - whole) + lost;
-  }
-};
+// Up or down to a power of two, so that what depends on it seldom changes.
+double power_above(double value) { return value > 0 ? std::exp2(std::ceil(std::log2(value))) : 0; }
+double power_below(double value) { return std::exp2(std::floor(std::log2(value))); }
 
 }  // namespace
 
@@ -34,7 +24,6 @@ template <class Real>
 void Ground<Real>::add_channel(const ChannelSpec& spec) {
   Channel channel;
   channel.spec = spec;
-  channel.omega = relaxation(spec, versions.views()[spec.view]);
   channels.push_back(std::move(channel));
 }
 
@@ -45,88 +34,145 @@ Matrix Ground<Real>::matrix(std::size_t c) const {
   matrix.columns = versions.columns(of);
   matrix.rows = versions.rows(of);
   matrix.degree = of.degrees().data();
-  matrix.residual_unit = channels[c].residual_unit;
+  matrix.forgotten = versions.forgotten(of.version());
   return matrix;
 }
 
 template <class Real>
 std::size_t Ground<Real>::bytes() const {
   std::size_t total = versions.bytes();
-  for (const Channel& channel : channels)
-    total += (channel.limit.size() + channel.pivot.size()) * sizeof(Real);
+  for (const Channel& channel : channels) total += channel.pivot.size() * sizeof(Real);
   return total;
 }
 
 template <class Real>
 void Ground<Real>::resize() {
-  for (Channel& channel : channels) {
-    channel.limit.resize(versions.nodes(), 0);
-    channel.pivot.resize(versions.nodes(), 0);
+  for (Channel& channel : channels) channel.pivot.resize(versions.nodes(), 0);
+}
+
+// The smallest degree a node can have, at the latest moment before the rule is looked at again.
+template <class Real>
+double Ground<Real>::lightest_degree(std::size_t c) const {
+  const std::size_t version = view(c).version();
+  if (versions.self_loop() > 0) return versions.self_loop() / versions.horizon(version);
+  return std::ldexp(versions.lightest(), -versions.forget(version)) / versions.horizon(version);
+}
+
+template <class Real>
+double Ground<Real>::ratio(std::size_t c, double peak) const {
+  return peak * power(lightest_degree(c), channels[c].spec.beta - 1);
+}
+
+template <class Real>
+double Ground<Real>::reachable(std::size_t c) const {
+  const double rest = 1 - std::abs(channels[c].spec.gamma);
+  return Precision<Real>::kReach * rest * (view(c).symmetric() ? 1 : std::min(1.0, 16 * rest));
+}
+
+template <class Real>
+double Ground<Real>::finest(double peak) const {
+  double finest = 0;
+  for (std::size_t c = 0; c < channels.size(); ++c)
+    finest = std::max(finest, ratio(c, peak) / reachable(c));
+  return finest;
+}
+
+template <class Real>
+double Ground<Real>::lightest_accepted(double peak) const {
+  double lightest = kLightest;
+  for (std::size_t c = 0; c < channels.size(); ++c) {
+    const double exponent = 1 - channels[c].spec.beta;
+    if (exponent == 0) continue;
+    const std::size_t version = view(c).version();
+    const double degree = std::pow(peak / (tolerance * reachable(c)), 1 / exponent);
+    lightest = std::max(lightest,
+                        std::ldexp(degree, versions.forget(version)) * versions.horizon(version));
   }
-}
-
-// Under decay all degrees carry a common factor 2^-unit that P does not see but p and R do. Its
-// whole powers of two are multiplied into the arrays (see shift), what is left is kept here.
-template <class Real>
-void Ground<Real>::set_units(std::size_t c) {
-  Channel& channel = channels[c];
-  const std::int64_t unit = versions.unit(view(c).version());
-  channel.estimate_unit = std::exp2(-Exponent(unit, 1 - channel.spec.beta).rest);
-  channel.residual_unit = std::exp2(Exponent(unit, channel.spec.beta).rest);
+  return lightest;
 }
 
 template <class Real>
-typename Ground<Real>::Shift Ground<Real>::shift(std::size_t c, std::int64_t from) const {
-  const std::int64_t to = versions.unit(view(c).version());
-  const double beta = channels[c].spec.beta;
-  const auto whole = [&](double share) {
-    return int(Exponent(to, share).whole - Exponent(from, share).whole);
-  };
-  return {whole(1 - beta), -whole(beta)};
+bool Ground<Real>::set_precision() {
+  const Seen now{peak, versions.lightest(), tolerance};
+  if (now == seen) return false;
+  seen = now;
+  bool changed = false;
+  for (std::size_t c = 0; c < channels.size(); ++c) {
+    Channel& channel = channels[c];
+    const double gamma = std::abs(channel.spec.gamma), rest = 1 - gamma;
+    const double lightest = lightest_degree(c);
+    const double ratio =
+        power_above(peak) * power(power_below(lightest), channel.spec.beta - 1) / tolerance;
+    if (ratio == channel.ratio) continue;
+    changed = true;
+    channel.ratio = ratio;
+    const double estimate = (ratio + 1) / rest;  // the largest
+    channel.noise = tolerance * (kEvaluation<Real> * (1 + gamma) * 2 * estimate + 0x1p-51 * ratio);
+    const double forgotten = versions.forgotten(view(c).version()) / lightest;
+    const double outside =
+        (2 * Precision<Real>::kUlp + Precision<Real>::kReading + forgotten) * (ratio + 1) +
+        (2 * kEvaluation<Real> + kWeightRounding + forgotten) * (1 + gamma) * estimate;
+    channel.keep = 1 - std::min(outside, 0.5);
+    channel.reach = ratio / reachable(c);
+    // Where an estimate feels a threshold only just, relaxation can turn rounding into steps that
+    // lead away.
+    channel.omega =
+        estimate * Precision<Real>::kUlp <= 0x1p-4 * rest ? relaxation(channel.spec, view(c)) : 1;
+    channel.rounds = std::ceil(16 * (16 + std::log2(1 + estimate)) / rest);
+  }
+  return changed;
 }
 
-// |r| <= theta d^(1-beta), or with min(1, .) around the power, as |R|. Under decay d counts in
-// units of the next boundary, so that the rule holds until it is looked at again.
+// |r| <= theta d^(1-beta), or with min(1, .) around the power as far as the precision goes, as |R|.
+// Under decay d counts in units of the next boundary, so that the rule holds until it is looked at
+// again.
 template <class Real>
-void Ground<Real>::set_limit(std::size_t c, Node node) {
-  Channel& channel = channels[c];
+Real Ground<Real>::limit(std::size_t c, Node node) const {
+  const Channel& channel = channels[c];
   const View& matrix = view(c);
   const double degree = matrix.degree(node), beta = channel.spec.beta;
   const double now = power(degree / versions.horizon(matrix.version()), 1 - beta);
-  const double factor = scale_by_degree ? now : std::min(1.0, now);
+  double limit = power(degree, beta) * now;
+  if (!scale_by_degree && now > 1)
+    limit = std::max(limit / now, std::min(limit, channel.reach * degree));
   // One ulp down: rounding must not loosen the promise.
-  const double limit = tolerance * channel.residual_unit * power(degree, beta) * factor;
-  channel.limit[node] = std::nextafter(Real(limit), Real(0));
-  channel.pivot[node] = Real(pivot(c, node));
+  return std::nextafter(Real(tolerance * channel.keep * limit), Real(0));
 }
 
 template <class Real>
-void Ground<Real>::set_limits(std::size_t c) {
-  for (std::size_t node = 0; node < versions.nodes(); ++node) set_limit(c, Node(node));
+void Ground<Real>::set_pivots(std::size_t c) {
+  for (std::size_t node = 0; node < versions.nodes(); ++node)
+    channels[c].pivot[node] = Real(pivot(c, Node(node)));
 }
 
 template <class Real>
-void Ground<Real>::prepare(std::size_t c, std::size_t first, bool renewed) {
+void Ground<Real>::prepare(std::size_t c, std::size_t first) {
   Channel& channel = channels[c];
   const View& matrix = view(c);
-  const auto& [_, gamma0, gamma, beta] = channel.spec;
+  const double gamma = channel.spec.gamma, beta = channel.spec.beta;
+  const auto set_pivot = [&](std::size_t node) {
+    channel.pivot[node] = Real(pivot(c, Node(node)));
+  };
   channel.moved.clear();
-  for (std::size_t node = first; node < versions.nodes(); ++node) set_limit(c, Node(node));
+  for (std::size_t node = first; node < versions.nodes(); ++node) set_pivot(node);
+  for (const Node node : versions.swept(matrix.version())) set_pivot(node);
+  const double estimate = 2 * tolerance * (channel.ratio + 1) / (1 - std::abs(gamma));
   for (const View::Degree& degree : matrix.moved()) {
-    set_limit(c, degree.node);
+    set_pivot(degree.node);
     Moved moved;
     moved.node = degree.node;
     moved.first = degree.first;
     moved.last = degree.last;
-    moved.on_features =
-        channel.residual_unit * (power(degree.after, beta) - power(degree.before, beta));
-    moved.on_estimate =
-        -(degree.after - degree.before) / gamma0 * channel.residual_unit / channel.estimate_unit;
-    moved.shrink = renewed && degree.before > 0 && degree.after > kSteep * degree.before
-                       ? power(degree.before / degree.after, 1 - beta)
-                       : 1;
-    moved.pivot = pivot(c, degree.node);
+    const double before = power(degree.before, beta), after = power(degree.after, beta);
+    moved.on_features = after - before;
+    moved.on_estimate = -(degree.after - degree.before);
+    moved.limit = limit(c, degree.node);
     moved.vanished = degree.after <= 0 || versions.removed(degree.node);
+    double terms = degree.before + degree.after;
+    for (std::uint32_t t = degree.first; t < degree.last; ++t)
+      terms += std::abs(matrix.terms()[t].change);
+    moved.noise =
+        0x1p-52 * (degree.last - degree.first + 8) * ((before + after) * peak + terms * estimate);
     channel.moved.push_back(moved);
   }
   correction_rows += channel.moved.size() + matrix.terms().size();

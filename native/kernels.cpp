@@ -52,7 +52,38 @@ struct Extremes {
     low = v < low ? v : low;
   }
   inline bool exceed(Real limit) const { return any((high > limit) | (low < -limit)); }
+  inline Real largest() const {
+    V v = high > -low ? high : -low;
+    if constexpr (kLanes<Real> == 8) {
+      v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+      v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+      v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
+    } else if constexpr (kLanes<Real> == 4) {
+      v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
+      v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2));
+    } else {
+      v = larger(v, __builtin_shufflevector(v, v, 1, 0));
+    }
+    return v[0];
+  }
+
+ private:
+  static inline V larger(V a, V b) { return a > b ? a : b; }
 };
+
+// What each write to a residual adds to its drift: a rounded sum of size `sum`, and a product of
+// `sent` whose factors have been rounded five times before, both with something to spare. The limit
+// stands for what rounding can take from the drift itself, which is no larger.
+template <class Real>
+constexpr Real kUlp = sizeof(Real) == 4 ? Real(0x1p-24) : Real(0x1p-53);
+template <class Real>
+inline Real write_noise(Real sum, Real sent, Real limit) {
+  return Real(1.25) * kUlp<Real> * sum + Real(7.5) * kUlp<Real> * sent + kUlp<Real> * limit;
+}
+// A residual whose drift exceeds this share of its limit is computed anew before it is pushed.
+template <class Real>
+constexpr Real kDriftShare = Real(1) / 8;
+constexpr std::uint64_t kPushesPerQuestion = 1024;  // whether to stop
 
 template <class Real>
 inline typename Vector<Real>::type* row(Real* base, const Block<Real>& block, Node node) {
@@ -74,23 +105,41 @@ inline Extremes<Real> extremes_of(const Block<Real>& block, Node node) {
   return extremes;
 }
 
+// What an excess is at least while its node waits.
 template <class Real>
-inline bool above(const Block<Real>& block, Node node) {
-  return extremes_of(block, node).exceed(block.limit[node]);
+constexpr Real kWaits = sizeof(Real) == 4 ? Real(0x1p-126) : Real(0x1p-1022);
+
+template <class Real>
+inline void enqueue(Block<Real>& block, Node node) {
+  block.queue[(block.head + block.queued++) & block.ring] = node;
+}
+
+// Whether a node that does not wait, with a residual of this size, is above its limit; takes note.
+template <class Real>
+inline bool above(Bounds<Real>& bounds, Real size) {
+  const bool is = size > bounds.limit - bounds.drift;
+  bounds.excess = is ? size + kWaits<Real> : 0;
+  return is;
 }
 
 template <class Real>
-inline void offer(Block<Real>& block, Node node, bool wanted) {
-  if (!wanted || (block.marks[node] & kQueued)) return;
-  const std::size_t slot = block.head + block.queued++;
-  block.queue[slot >= block.nodes ? slot - block.nodes : slot] = node;
-  block.marks[node] |= kQueued;
+inline bool above(Block<Real>& block, Node node) {
+  return above(block.bounds[node], extremes_of(block, node).largest());
+}
+
+// Queues a node that is above its limit, unless it waits already.
+template <class Real>
+inline void look_at(Block<Real>& block, Node node) {
+  const Real before = block.bounds[node].excess;
+  const bool is = above(block, node);
+  if (before == 0 && is) enqueue(block, node);
+  if (before > block.bounds[node].excess) block.bounds[node].excess = before;
 }
 
 template <class Real>
 inline void touch(Block<Real>& block, Node node) {
-  if (block.marks[node] & kTouched) return;
-  block.marks[node] |= kTouched;
+  if (block.is_touched[node]) return;
+  block.is_touched[node] = 1;
   block.touched[block.touches < block.touched_room ? block.touches : block.touched_room] = node;
   ++block.touches;
 }
@@ -107,31 +156,62 @@ inline bool is_compact(const Lists& lists) { return lists.compact[0] || lists.co
 // time: on a stream of small steps a question per push costs some percent.
 template <bool kCompact>
 inline Entries entries_at(const Lists& lists, int which, Node node) {
-  const auto weights_of = [&](const List& list) {
-    return reinterpret_cast<const float*>(list.block + std::size_t(list.capacity) *
-                                                           std::size_t(1 + lists.layer));
+  const auto entries_of = [&](const List& list) -> Entries {
+    const std::size_t capacity = list.capacity, layer = std::size_t(lists.layer);
+    const std::uint32_t* const weights = list.block + capacity * (1 + layer);
+    const std::uint32_t* const fractions = weights + capacity * std::size_t(lists.layers);
+    return {list.block, reinterpret_cast<const float*>(weights),
+            lists.fine[which] ? reinterpret_cast<const std::int32_t*>(fractions) : nullptr,
+            list.size};
   };
   if constexpr (!kCompact) {
     if (!lists.lists[which]) return {};
-    const List& list = lists.lists[which][node];
-    return {list.block, weights_of(list), list.size};
+    return entries_of(lists.lists[which][node]);
   }
   if (!lists.compact[which]) return {};
   const CompactLists& base = *lists.compact[which];
   const List* const page = base.pages[node / kPageLists];
-  if (page && page[node % kPageLists].size != kUntouched) {
-    const List& list = page[node % kPageLists];
-    return {list.block, weights_of(list), list.size};
-  }
+  if (page && page[node % kPageLists].size != kUntouched)
+    return entries_of(page[node % kPageLists]);
   if (node >= base.nodes) return {};
   const std::uint64_t first = base.offsets[node], last = base.offsets[node + 1];
   return {base.neighbours + first, base.weights ? base.weights + first : nullptr,
-          std::uint32_t(last - first)};
+          base.fractions ? base.fractions + first : nullptr, std::uint32_t(last - first)};
+}
+
+// The weight of an entry with what rounding to float32 took from it.
+inline double exact_weight(const Entries& list, std::uint32_t e) {
+  if (!list.weights) return 1;
+  const float weight = list.weights[e];
+  if (!list.fractions) return double(weight);
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &weight, sizeof bits);
+  bits &= 0x7f800000u;  // the power of two below it
+  float power;
+  __builtin_memcpy(&power, &bits, sizeof power);
+  constexpr double kUnit = 1.0 / (1ull << (23 + kFractionBits));
+  return double(weight) + double(list.fractions[e]) * (double(power) * kUnit);
 }
 
 inline Entries entries_in(const Lists& lists, int which, Node node) {
   return is_compact(lists) ? entries_at<true>(lists, which, node)
                            : entries_at<false>(lists, which, node);
+}
+
+// The value, or 0, without a branch: which of the two is a coin toss.
+inline float kept_if(unsigned wanted, float value) {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  bits &= 0u - wanted;
+  __builtin_memcpy(&value, &bits, sizeof bits);
+  return value;
+}
+inline double kept_if(unsigned wanted, double value) {
+  std::uint64_t bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  bits &= 0ull - wanted;
+  __builtin_memcpy(&value, &bits, sizeof bits);
+  return value;
 }
 
 // Adds weight * q to the residual of every neighbour and queues those that cross their limit.
@@ -140,20 +220,21 @@ inline Entries entries_in(const Lists& lists, int which, Node node) {
 // the last is always written, and counted only when it is wanted.
 template <bool kCompact, class Real>
 inline void spread(Block<Real>& block, const Lists& graph, Node node,
-                   const typename Vector<Real>::type* q) {
+                   const typename Vector<Real>::type* q, Real largest_q) {
   using V = typename Vector<Real>::type;
   constexpr std::uint32_t kAhead = 8;
-  const std::size_t vectors = block.width / kLanes<Real>, nodes = block.nodes, head = block.head;
+  const std::size_t vectors = block.width / kLanes<Real>, ring = block.ring, head = block.head;
   V* const residual = reinterpret_cast<V*>(block.residual);
-  const Real* const limit = block.limit;
-  std::uint8_t* const marks = block.marks;
+  Bounds<Real>* const bounds = block.bounds;
   Node* const queue = block.queue;
   std::size_t queued = block.queued;
   const auto walk = [&](const Node* neighbours, std::uint32_t size,
                         auto weight_of) __attribute__((always_inline)) {
     for (std::uint32_t e = 0; e < size; ++e) {
-      if (e + kAhead < size)
+      if (e + kAhead < size) {
         fetch<true>(residual + neighbours[e + kAhead] * vectors, vectors * sizeof(V));
+        fetch<true>(bounds + neighbours[e + kAhead], sizeof(Bounds<Real>));
+      }
       const Node other = neighbours[e];
       const Real weight = weight_of(e);
       V* const target = residual + other * vectors;
@@ -164,77 +245,78 @@ inline void spread(Block<Real>& block, const Lists& graph, Node node,
         target[c] = sum;
         extremes.see(sum);
       }
-      const unsigned crosses = extremes.exceed(limit[other]), mark = marks[other];
-      std::size_t slot = head + queued;
-      slot = slot >= nodes ? slot - nodes : slot;
-      queue[queued == nodes ? nodes : slot] =
-          other;  // a full queue holds every node: nothing is wanted
-      queued += crosses & ~mark & kQueued;
-      marks[other] = std::uint8_t(mark | crosses);
+      // |sum| is at most limit + excess: its own size is not needed, only whether it crosses.
+      const Bounds<Real> of = bounds[other];
+      const Real sent = weight * largest_q, excess = of.excess + sent + kWaits<Real>;
+      const Real drift = of.drift + write_noise(of.limit + excess, sent, of.limit);
+      const unsigned waited = of.excess > 0, waits = waited | extremes.exceed(of.limit - drift);
+      queue[(head + queued) & ring] = other;
+      queued += waits ^ waited;
+      bounds[other].drift = drift;
+      bounds[other].excess = kept_if(waits, excess);
     }
     block.edge_pushes += size;
   };
   for (int which = 0; which < 2; ++which) {
     const Entries list = entries_at<kCompact>(graph, which, node);
     if (list.size == 0) continue;
-    if (const float* const weights = list.weights; weights || !kCompact)
+    const float* const weights = list.weights;
+    if (sizeof(Real) == 8 && list.fractions)
+      walk(list.neighbours, list.size,
+           [&](std::uint32_t e) { return Real(exact_weight(list, e)); });
+    else if (weights || !kCompact)
       walk(list.neighbours, list.size, [weights](std::uint32_t e) { return Real(weights[e]); });
     else
       walk(list.neighbours, list.size, [](std::uint32_t) { return Real(1); });
   }
   block.queued = queued;
 }
-static_assert(kQueued == 1, "spread() writes a truth value as the mark");
 
 // One push. The estimate gains what the addition achieved in the precision at hand and the residual
-// loses exactly that; a step too small for the estimate to feel stays in the residual. Where steps
-// come down to single ulps, rounding can turn relaxation into over-shooting that never ends:
-// the careful form lets columns wait whose step is below four half-ulps.
-template <bool kCareful, bool kCompact, class Real>
-inline void push(Block<Real>& block, const Lists& graph, Node node) {
+// loses that; what the estimate cannot feel stays in the residual.
+template <bool kCompact, class Real>
+__attribute__((always_inline)) inline void push(Block<Real>& block, const Lists& graph, Node node) {
   using V = typename Vector<Real>::type;
-  constexpr Real kFeel = sizeof(Real) == 4 ? Real(0x1p-22) : Real(0x1p-51);
   const std::size_t vectors = block.width / kLanes<Real>;
   V* const p = row(block.estimate, block, node);
   V* const r = row(block.residual, block, node);
   V q[kMaxWidth / kLanes<Real>];
-  const Real pivot = block.pivot[node], relaxed = block.relaxed_gain / pivot;
+  const Real pivot = block.pivot[node], relaxed = block.relaxation / pivot;
+  block.bounds[node].excess = 0;
   if (pivot <= 0) return;  // lost its last edge while it waited: settled exactly
-  const Real per_gain = block.per_gain, gamma = Real(block.gamma);
-  Extremes<Real> after;
-  bool moved = !kCareful;
+  const Real gamma = Real(block.gamma);
+  Extremes<Real> after, sent;
   for (std::size_t c = 0; c < vectors; ++c) {
     const V old = p[c], rest = r[c];
-    V step = rest * relaxed;
-    if constexpr (kCareful) {
-      const V floor = old * kFeel;
-      const auto felt = ((step > floor) & (step > -floor)) | ((step < floor) & (step < -floor));
-      step = felt ? step : V{};
-      moved |= any(felt);
-    }
-    const V sum = old + step;
-    const V pushed = (sum - old) * per_gain;
+    const V sum = old + rest * relaxed;
+    const V pushed = sum - old;
     const V left = rest - pivot * pushed;
     p[c] = sum;
     r[c] = left;
     q[c] = gamma * pushed;
     after.see(left);
+    sent.see(q[c]);
   }
   ++block.pushes;
+  const Real largest_q = sent.largest();
+  if (largest_q == 0) {  // nothing can be felt: the precision is exhausted
+    block.stalled += after.largest() > 0;
+    return;
+  }
   touch(block, node);
-  spread<kCompact>(block, graph, node, q);
+  Bounds<Real>& bounds = block.bounds[node];
+  const Real left = after.largest();
+  bounds.drift += write_noise(left, left + pivot * largest_q * block.per_gamma, bounds.limit);
+  spread<kCompact>(block, graph, node, q, largest_q);
   // Over-relaxation and rounding may leave this node above its limit.
-  const bool again = after.exceed(block.limit[node]);
-  offer(block, node, again && moved);
-  block.stalled += again && !moved;
+  if (above(bounds, left)) enqueue(block, node);
 }
 
 template <class Real>
 inline Node pop(Block<Real>& block) {
   const Node node = block.queue[block.head];
-  block.head = block.head + 1 == block.nodes ? 0 : block.head + 1;
+  block.head = (block.head + 1) & block.ring;
   --block.queued;
-  block.marks[node] &= std::uint8_t(~kQueued);
   return node;
 }
 
@@ -247,7 +329,7 @@ inline void for_entries(const Lists& lists, Node node, Visit visit, Foresee fore
     const Entries list = entries_in(lists, which, node);
     for (std::uint32_t e = 0; e < list.size; ++e) {
       if (e + kAhead < list.size) foresee(list.neighbours[e + kAhead]);
-      visit(list.neighbours[e], list.weights ? list.weights[e] : 1.0f);
+      visit(list.neighbours[e], exact_weight(list, e));
     }
   }
 }
@@ -256,8 +338,8 @@ inline std::size_t entries_of(const Lists& lists, Node node) {
   return std::size_t(entries_in(lists, 0, node).size) + entries_in(lists, 1, node).size;
 }
 
-// The residual of a node from the estimates: d^beta x - (pivot p - gamma sum_j w(i,j) p(j)) / gain,
-// evaluated in float64 and in stored units. Returns the features, valid until the next are read.
+// The residual of a node from the estimates: d^beta x - pivot p + gamma sum_j w(i,j) p(j),
+// evaluated in float64. Returns the features, valid until the next are read.
 template <class Real>
 inline const Real* true_residual(const Block<Real>& block, const Matrix& matrix,
                                  const Range<Real>& range, std::size_t node, double* sum) {
@@ -266,19 +348,34 @@ inline const Real* true_residual(const Block<Real>& block, const Matrix& matrix,
   const Real* const x = features_of(range.features, width, Node(node));
   for (std::size_t c = 0; c < width; ++c) sum[c] = 0;
   const auto row_of = [&](Node other) { return block.estimate + std::size_t(other) * width; };
-  for_entries(
-      matrix.rows, Node(node),
-      [&](Node other, float weight) {
-        const Real* const q = row_of(other);
-        const double w = double(weight);
-        for (std::size_t c = 0; c < width; ++c) sum[c] += w * double(q[c]);
-      },
-      [&](Node other) { fetch<false>(row_of(other), width * sizeof(Real)); });
-  const double on_features = range.power[node - range.first] * matrix.residual_unit;
+  const auto ahead = [&](Node other) { fetch<false>(row_of(other), width * sizeof(Real)); };
+  if (sizeof(Real) == 4 && entries_of(matrix.rows, Node(node)) <= kPlainSum) {
+    for_entries(
+        matrix.rows, Node(node),
+        [&](Node other, double weight) {
+          const Real* const q = row_of(other);
+          for (std::size_t c = 0; c < width; ++c) sum[c] += weight * double(q[c]);
+        },
+        ahead);
+  } else {
+    double lost[kMaxWidth];
+    for (std::size_t c = 0; c < width; ++c) lost[c] = 0;
+    for_entries(
+        matrix.rows, Node(node),
+        [&](Node other, double weight) {
+          const Real* const q = row_of(other);
+          for (std::size_t c = 0; c < width; ++c) {
+            const double more = weight * double(q[c]) - lost[c], total = sum[c] + more;
+            lost[c] = (total - sum[c]) - more;
+            sum[c] = total;
+          }
+        },
+        ahead);
+  }
+  const double on_features = range.power[node - range.first];
   const double pivot = range.pivot[node - range.first];
-  const double per_gain = 1 / block.gain;
   for (std::size_t c = 0; c < width; ++c)
-    sum[c] = on_features * double(x[c]) + (block.gamma * sum[c] - pivot * double(p[c])) * per_gain;
+    sum[c] = on_features * double(x[c]) + (block.gamma * sum[c] - pivot * double(p[c]));
   return x;
 }
 
@@ -290,6 +387,8 @@ void rewrite(Block<Real>& block, const Matrix& matrix, const Range<Real>& range)
     true_residual(block, matrix, range, node, sum);
     Real* const r = block.residual + node * block.width;
     for (std::size_t c = 0; c < block.width; ++c) r[c] = Real(sum[c]);
+    block.bounds[node].drift = 2 * kUlp<Real> * extremes_of(block, Node(node)).largest() +
+                               Real(1.0001 * block.noise * matrix.degree[node]);
   }
 }
 
@@ -301,7 +400,7 @@ std::size_t sweep(const Block<Real>& block, const Matrix& matrix, const Range<Re
   constexpr std::uint32_t kAhead = 16;
   const std::size_t vectors = block.width / kLanes<Real>;
   const V* const estimate = reinterpret_cast<const V*>(block.estimate);
-  const Real gamma = Real(block.gamma), per_gain = block.per_gain;
+  const Real gamma = Real(block.gamma);
   std::size_t above = 0;
   for (std::size_t node = range.first; node < range.last; ++node) {
     V* const out = reinterpret_cast<V*>(next) + node * vectors;
@@ -330,56 +429,83 @@ std::size_t sweep(const Block<Real>& block, const Matrix& matrix, const Range<Re
     const V* const p = estimate + node * vectors;
     const V* const x =
         reinterpret_cast<const V*>(features_of(range.features, block.width, Node(node)));
-    const Real on_features = Real(range.power[node - range.first] * matrix.residual_unit);
-    const Real pivot = Real(range.pivot[node - range.first]), step = Real(block.gain) / pivot;
+    const Real on_features = Real(range.power[node - range.first]);
+    const Real pivot = Real(range.pivot[node - range.first]), step = 1 / pivot;
     Extremes<Real> extremes;
     for (std::size_t c = 0; c < vectors; ++c) {
-      const V residual = on_features * x[c] + (gamma * sum[c] - pivot * p[c]) * per_gain;
+      const V residual = on_features * x[c] + (gamma * sum[c] - pivot * p[c]);
       extremes.see(residual);
       out[c] = p[c] + step * residual;
     }
-    above += extremes.exceed(block.limit[node]);
+    above += extremes.exceed(block.bounds[node].limit);
   }
   return above;
 }
 
-// Large residuals first: while much is to be done, nodes within `level` times their limit wait, so
-// that what their neighbours are about to send them goes out in one push instead of two. Saves a
-// sixth of the work on snapshots.
-template <bool kCompact, class Real>
-void settle_large(Block<Real>& block, const Matrix& matrix) {
+template <class Real>
+inline bool interrupted(const Block<Real>& block) {
+  return block.pushes % kPushesPerQuestion == 0 && block.interrupted(block.owner);
+}
+
+// Computes the residual of a node anew where its drift takes too much of the limit.
+template <class Real>
+inline bool renew(Block<Real>& block, Node node) {
+  const Bounds<Real>& bounds = block.bounds[node];
+  if (bounds.drift <= kDriftShare<Real> * bounds.limit) return false;
+  block.rewrite(block.owner, node);
+  ++block.rewrites;
+  return true;
+}
+
+// How far above its limit, in powers of two, the farthest of some waiting nodes is.
+template <class Real>
+Real highest_level(const Block<Real>& block) {
   constexpr std::size_t kSample = 64;
   Real level = 1;
   for (std::size_t i = 0; i < block.queued; i += 1 + block.queued / kSample) {
-    const std::size_t slot = block.head + i;
-    const Node node = block.queue[slot >= block.nodes ? slot - block.nodes : slot];
+    const Node node = block.queue[(block.head + i) & block.ring];
     const Extremes<Real> extremes = extremes_of(block, node);
-    while (extremes.exceed(2 * level * block.limit[node])) level *= 2;
+    while (extremes.exceed(2 * level * block.bounds[node].limit)) level *= 2;
   }
-  for (; level > 1; level /= 2) {
-    for (std::size_t round = block.queued; round; --round) {
-      const Node node = pop(block);
-      if (extremes_of(block, node).exceed(level * block.limit[node]))
-        push<false, kCompact>(block, matrix.columns, node);
-      else
-        offer(block, node, true);
-    }
-  }
+  return level;
 }
 
+// Large residuals first: while much is to be done, nodes within `level` times their limit wait, so
+// that what their neighbours are about to send them goes out in one push instead of two. Saves a
+// sixth of the work on snapshots. Where it was interrupted before, it goes on as if it had not
+// been.
 template <bool kCompact, class Real>
 void settle_over(Block<Real>& block, const Matrix& matrix) {
-  // Far more pushes per node than convergence can need: the precision is exhausted.
-  constexpr std::uint64_t kPatience = 1000;
   constexpr std::size_t kMany = 64;
-  const std::uint64_t before = block.pushes;
-  if (block.queued > kMany) settle_large<kCompact>(block, matrix);
-  while (block.queued && block.pushes - before < kPatience * (block.touches + kMany))
-    push<false, kCompact>(block, matrix.columns, pop(block));
-  while (block.queued) {
-    const Node node = pop(block);
-    if (above(block, node)) push<true, kCompact>(block, matrix.columns, node);
+  bool resumed = block.level > 0;
+  Real level = resumed ? block.level : block.queued > kMany ? highest_level(block) : 1;
+  std::size_t round = resumed ? block.round : block.queued;
+  if (!resumed) block.begun = block.pushes;
+  block.level = 0;
+  const auto pause = [&] {
+    if (resumed || !interrupted(block)) return resumed = false;
+    block.level = level;
+    block.round = round;
+    return true;
+  };
+  for (; level > 1; level /= 2, round = block.queued) {
+    for (; round; --round) {
+      if (pause()) return;
+      const Node node = pop(block);
+      renew(block, node);
+      if (extremes_of(block, node).exceed(level * block.bounds[node].limit))
+        push<kCompact>(block, matrix.columns, node);
+      else if (above(block, node))
+        enqueue(block, node);
+    }
   }
+  while (block.queued && block.pushes - block.begun < block.most_pushes) {
+    if (pause()) return;
+    const Node node = pop(block);
+    if (!renew(block, node) || above(block, node)) push<kCompact>(block, matrix.columns, node);
+  }
+  block.stalled += block.queued;
+  while (block.queued) block.bounds[pop(block)].excess = 0;
 }
 
 template <class Real>
@@ -387,15 +513,8 @@ void settle(Block<Real>& block, const Matrix& matrix) {
   is_compact(matrix.columns) ? settle_over<true>(block, matrix) : settle_over<false>(block, matrix);
 }
 
-// What the estimate of a node whose degree grew manyfold becomes.
 template <class Real>
-inline Real shrunk(Real estimate, double shrink) {
-  return Real(double(estimate) * shrink);
-}
-
-template <class Real>
-void correct(Block<Real>& block, const Matrix& matrix, const Moved* moved, std::size_t count,
-             const Term* terms, double per_term) {
+void correct(Block<Real>& block, const Moved* moved, std::size_t count, const Term* terms) {
   const std::size_t width = block.width;
   // The estimates must stay as they are until every residual has been corrected with them.
   for (std::size_t m = 0; m < count; ++m) {
@@ -408,42 +527,32 @@ void correct(Block<Real>& block, const Matrix& matrix, const Moved* moved, std::
       sum[c] = double(r[c]) + move.on_features * double(x[c]) + move.on_estimate * double(p[c]);
     for (std::uint32_t t = move.first; t < move.last; ++t) {
       const Real* const other = block.estimate + std::size_t(terms[t].other) * width;
-      const double change = per_term * terms[t].change;
+      const double change = block.gamma * terms[t].change;
       for (std::size_t c = 0; c < width; ++c) sum[c] += change * double(other[c]);
     }
-    if (move.shrink != 1) {
-      const double per_gain = move.pivot / block.gain;
-      for (std::size_t c = 0; c < width; ++c)
-        sum[c] -= per_gain * (double(shrunk(p[c], move.shrink)) - double(p[c]));
-    }
     for (std::size_t c = 0; c < width; ++c) r[c] = Real(sum[c]);
+    Bounds<Real>& bounds = block.bounds[move.node];
+    bounds.limit = Real(move.limit);
+    bounds.drift += write_noise(extremes_of(block, move.node).largest(), Real(0), bounds.limit) +
+                    Real(1.0001 * move.noise);
     touch(block, move.node);
   }
   for (std::size_t m = 0; m < count; ++m) {
     const Moved& move = moved[m];
-    Real* const r = block.residual + std::size_t(move.node) * width;
-    Real* const p = block.estimate + std::size_t(move.node) * width;
     if (move.vanished) {
-      for (std::size_t c = 0; c < width; ++c) r[c] = p[c] = 0;
-    } else if (move.shrink != 1) {
-      typename Vector<Real>::type q[kMaxWidth / kLanes<Real>];
-      Real* const parts = reinterpret_cast<Real*>(q);
-      for (std::size_t c = 0; c < width; ++c) {
-        const Real estimate = shrunk(p[c], move.shrink);
-        parts[c] = Real((double(estimate) - double(p[c])) * block.gamma / block.gain);
-        p[c] = estimate;
-      }
-      is_compact(matrix.columns) ? spread<true>(block, matrix.columns, move.node, q)
-                                 : spread<false>(block, matrix.columns, move.node, q);
+      const std::size_t first = std::size_t(move.node) * width;
+      for (std::size_t c = 0; c < width; ++c)
+        block.residual[first + c] = block.estimate[first + c] = 0;
+      block.bounds[move.node].drift = 0;
     }
+    look_at(block, move.node);
   }
-  for (std::size_t m = 0; m < count; ++m) offer(block, moved[m].node, above(block, moved[m].node));
 }
 
 template <class Real>
 void scan(Block<Real>& block, std::size_t first, std::size_t last, bool moved) {
   for (std::size_t node = first; node < last; ++node) {
-    offer(block, Node(node), above(block, Node(node)));
+    look_at(block, Node(node));
     if (moved) touch(block, Node(node));
   }
 }
@@ -464,8 +573,6 @@ template <class Real>
 void measure(const Block<Real>& block, const Matrix& matrix, const Range<Real>& range,
              const double* largest, Measured& measured) {
   const std::size_t width = block.width;
-  const double to_natural = 1 / matrix.residual_unit,
-               gain = block.gain < 0 ? -block.gain : block.gain;
   const double gamma = block.gamma < 0 ? -block.gamma : block.gamma;
   for (std::size_t node = range.first; node < range.last; ++node) {
     const double degree = matrix.degree[node];
@@ -473,22 +580,25 @@ void measure(const Block<Real>& block, const Matrix& matrix, const Range<Real>& 
     double sum[kMaxWidth];
     const Real* const x = true_residual(block, matrix, range, node, sum);
     const Real* const r = block.residual + node * width;
-    const double limit = double(block.limit[node]);
-    // What evaluating the sum in float64, and keeping the features in the working precision, may
-    // hide.
-    const double terms = double(entries_of(matrix.rows, Node(node)) + 8);
-    const double of_sum = terms * 0x1p-52 * (1 + gamma) * degree / gain;
-    const double of_features = range.power[node - range.first] * matrix.residual_unit *
-                               (sizeof(Real) == 4 ? 0x1p-24 : 0x1p-52);
+    const double limit = double(block.bounds[node].limit),
+                 admitted = double(block.bounds[node].drift);
+    // What evaluating the sum in float64 may hide, how far weights may differ from the user's, what
+    // edges that faded away would add, and what keeping the features in the working precision
+    // takes.
+    const double of_sum =
+        ((kEvaluation<Real> + kWeightRounding) * degree + matrix.forgotten) * (1 + gamma);
+    const double of_features =
+        range.power[node - range.first] *
+        (double(kUlp<Real> + (sizeof(Real) == 4 ? 0 : kUlp<Real>)) + matrix.forgotten / degree);
     for (std::size_t c = 0; c < width; ++c) {
       const double size = sum[c] < 0 ? -sum[c] : sum[c];
       const double feature = x[c] < 0 ? -double(x[c]) : double(x[c]);
-      const double ratio =
-          (size + of_sum * largest[c] + of_features * feature) * to_natural / degree;
+      const double ratio = (size + of_sum * largest[c] + of_features * feature) / degree;
       measured.ratio[c] = larger(measured.ratio[c], ratio);
-      double off = (double(r[c]) - sum[c]) / limit;
+      double off = double(r[c]) - sum[c];
       off = off < 0 ? -off : off;
-      measured.drift = larger(measured.drift, off);
+      measured.drift = larger(measured.drift, off / limit);
+      measured.untracked = larger(measured.untracked, (off - admitted) / limit);
       measured.excess = larger(measured.excess, size / limit);
     }
   }

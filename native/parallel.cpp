@@ -46,7 +46,8 @@ struct Ticket {
 
 class Pool {
  public:
-  void run(std::size_t items, int threads, const std::function<void(std::size_t)>& work) {
+  void run(std::size_t items, int threads, const std::function<void(std::size_t)>& work,
+           const std::function<void()>& waiting) {
     try {
       while (int(workers_.size()) < threads - 1)
         workers_.emplace_back([this, number = int(workers_.size()) + 1] { serve(number); });
@@ -60,8 +61,14 @@ class Pool {
     ticket_.store(Ticket::make(round, items).value, std::memory_order_seq_cst);
     if (sleeping_.load(std::memory_order_seq_cst) > 0) ticket_.notify_all();
     take();
-    for (int spins = 0; done_.load(std::memory_order_acquire) < items; ++spins)
-      spins < kSpins ? relax() : std::this_thread::yield();
+    for (int spins = 0; done_.load(std::memory_order_acquire) < items; ++spins) {
+      if (spins < kSpins) {
+        relax();
+        continue;
+      }
+      std::this_thread::yield();
+      if (waiting) waiting();
+    }
     if (failure_) std::rethrow_exception(failure_);
   }
 
@@ -127,7 +134,8 @@ Pool& shared_pool() {
 
 }  // namespace
 
-void parallel_for(std::size_t items, int threads, const std::function<void(std::size_t)>& work) {
+void parallel_for(std::size_t items, int threads, const std::function<void(std::size_t)>& work,
+                  const std::function<void()>& waiting) {
   if (items < 2 || threads < 2 || in_use.test_and_set(std::memory_order_acquire)) {
     for (std::size_t item = 0; item < items; ++item) work(item);
     return;
@@ -139,7 +147,7 @@ void parallel_for(std::size_t items, int threads, const std::function<void(std::
   for (std::size_t first = 0; first < items; first += Ticket::kMask) {
     const std::function<void(std::size_t)> part = [&](std::size_t item) { work(first + item); };
     shared_pool().run(std::min<std::size_t>(items - first, Ticket::kMask), threads,
-                      first ? part : work);
+                      first ? part : work, waiting);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <mutex>
 #include <numeric>
@@ -50,9 +51,17 @@ const Kernels<Real>& kernels(const Block<Real>& block) {
 
 namespace {
 
-// An edge is pushed a thousand times for every time it is re-read to take out drift: a tenth of a
-// percent of the work.
-constexpr std::uint64_t kEdgePushesPerRepair = 1000;
+// The smallest number that the precision tells from zero.
+template <class Real>
+constexpr double kSmallest = sizeof(Real) == 4 ? 0x1p-149 : 0x1p-1074;
+// How far the estimate of a node without a degree may be from exact: its features and the estimate
+// itself have been rounded to the working precision, and the units of the features to float64.
+template <class Real>
+double isolated_error(double size) {
+  return size == 0 ? 0 : 4 * Precision<Real>::kUlp * size + kSmallest<Real>;
+}
+// Between two questions whether to stop.
+constexpr std::chrono::milliseconds kPatience{20};
 // Nodes touched in a step are listed while they are fewer than this share of all; beyond it, a look
 // at all marks costs less than the step did.
 constexpr std::size_t kListedShare = 16;
@@ -89,12 +98,29 @@ std::vector<ColumnBlock> share_out(std::size_t columns, std::size_t bytes, std::
 
 }  // namespace
 
+void Interrupt::begin(std::function<bool()> ask) {
+  ask_ = std::move(ask);
+  caller_ = std::this_thread::get_id();
+  next_ = std::chrono::steady_clock::now() + kPatience;
+  stop_.store(false, std::memory_order_relaxed);
+}
+
+bool Interrupt::check() {
+  if (happened()) return true;
+  if (!ask_ || std::this_thread::get_id() != caller_) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_) return false;
+  next_ = now + kPatience;
+  if (ask_()) stop_.store(true, std::memory_order_relaxed);
+  return happened();
+}
+
 template <class Real>
 Propagator<Real>::Propagator(Settings settings, std::size_t nodes,
                              std::span<const double> thresholds)
     : settings_(std::move(settings)),
-      ground_{Versions(nodes, settings_.directed, settings_.self_loop, settings_.versions,
-                       settings_.views),
+      ground_{Versions(nodes, settings_.directed, settings_.self_loop, Precision<Real>::kForgotten,
+                       settings_.versions, settings_.views),
               settings_.scale_by_degree},
       thresholds_(thresholds.begin(), thresholds.end()),
       blocks_(share_out(columns(), sizeof(Real), settings_.block_columns)),
@@ -121,73 +147,119 @@ void Propagator<Real>::resize(std::size_t nodes) {
       if (started_) {  // not before: loading a graph needs memory of its own for a while
         s.estimate.resize(nodes, blocks_[b].width);
         s.residual.resize(nodes, blocks_[b].width);
+        s.bounds.resize(nodes);
       }
-      s.queue.resize(nodes + 1);
       s.touched.resize(nodes / kListedShare + 1);
-      s.marks.resize(nodes, 0);
+      s.is_touched.resize(nodes, 0);
     }
   }
   ground_.resize();
-  for (std::size_t c = 0; c < channels(); ++c) set_units(whole(), c);
   is_touched_.resize(nodes, 0);
   for (std::size_t c = 0; c < channels(); ++c) {
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       State& s = state(c, b);
       Block<Real>& block = s.block;
-      const std::ptrdiff_t ring =
-          std::ptrdiff_t(block.nodes);  // what waits goes on waiting in a larger ring
       block.nodes = nodes;
       block.width = blocks_[b].width;
       block.estimate = s.estimate.data();
       block.residual = s.residual.data();
+      block.bounds = s.bounds.data();
       s.features.open(features_, b);
       using Reader = typename Features<Real>::Reader;
       block.features = {features_.kept(b), &s.features, [](void* reader, Node node) {
                           return static_cast<Reader*>(reader)->row(node);
                         }};
-      block.limit = ground_.channels[c].limit.data();
       block.pivot = ground_.channels[c].pivot.data();
-      block.queue = s.queue.data();
-      std::rotate(s.queue.begin(), s.queue.begin() + std::ptrdiff_t(block.head),
-                  s.queue.begin() + ring);
-      block.head = 0;
-      block.marks = s.marks.data();
+      // What waits goes on waiting in a larger ring.
+      if (const std::size_t room = std::bit_ceil(nodes + 1); room > s.queue.size()) {
+        std::rotate(s.queue.begin(), s.queue.begin() + std::ptrdiff_t(block.head), s.queue.end());
+        s.queue.resize(room);
+        block.head = 0;
+        block.ring = room - 1;
+        block.queue = s.queue.data();
+      }
       block.touched = s.touched.data();
+      block.is_touched = s.is_touched.data();
       if (block.touches > block.touched_room) block.touches = nodes + 1;  // not all are listed
       block.touched_room = s.touched.size() - 1;
+      s.of = this;
+      s.ground = &ground_;
+      s.channel = c;
+      s.number = b;
       block.gamma = ground_.channels[c].spec.gamma;
+      block.per_gamma = Real(1 / std::abs(block.gamma));
+      block.owner = &s;
+      block.rewrite = [](void* owner, Node node) {
+        const State& of = *static_cast<State*>(owner);
+        of.of->rewrite_node(*of.ground, of.channel, of.number, node);
+      };
+      block.interrupted = [](void* owner) {
+        Propagator& of = *static_cast<State*>(owner)->of;
+        return of.interruptible_ && of.interrupt_.check();
+      };
     }
   }
 }
 
+// Brings what depends on the largest feature and the lightest edge up to date; limits then have to
+// be set.
 template <class Real>
-void Propagator<Real>::set_units(const Lane& lane, std::size_t c) {
-  lane.ground.set_units(c);
-  const Channel& channel = lane.ground.channels[c];
-  const double gain = channel.spec.gamma0 * channel.estimate_unit / channel.residual_unit;
+bool Propagator<Real>::set_precision(const Lane& lane) {
+  Ground<Real>& ground = lane.ground;
+  if (!ground.set_precision()) return false;
+  ground.versions.set_lightest_accepted(ground.lightest_accepted(ground.peak));
   for (const std::size_t item : lane.items) {
-    if (item / blocks_.size() != c) continue;
     Block<Real>& block = states_[item].block;
-    block.gain = gain;
-    block.per_gain = Real(1 / gain);
-    block.relaxed_gain = Real(channel.omega * gain);
+    const Channel& channel = ground.channels[item / blocks_.size()];
+    block.relaxation = Real(channel.omega);
+    block.noise = channel.noise;
   }
+  return true;
 }
 
 template <class Real>
-void Propagator<Real>::rescale_state(const Lane& lane, std::size_t c, std::int64_t from) {
-  const auto shift = lane.ground.shift(c, from);
-  const Real estimate = Real(std::ldexp(1.0, shift.estimate)),
-             residual = Real(std::ldexp(1.0, shift.residual));
-  for (const std::size_t item : lane.items) {
-    if (item / blocks_.size() != c) continue;
-    Block<Real>& block = states_[item].block;
-    for (std::size_t i = 0; i < block.nodes * block.width; ++i) {
-      block.estimate[i] *= estimate;
-      block.residual[i] *= residual;
-    }
-  }
-  set_units(lane, c);
+void Propagator<Real>::set_limits(const Ground<Real>& ground, std::size_t c, std::size_t b) {
+  Block<Real>& block = state(c, b).block;
+  for (std::size_t node = 0; node < ground.versions.nodes(); ++node)
+    block.bounds[node].limit = ground.limit(c, Node(node));
+}
+
+// The largest feature of the nodes [first, last), in units of its threshold.
+template <class Real>
+double Propagator<Real>::peak_of(std::size_t first, std::size_t last) const {
+  constexpr std::size_t kChunk = 1024;
+  std::vector<double> found((last - first + kChunk - 1) / kChunk, 0.0);
+  parallel_for(found.size(), settings_.threads, [&](std::size_t chunk) {
+    Real x[kMaxWidth];
+    const std::size_t begin = first + chunk * kChunk;
+    for (std::size_t node = begin; node < std::min(last, begin + kChunk); ++node)
+      for (std::size_t b = 0; b < blocks_.size(); ++b) {
+        features_.read(b, Node(node), x);
+        for (std::size_t i = 0; i < blocks_[b].width; ++i)
+          found[chunk] = std::max(found[chunk], std::abs(double(x[i])));
+      }
+  });
+  return found.empty() ? 0 : *std::max_element(found.begin(), found.end());
+}
+
+// The same of features that an update brings.
+template <class Real>
+double Propagator<Real>::peak_of(const Update& update) const {
+  double peak = 0;
+  for (const std::span<const double> rows : {update.new_features, update.feature_values})
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      peak = std::max(peak, std::abs(double(Real(rows[i] / thresholds_[i % columns()]))));
+  if (update.new_nodes && update.new_features.empty() &&
+      settings_.features.kind == FeatureSource::Kind::sketched)
+    peak = std::max(peak, peak_of(nodes(), nodes() + update.new_nodes));
+  return peak;
+}
+
+template <class Real>
+void Propagator<Real>::complete() {
+  if (!unsettled_.exchange(false)) return;
+  for_items(whole(), [&](std::size_t c, std::size_t b) { settle(ground_, c, b); });
+  if (!unsettled_) forget_touched();
 }
 
 // Calls work(range) for the nodes from `first` on, up to kRange of them, with what their residuals
@@ -218,6 +290,17 @@ void Propagator<Real>::for_ranges(std::size_t c, std::size_t b, Work work) {
                [&](std::size_t i) { with_range(ground_, c, b, i * kRange, work); });
 }
 
+template <class Real>
+void Propagator<Real>::rewrite_node(const Ground<Real>& ground, std::size_t c, std::size_t b,
+                                    Node node) {
+  Block<Real>& block = state(c, b).block;
+  const double pivot = ground.pivot(c, node),
+               of_degree = power(ground.view(c).degree(node), ground.channels[c].spec.beta);
+  kernels(block).rewrite(
+      block, ground.matrix(c),
+      {std::size_t(node), std::size_t(node) + 1, &pivot, &of_degree, block.features});
+}
+
 // Residuals from the estimates, on this thread.
 template <class Real>
 void Propagator<Real>::rewrite(const Ground<Real>& ground, std::size_t c, std::size_t b) {
@@ -236,7 +319,18 @@ void Propagator<Real>::for_items(const Lane& lane, Work work) {
   const auto item = [&](std::size_t i) {
     work(lane.items[i] / blocks_.size(), lane.items[i] % blocks_.size());
   };
-  parallel_for(lane.items.size(), lane.threads, std::ref(item));  // a reference: nothing allocated
+  const auto waiting = [&] { interrupt_.check(); };
+  // References: nothing is allocated.
+  parallel_for(lane.items.size(), lane.threads, std::ref(item), std::ref(waiting));
+}
+
+template <class Real>
+void Propagator<Real>::clear_row(std::size_t c, std::size_t b, Node node) {
+  State& s = state(c, b);
+  const std::size_t width = blocks_[b].width, first = std::size_t(node) * width;
+  std::fill_n(s.estimate.data() + first, width, Real(0));
+  std::fill_n(s.residual.data() + first, width, Real(0));
+  s.bounds[node].drift = 0;
 }
 
 // p = 0 and R = d^beta x: the invariant holds, and everything is still to be pushed.
@@ -244,14 +338,18 @@ template <class Real>
 void Propagator<Real>::initialise_row(const Ground<Real>& ground, std::size_t c, std::size_t b,
                                       std::size_t node, double degree) {
   State& s = state(c, b);
-  const double scale =
-      ground.channels[c].residual_unit * power(degree, ground.channels[c].spec.beta);
+  const double scale = power(degree, ground.channels[c].spec.beta);
   const std::size_t width = blocks_[b].width;
   const Real* const x = s.features.row(Node(node));
+  Real largest = 0;
   for (std::size_t i = 0; i < width; ++i) {
+    const Real residual = Real(scale * double(x[i]));
     s.estimate.data()[node * width + i] = 0;
-    s.residual.data()[node * width + i] = Real(scale * double(x[i]));
+    s.residual.data()[node * width + i] = residual;
+    largest = std::max(largest, std::abs(residual));
   }
+  s.bounds[node].limit = ground.limit(c, Node(node));
+  s.bounds[node].drift = Real(4 * Precision<Real>::kUlp) * largest;
 }
 
 template <class Real>
@@ -276,15 +374,15 @@ void Propagator<Real>::sweep(std::size_t c, std::size_t b) {
                                 ? range.features.kept + node * width
                                 : range.features.read(range.features.reader, Node(node));
       const double pivot = range.pivot[node - range.first];
-      const double scale =
-          pivot > 0 ? block.gain * of.residual_unit * range.power[node - range.first] / pivot : 0;
+      const double scale = pivot > 0 ? range.power[node - range.first] / pivot : 0;
       for (std::size_t i = 0; i < width; ++i)
         block.estimate[node * width + i] = Real(scale * double(x[i]));
     }
   });
   // All nodes may stay above for a while; once fewer are, ever fewer must be.
   std::size_t before = nodes(), above = nodes();
-  for (int round = 0; round < kMaxSweeps && above > nodes() / kSweptShare; ++round) {
+  for (int round = 0; round < kMaxSweeps && above > nodes() / kSweptShare && !interrupt_.check();
+       ++round) {
     std::atomic<std::size_t> found{0};
     for_ranges(c, b, [&](const Range<Real>& range) {
       found += kernels(block).sweep(block, of, range, block.residual);
@@ -320,10 +418,9 @@ template <class Real>
 void Propagator<Real>::start() {
   started_ = true;
   resize(nodes());
-  for (std::size_t c = 0; c < channels(); ++c) {
-    set_units(whole(), c);
-    ground_.set_limits(c);
-  }
+  set_precision(whole());
+  for (std::size_t c = 0; c < channels(); ++c) ground_.set_pivots(c);
+  for_items(whole(), [&](std::size_t c, std::size_t b) { set_limits(ground_, c, b); });
   const bool wide = nodes() >= settings_.sweep_nodes;
   for (std::size_t item = 0; wide && item < states_.size(); ++item)
     sweep(item / blocks_.size(), item % blocks_.size());
@@ -347,7 +444,21 @@ void Propagator<Real>::apply(const Update& update) {
     if (ground_.versions.removed(Node(node)))
       throw EventError("feature_nodes names node " + std::to_string(node) + ", which was removed");
   }
-  ground_.versions.check(update.rows, update.new_nodes, update.removed_nodes, update.end);
+  const double peak = std::max(ground_.peak, peak_of(update));
+  if (const double finest = ground_.finest(peak); !(finest <= ground_.tolerance))
+    throw PrecisionError(
+        "features as large as " + number(peak) +
+        " times their threshold ask for more than the precision can hold, which is " +
+        number(peak * ground_.tolerance / finest) + " times");
+  // Large features and light edges each ask for precision, and may come together.
+  ground_.versions.set_lightest_accepted(ground_.lightest_accepted(peak));
+  try {
+    ground_.versions.check(update.rows, update.new_nodes, update.removed_nodes, update.end);
+  } catch (...) {
+    ground_.versions.set_lightest_accepted(ground_.lightest_accepted(ground_.peak));
+    throw;
+  }
+  ground_.peak = peak;
   step(whole(), update);
   unite_touched(0, update);
   drop_logs(1);
@@ -356,7 +467,7 @@ void Propagator<Real>::apply(const Update& update) {
 
 template <class Real>
 std::size_t Propagator<Real>::apply_steps(const Rows& rows, std::span<const std::int64_t> offsets,
-                                          std::span<std::int64_t> counts, std::string& refusal,
+                                          std::span<std::int64_t> counts, Refusal& refusal,
                                           const std::function<bool(std::size_t)>& after) {
   const std::size_t steps = std::max<std::size_t>(offsets.size(), 1) - 1;
   const auto update_of = [&](std::size_t s) {
@@ -367,32 +478,40 @@ std::size_t Propagator<Real>::apply_steps(const Rows& rows, std::span<const std:
   };
   struct Progress {
     std::size_t done = 0;
-    std::string refusal;
+    Refusal refusal;
   };
-  // Until there is much to unite.
+  const auto behind_of = [](const Progress& a, const Progress& b) { return a.done < b.done; };
+  // Until there is much to unite, or it is interrupted.
   const auto go_on = [&](const Lane& lane, Progress& progress, std::size_t last) {
     while (progress.done < last && progress.refusal.empty() && !logged_much(lane)) {
       const Update update = update_of(progress.done);
       try {
         lane.ground.versions.check(update.rows, 0, {}, update.end);
       } catch (const EventError& error) {
-        progress.refusal = error.what();
+        progress.refusal = {error.what(), false};
+        return;
+      } catch (const PrecisionError& error) {
+        progress.refusal = {error.what(), true};
         return;
       }
       step(lane, update);
       ++progress.done;
+      if (lane.items.size() == items_.size() && interrupt_.check()) return;
     }
   };
   const Lanes lanes(*this, after ? 1 : lanes_for(steps));
   std::vector<Progress> progress(lanes.size());
+  // Lanes must end at the same step, and whoever looks on must see every step whole.
+  const Uninterrupted within(*this, after || lanes.size() > 1);
   for (std::size_t done = 0;;) {
-    const std::size_t last = std::min(steps, done + (after ? 1 : kLoggedSteps));
-    parallel_for(lanes.size(), settings_.threads,
-                 [&](std::size_t l) { go_on(lanes[l], progress[l], last); });
+    std::size_t last = std::min(steps, done + (after ? 1 : kLoggedSteps));
+    const bool stopping = interrupt_.check();
+    if (stopping) last = std::max_element(progress.begin(), progress.end(), behind_of)->done;
+    parallel_for(
+        lanes.size(), settings_.threads, [&](std::size_t l) { go_on(lanes[l], progress[l], last); },
+        [&] { interrupt_.check(); });
     // One lane may be ahead of another. All come to the same refusal, if to any.
-    const auto behind =
-        std::min_element(progress.begin(), progress.end(),
-                         [](const Progress& a, const Progress& b) { return a.done < b.done; });
+    const auto behind = std::min_element(progress.begin(), progress.end(), behind_of);
     for (std::size_t s = done; s < behind->done; ++s) {
       unite_touched(s - done, update_of(s));
       counts[s] = std::int64_t(touched_.size());
@@ -401,7 +520,7 @@ std::size_t Propagator<Real>::apply_steps(const Rows& rows, std::span<const std:
     const bool applied = behind->done > done;
     done = behind->done;
     if (after && applied && !after(done - 1)) return done;
-    if (done == steps) return done;
+    if (done == steps || (stopping && done == last)) return done;
     const bool refused = std::all_of(progress.begin(), progress.end(),
                                      [](const Progress& each) { return !each.refusal.empty(); });
     if (!refused) continue;
@@ -433,43 +552,18 @@ void Propagator<Real>::change_features(const Update& update) {
     Block<Real>& block = state(c, b).block;
     for (std::size_t f = 0; f < update.feature_nodes.size(); ++f) {
       const Node node = Node(update.feature_nodes[f]);
-      const double scale =
-          channel.residual_unit * power(ground_.view(c).degree(node), channel.spec.beta);
+      const double scale = power(ground_.view(c).degree(node), channel.spec.beta);
       const double* const change = feature_change_.data() + f * columns() + blocks_[b].first;
       Real* const r = block.residual + std::size_t(node) * block.width;
-      for (std::size_t i = 0; i < blocks_[b].count; ++i)
+      Real largest = 0;
+      for (std::size_t i = 0; i < blocks_[b].count; ++i) {
         r[i] = Real(double(r[i]) + scale * change[i]);
+        largest = std::max(largest, std::abs(r[i]));
+      }
+      block.bounds[node].drift +=
+          Real(4 * Precision<Real>::kUlp) * largest + Real(0x1p-49 * scale * ground_.peak);
       kernels(block).scan(block, node, std::size_t(node) + 1, false);
     }
-  });
-}
-
-// Decayed versions: units move, self-loops are renewed, old edges are forgotten, limits shrink.
-template <class Real>
-void Propagator<Real>::pass_time(const Lane& lane, std::optional<std::int64_t> end) {
-  Ground<Real>& ground = lane.ground;
-  const auto version_of = [&](std::size_t c) { return ground.view(c).version(); };
-  std::vector<std::int64_t> units;
-  if (end && ground.versions.decays())
-    for (std::size_t c = 0; c < ground.channels.size(); ++c)
-      units.push_back(ground.versions.unit(version_of(c)));
-  ground.versions.pass_time(end);
-  if (units.empty()) return;
-  const std::size_t nodes = ground.versions.nodes();
-  for (std::size_t c = 0; c < ground.channels.size(); ++c) {
-    if (ground.versions.restarted(version_of(c)))
-      set_units(lane, c);  // all rows are about to be written anew
-    else if (ground.versions.unit(version_of(c)) != units[c])
-      rescale_state(lane, c, units[c]);
-    ground.prepare(c, ground.versions.swept(version_of(c)) ? 0 : nodes, true);
-  }
-  for_items(lane, [&](std::size_t c, std::size_t b) {
-    if (ground.versions.restarted(version_of(c))) return initialise(ground, c, b);
-    correct(ground, c, b);
-    if (ground.versions.leapt(version_of(c)))
-      rewrite(ground, c, b);
-    else if (ground.versions.swept(version_of(c)))
-      kernels(state(c, b).block).scan(state(c, b).block, 0, nodes, false);
   });
 }
 
@@ -479,7 +573,7 @@ template <class Real>
 void Propagator<Real>::step(const Lane& lane, const Update& update) {
   Ground<Real>& ground = lane.ground;
   if (!update.feature_nodes.empty()) change_features(update);
-  pass_time(lane, update.end);
+  ground.versions.pass_time(update.end);
   const std::size_t before = ground.versions.nodes();
   ground.versions.change(update.rows, update.new_nodes, update.removed_nodes);
   ground.events += update.rows.size();
@@ -488,14 +582,25 @@ void Propagator<Real>::step(const Lane& lane, const Update& update) {
     set_features(before, update.new_features);
   }
   for (const std::int64_t node : update.removed_nodes) features_.clear(Node(node));
-  for (std::size_t c = 0; c < ground.channels.size(); ++c) ground.prepare(c, before, false);
+  const bool stricter = set_precision(lane);
+  for (std::size_t c = 0; c < ground.channels.size(); ++c) ground.prepare(c, before);
   const std::size_t now = ground.versions.nodes();
   for_items(lane, [&](std::size_t c, std::size_t b) {
     State& s = state(c, b);
     for (std::size_t node = before; node < now; ++node)
       initialise_row(ground, c, b, node, ground.versions.stored_loop(ground.view(c), Node(node)));
     correct(ground, c, b);
-    kernels(s.block).scan(s.block, before, now, false);
+    // Weights that were halved for all nodes at once: from scratch is no more work.
+    for (const Node node : ground.versions.swept(ground.view(c).version())) {
+      s.bounds[node].limit = ground.limit(c, node);
+      if (ground.view(c).degree(node) > 0)
+        rewrite_node(ground, c, b, node);
+      else  // told exactly; what comes next begins from zero
+        clear_row(c, b, node);
+      kernels(s.block).scan(s.block, node, std::size_t(node) + 1, true);
+    }
+    if (stricter) set_limits(ground, c, b);
+    kernels(s.block).scan(s.block, stricter ? 0 : before, now, false);
     settle(ground, c, b);
     s.log_begins.push_back(s.log.size());
     log_touched(s);
@@ -505,11 +610,9 @@ void Propagator<Real>::step(const Lane& lane, const Update& update) {
 template <class Real>
 void Propagator<Real>::correct(const Ground<Real>& ground, std::size_t c, std::size_t b) {
   const Channel& channel = ground.channels[c];
-  const double per_term =
-      channel.spec.gamma / channel.spec.gamma0 * channel.residual_unit / channel.estimate_unit;
   Block<Real>& block = state(c, b).block;
-  kernels(block).correct(block, ground.matrix(c), channel.moved.data(), channel.moved.size(),
-                         ground.view(c).terms().data(), per_term);
+  kernels(block).correct(block, channel.moved.data(), channel.moved.size(),
+                         ground.view(c).terms().data());
 }
 
 // Empties the list of a block into its log. On the thread that filled it, to which its memory is
@@ -518,14 +621,14 @@ template <class Real>
 void Propagator<Real>::log_touched(State& s) {
   Block<Real>& block = s.block;
   const auto take = [&](Node node) {
-    s.marks[node] &= std::uint8_t(~kTouched);
+    s.is_touched[node] = 0;
     s.log.push_back(node);
   };
   if (block.touches <= block.touched_room) {
     for (std::size_t i = 0; i < block.touches; ++i) take(block.touched[i]);
   } else {
-    for (std::size_t node = 0; node < s.marks.size(); ++node)
-      if (s.marks[node] & kTouched) take(Node(node));
+    for (std::size_t node = 0; node < s.is_touched.size(); ++node)
+      if (s.is_touched[node]) take(Node(node));
   }
   block.touches = 0;
 }
@@ -533,7 +636,7 @@ void Propagator<Real>::log_touched(State& s) {
 template <class Real>
 void Propagator<Real>::forget_touched() {
   for (State& s : states_) {
-    for (std::uint8_t& mark : s.marks) mark &= std::uint8_t(~kTouched);
+    std::fill(s.is_touched.begin(), s.is_touched.end(), std::uint8_t(0));
     s.block.touches = 0;
   }
 }
@@ -605,12 +708,11 @@ Propagator<Real>::Lanes::~Lanes() {
   for (const std::size_t item : of_.items_) of_.stand(item, of_.ground_);
 }
 
-// Has a state read its limits and pivots there.
+// Has a state read its pivots, and what its residuals follow from, there.
 template <class Real>
 void Propagator<Real>::stand(std::size_t item, const Ground<Real>& ground) {
-  const Channel& channel = ground.channels[item / blocks_.size()];
-  states_[item].block.limit = channel.limit.data();
-  states_[item].block.pivot = channel.pivot.data();
+  states_[item].ground = &ground;
+  states_[item].block.pivot = ground.channels[item / blocks_.size()].pivot.data();
 }
 
 // ---- reading
@@ -632,7 +734,7 @@ void Propagator<Real>::embedding(std::span<const std::int64_t> nodes, std::span<
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
     const Channel& channel = ground_.channels[c];
     const double degree = ground_.view(c).degree(node);
-    const double scale = power(degree, 1 - channel.spec.beta) / channel.estimate_unit;
+    const double scale = channel.spec.gamma0 * power(degree, 1 - channel.spec.beta);
     Real* const row = out.data() + (k * channels() + c) * columns();
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       const auto [first, count, width] = blocks_[b];
@@ -666,8 +768,7 @@ void Propagator<Real>::residual(std::span<const std::int64_t> nodes, std::span<R
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
     const Channel& channel = ground_.channels[c];
     const double degree = ground_.view(c).degree(node);
-    const double scale =
-        degree > 0 ? 1 / power(degree, channel.spec.beta) / channel.residual_unit : 0;
+    const double scale = degree > 0 ? 1 / power(degree, channel.spec.beta) : 0;
     Real* const row = out.data() + (k * channels() + c) * columns();
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       const Real* const r = state(c, b).residual.data() + std::size_t(node) * blocks_[b].width;
@@ -709,6 +810,14 @@ void Propagator<Real>::threshold(std::span<const std::int64_t> nodes, std::span<
                          (1 - std::abs(spec.gamma));
     double* const row = out.data() + (k * channels() + c) * columns();
     for (std::size_t i = 0; i < columns(); ++i) row[i] = scale * thresholds_[i];
+    if (degree > 0) return;
+    Real x[kMaxWidth];  // without a degree it is exact but for rounding
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      features_.read(b, node, x);
+      for (std::size_t i = 0; i < blocks_[b].count; ++i)
+        row[blocks_[b].first + i] = isolated_error<Real>(
+            std::abs(spec.gamma0 * double(x[i]) * thresholds_[blocks_[b].first + i]));
+    }
   });
 }
 
@@ -718,6 +827,7 @@ typename Propagator<Real>::Certificate Propagator<Real>::certify() {
   Certificate certificate;
   certificate.ratio.resize(channels() * padded);
   certificate.drift.resize(states_.size());
+  certificate.untracked.resize(states_.size());
   certificate.excess.resize(states_.size());
   std::mutex joining;
   // A value that is not a number wins, so that a certificate cannot miss it.
@@ -736,12 +846,13 @@ typename Propagator<Real>::Certificate Propagator<Real>::certify() {
     });
     for_ranges(c, b, [&](const Range<Real>& range) {
       std::vector<double> ratio(block.width, 0.0);
-      Measured measured{ratio.data(), 0, 0};
+      Measured measured{ratio.data(), 0, 0, 0};
       kernels(block).measure(block, ground_.matrix(c), range, largest.data(), measured);
       const std::lock_guard lock(joining);
       for (std::size_t i = 0; i < block.width; ++i)
         raise(certificate.ratio[c * padded + blocks_[b].first + i], ratio[i]);
       raise(certificate.drift[item], measured.drift);
+      raise(certificate.untracked[item], measured.untracked);
       raise(certificate.excess[item], measured.excess);
     });
   }
@@ -754,18 +865,19 @@ void Propagator<Real>::error_bound(std::span<const std::int64_t> nodes, std::spa
   const std::size_t padded = certificate.ratio.size() / channels();
   std::vector<Real> estimates(nodes.size() * channels() * columns());
   embedding(nodes, estimates);
-  const double rounding = sizeof(Real) == 4 ? 0x1p-23 : 0x1p-51;
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
     const auto& spec = ground_.channels[c].spec;
-    // max |r| / d^(1-beta) = max |R| / d, in stored units; times d^(1-beta) the units of the graph
-    // cancel.
+    // max |r| / d^(1-beta) = max |R| / d; times d^(1-beta) the units of the graph cancel.
     const double degree = ground_.view(c).degree(node);
     const double scale =
         power(degree, 1 - spec.beta) * std::abs(spec.gamma0) / (1 - std::abs(spec.gamma));
     const std::size_t at = (k * channels() + c) * columns();
-    for (std::size_t i = 0; i < columns(); ++i)
-      out[at + i] = scale * certificate.ratio[c * padded + i] * thresholds_[i] +
-                    rounding * std::abs(double(estimates[at + i]));
+    for (std::size_t i = 0; i < columns(); ++i) {
+      const double size = std::abs(double(estimates[at + i]));
+      out[at + i] = degree > 0 ? scale * certificate.ratio[c * padded + i] * thresholds_[i] +
+                                     Precision<Real>::kReading * size + kSmallest<Real>
+                               : isolated_error<Real>(size);
+    }
   });
 }
 
@@ -780,104 +892,44 @@ typename Propagator<Real>::Audit Propagator<Real>::audit() {
     };
     audit.drift.push_back(worst(certificate.drift));
     audit.residual.push_back(worst(certificate.excess));
+    audit.untracked.push_back(worst(certificate.untracked));
   }
   return audit;
 }
 
 template <class Real>
 void Propagator<Real>::repair() {
-  for_items(whole(), [&](std::size_t c, std::size_t b) { repair_block(ground_, c, b); });
-  forget_touched();
+  for_items(whole(), [&](std::size_t c, std::size_t b) {
+    rewrite(ground_, c, b);
+    settle(ground_, c, b);
+  });
+  if (!unsettled_) forget_touched();
 }
 
-template <class Real>
-void Propagator<Real>::repair_block(const Ground<Real>& ground, std::size_t c, std::size_t b) {
-  State& s = state(c, b);
-  rewrite(ground, c, b);
-  kernels(s.block).settle(s.block, ground.matrix(c));
-  s.edges_at_repair = s.block.edge_pushes;
-  repairs_.fetch_add(1, std::memory_order_relaxed);
-}
-
-// Pushes, and repairs where it is due. Every block is judged on its own: lanes do not see each
-// other's.
+// Pushes until nothing waits, or until it is interrupted.
 template <class Real>
 void Propagator<Real>::settle(const Ground<Real>& ground, std::size_t c, std::size_t b) {
-  State& s = state(c, b);
-  kernels(s.block).settle(s.block, ground.matrix(c));
-  const std::uint64_t pass = 2 * ground.versions.edges() + ground.versions.nodes();
-  if (s.block.edge_pushes - s.edges_at_repair <= kEdgePushesPerRepair * pass) return;
-  repair_block(ground, c, b);
+  Block<Real>& block = state(c, b).block;
+  block.most_pushes = std::uint64_t(ground.channels[c].rounds) * (block.nodes + 1);
+  kernels(block).settle(block, ground.matrix(c));
+  if (block.queued) unsettled_ = true;
 }
 
 template <class Real>
 void Propagator<Real>::refine(double factor) {
   ground_.tolerance = factor;
-  for (std::size_t c = 0; c < channels(); ++c) ground_.set_limits(c);
+  set_precision(whole());
   for_items(whole(), [&](std::size_t c, std::size_t b) {
-    Block<Real>& block = state(c, b).block;
-    kernels(block).scan(block, 0, nodes(), false);
-    kernels(block).settle(block, ground_.matrix(c));
+    set_limits(ground_, c, b);
+    kernels(state(c, b).block).scan(state(c, b).block, 0, nodes(), false);
+    settle(ground_, c, b);
   });
-  forget_touched();
+  if (!unsettled_) forget_touched();
 }
 
 template <class Real>
-double Propagator<Real>::finest_tolerance() const {
-  struct Extremes {
-    double largest = 0, ratio = 1;
-    void see(const Extremes& other) {
-      largest = std::max(largest, other.largest);
-      ratio = std::min(ratio, other.ratio);
-    }
-  };
-  constexpr std::size_t kChunk = 1024;
-  const std::size_t chunks = (nodes() + kChunk - 1) / kChunk;
-  std::vector<Extremes> found(chunks * channels());
-  parallel_for(chunks, settings_.threads, [&](std::size_t chunk) {
-    Real x[kMaxWidth];
-    for (std::size_t node = chunk * kChunk; node < std::min(nodes(), (chunk + 1) * kChunk);
-         ++node) {
-      Real peak = 0;
-      for (std::size_t b = 0; b < blocks_.size(); ++b) {
-        features_.read(b, Node(node), x);
-        for (std::size_t i = 0; i < blocks_[b].width; ++i) peak = std::max(peak, std::abs(x[i]));
-      }
-      for (std::size_t c = 0; c < channels(); ++c) {
-        const View& matrix = ground_.view(c);
-        const double degree =
-            matrix.degree(Node(node)) / ground_.versions.present(matrix.version());
-        if (degree <= 0) continue;
-        const double per_degree = power(degree, ground_.channels[c].spec.beta - 1);
-        found[chunk * channels() + c].see(
-            {double(peak) * per_degree, settings_.scale_by_degree ? 1 : per_degree});
-      }
-    }
-  });
-  double finest = 0;
-  for (std::size_t c = 0; c < channels(); ++c) {
-    Extremes of;
-    for (std::size_t chunk = 0; chunk < chunks; ++chunk) of.see(found[chunk * channels() + c]);
-    // An idle node's threshold shrinks with its degree until it is forgotten.
-    const ChannelSpec& spec = ground_.channels[c].spec;
-    const int forget = settings_.versions[ground_.view(c).version()].forget;
-    of.ratio *= std::exp2(-double(forget + (forget > 0)) * (1 - spec.beta));
-    const double feel = sizeof(Real) == 4 ? 0x1p-22 : 0x1p-51;
-    finest = std::max(finest, feel * of.largest / (1 - std::abs(spec.gamma)) / of.ratio);
-  }
-  return finest;
-}
-
-template <class Real>
-void Propagator<Real>::rescale() {
-  std::vector<std::int64_t> units;
-  for (std::size_t c = 0; c < channels(); ++c)
-    units.push_back(ground_.versions.unit(ground_.view(c).version()));
-  if (!ground_.versions.rescale()) return;
-  for (std::size_t c = 0; c < channels(); ++c) {
-    rescale_state(whole(), c, units[c]);
-    ground_.set_limits(c);
-  }
+double Propagator<Real>::finest_tolerance(double peak) const {
+  return ground_.finest(std::max(peak, ground_.peak));
 }
 
 template <class Real>
@@ -885,7 +937,6 @@ typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
   Statistics statistics;
   statistics.events = ground_.events;
   statistics.correction_rows = ground_.correction_rows;
-  statistics.repairs = repairs_.load(std::memory_order_relaxed);
   statistics.sweeps = sweeps_;
   statistics.graph_bytes = ground_.versions.bytes();
   statistics.edges = ground_.versions.edges();
@@ -893,8 +944,10 @@ typename Propagator<Real>::Statistics Propagator<Real>::statistics() const {
     statistics.pushes += s.block.pushes;
     statistics.edge_pushes += s.block.edge_pushes;
     statistics.stalled += s.block.stalled;
-    statistics.state_bytes += s.estimate.bytes() + s.residual.bytes() + s.features.bytes() +
-                              s.marks.size() +
+    statistics.rewrites += s.block.rewrites;
+    statistics.most_pushes += std::uint64_t(ground_.channels[s.channel].rounds) * (nodes() + 1);
+    statistics.state_bytes += s.bounds.size() * sizeof(Bounds<Real>) + s.estimate.bytes() +
+                              s.residual.bytes() + s.features.bytes() + s.is_touched.size() +
                               (s.queue.size() + s.touched.size() + s.log.capacity()) * sizeof(Node);
   }
   statistics.state_bytes += features_.bytes() + ground_.bytes() - ground_.versions.bytes();
@@ -912,11 +965,9 @@ void Propagator<Real>::archive(Archive& archive) {
   }
   ground_.versions.archive(archive);
   archive.scalar("tolerance", ground_.tolerance);
+  archive.scalar("peak", ground_.peak);
   archive.scalar("events", ground_.events);
   archive.scalar("correction_rows", ground_.correction_rows);
-  std::uint64_t repairs = repairs_.load(std::memory_order_relaxed);
-  archive.scalar("repairs", repairs);
-  repairs_.store(repairs, std::memory_order_relaxed);
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     const std::string name = "block" + std::to_string(b);
     const std::size_t size = nodes() * blocks_[b].width;
@@ -925,19 +976,24 @@ void Propagator<Real>::archive(Archive& archive) {
       const std::string part = name + ".channel" + std::to_string(c);
       archive.lasting(part + ".estimate", s.estimate.data(), size);
       archive.lasting(part + ".residual", s.residual.data(), size);
-      std::uint64_t counters[] = {s.block.pushes, s.block.edge_pushes, s.block.stalled,
-                                  s.edges_at_repair};
+      std::vector<Real> drift(nodes());
+      for (std::size_t node = 0; node < nodes(); ++node) drift[node] = s.bounds[node].drift;
+      archive.block(part + ".drift", drift.data(), drift.size());
+      for (std::size_t node = 0; node < nodes(); ++node) s.bounds[node].drift = drift[node];
+      std::uint64_t counters[] = {s.block.pushes, s.block.edge_pushes, s.block.rewrites,
+                                  s.block.stalled};
       archive.block(part + ".counters", counters, 4);
       s.block.pushes = counters[0];
       s.block.edge_pushes = counters[1];
-      s.block.stalled = counters[2];
-      s.edges_at_repair = counters[3];
+      s.block.rewrites = counters[2];
+      s.block.stalled = counters[3];
     }
   }
   if (!archive.reading()) return;
+  set_precision(whole());
   for (std::size_t c = 0; c < channels(); ++c) {
-    set_units(whole(), c);
-    ground_.set_limits(c);
+    ground_.set_pivots(c);
+    for (std::size_t b = 0; b < blocks_.size(); ++b) set_limits(ground_, c, b);
   }
 }
 

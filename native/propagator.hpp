@@ -2,12 +2,16 @@
 // ARCHITECTURE.md has the equations in the scaled variables used here.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "features.hpp"
@@ -42,6 +46,28 @@ struct Update {
   std::span<const std::int64_t> removed_nodes;
 };
 
+// Why a step was refused; an empty text where none was.
+struct Refusal {
+  std::string why;
+  bool of_precision = false;  // a PrecisionError rather than an EventError
+  bool empty() const { return why.empty(); }
+};
+
+// Whether a call is to end early. The thread that made it asks someone outside, now and then.
+class Interrupt {
+ public:
+  // `ask` is called on the thread that begins, and must not throw. None: nothing interrupts.
+  void begin(std::function<bool()> ask);
+  bool check();
+  bool happened() const { return stop_.load(std::memory_order_relaxed); }
+
+ private:
+  std::function<bool()> ask_;
+  std::thread::id caller_;
+  std::chrono::steady_clock::time_point next_;
+  std::atomic<bool> stop_{false};
+};
+
 template <class Real>
 class Propagator {
  public:
@@ -56,6 +82,9 @@ class Propagator {
   void borrow_features(std::span<const Given> rows) {
     features_.borrow(rows.data(), rows.size() / columns());
   }
+  // The largest of them, in units of their thresholds, decides what the precision can hold. To be
+  // read before start().
+  void read_peak() { ground_.peak = peak_of(0, nodes()); }
   void load(const Rows& rows, std::optional<std::int64_t> end);
   // Instead: lists that outlive this object; `targets` where the graph is directed.
   void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
@@ -66,6 +95,14 @@ class Propagator {
   Graph& graph_to_merge() { return ground_.versions.graph_to_merge(); }
   void start();
 
+  // A long call may be interrupted between any two pushes. What it has begun is then completed by
+  // the next call that needs it, so that nobody sees it half done. begin() before the call, and
+  // interrupted() after it.
+  void begin(std::function<bool()> ask) { interrupt_.begin(std::move(ask)); }
+  bool interrupted() const { return interrupt_.happened(); }
+  // Completes what an interrupted call left. Every other function expects that.
+  void complete();
+
   // All or nothing. The touched nodes, sorted, stay readable until the next step.
   void apply(const Update& update);
   std::span<const Node> touched() const { return touched_; }
@@ -73,7 +110,7 @@ class Propagator {
   // Returns the number of steps done: fewer than asked where one was refused, whose error then
   // stands in `refusal`. `after(s)` is called when step s has been applied; false ends there.
   std::size_t apply_steps(const Rows& rows, std::span<const std::int64_t> offsets,
-                          std::span<std::int64_t> counts, std::string& refusal,
+                          std::span<std::int64_t> counts, Refusal& refusal,
                           const std::function<bool(std::size_t)>& after = {});
 
   std::size_t nodes() const { return ground_.versions.nodes(); }
@@ -95,22 +132,25 @@ class Propagator {
   void threshold(std::span<const std::int64_t> nodes, std::span<double> out) const;  // the promise
   void error_bound(std::span<const std::int64_t> nodes, std::span<double> out);  // the certificate
 
-  // Largest |stored - true residual| and |true residual| over the limit, per channel.
+  // Largest |stored - true residual| and |true residual| over the limit, per channel; and how much
+  // of the former the account of rounding has missed.
   struct Audit {
-    std::vector<double> drift, residual;
+    std::vector<double> drift, residual, untracked;
   };
   Audit audit();
   void repair();
   // Multiplies every threshold promised at the start by `factor` and settles.
   void refine(double factor);
   double tolerance() const { return ground_.tolerance; }
-  // The smallest factor of refine() that the precision can hold on the graph as it stands.
-  double finest_tolerance() const;
-  void rescale();
+  // The smallest factor of refine() that the precision can hold, with features as large as those
+  // so far, or as `peak`, in units of their thresholds.
+  double finest_tolerance(double peak = 0) const;
 
   struct Statistics {
     std::uint64_t events = 0, pushes = 0, edge_pushes = 0, correction_rows = 0, stalled = 0;
-    std::uint64_t repairs = 0, sweeps = 0;  // of one channel on one block of columns
+    std::uint64_t rewrites = 0;     // of residuals whose drift had grown, one node in one block
+    std::uint64_t sweeps = 0;       // of one channel on one block of columns
+    std::uint64_t most_pushes = 0;  // that one step can take
     std::size_t graph_bytes = 0, state_bytes = 0, edges = 0;
   };
   Statistics statistics() const;
@@ -131,14 +171,18 @@ class Propagator {
   // On a line of memory of its own: threads count pushes in neighbouring states.
   struct alignas(64) State {
     RowStore<Real> estimate, residual;
+    std::vector<Bounds<Real>> bounds;
     typename Features<Real>::Reader features;
     std::vector<Node> queue, touched;
-    std::vector<std::uint8_t> marks;
+    std::vector<std::uint8_t> is_touched;
     // Nodes touched in the steps since they were last united, and where each step begins.
     std::vector<Node> log;
     std::vector<std::size_t> log_begins;
     Block<Real> block{};
-    std::uint64_t edges_at_repair = 0;  // edge_pushes when the residuals were last computed anew
+    // Where the residuals of this state follow from.
+    Propagator* of = nullptr;
+    const Ground<Real>* ground = nullptr;
+    std::size_t channel = 0, number = 0;  // of the block
   };
 
   State& state(std::size_t channel, std::size_t block) {
@@ -147,6 +191,17 @@ class Propagator {
   const State& state(std::size_t channel, std::size_t block) const {
     return states_[channel * blocks_.size() + block];
   }
+  // Keeps steps from being interrupted, where wanted, for as long as it lives.
+  class Uninterrupted {
+   public:
+    Uninterrupted(Propagator& of, bool wanted) : of_(of) { of_.interruptible_ = !wanted; }
+    Uninterrupted(const Uninterrupted&) = delete;
+    Uninterrupted& operator=(const Uninterrupted&) = delete;
+    ~Uninterrupted() { of_.interruptible_ = true; }
+
+   private:
+    Propagator& of_;
+  };
   // All states shared out, for as long as this lives. The first lane stands on the ground of the
   // propagator, so that when all have gone through the same steps the copies are no longer needed.
   class Lanes {
@@ -169,14 +224,14 @@ class Propagator {
   };
 
   Lane whole() { return {ground_, items_, settings_.threads}; }
-  void set_units(const Lane& lane, std::size_t channel);
   void resize(std::size_t nodes);
   void initialise(const Ground<Real>& ground, std::size_t channel, std::size_t block);
   void initialise_row(const Ground<Real>& ground, std::size_t channel, std::size_t block,
                       std::size_t node, double degree);
+  double peak_of(std::size_t first, std::size_t last) const;
+  double peak_of(const Update& update) const;
+  void clear_row(std::size_t channel, std::size_t block, Node node);
   void change_features(const Update& update);
-  void rescale_state(const Lane& lane, std::size_t channel, std::int64_t from);
-  void pass_time(const Lane& lane, std::optional<std::int64_t> end);
   void correct(const Ground<Real>& ground, std::size_t channel, std::size_t block);
   void step(const Lane& lane, const Update& update);
   void log_touched(State& s);
@@ -196,13 +251,15 @@ class Propagator {
   template <class Work>
   void for_ranges(std::size_t channel, std::size_t block, Work work);
   void sweep(std::size_t channel, std::size_t block);
+  void rewrite_node(const Ground<Real>& ground, std::size_t channel, std::size_t block, Node node);
   void rewrite(const Ground<Real>& ground, std::size_t channel, std::size_t block);
+  bool set_precision(const Lane& lane);
+  void set_limits(const Ground<Real>& ground, std::size_t channel, std::size_t block);
   struct Certificate {
-    std::vector<double> ratio;          // [channels, padded columns]
-    std::vector<double> drift, excess;  // [channels, blocks]
+    std::vector<double> ratio;                     // [channels, padded columns]
+    std::vector<double> drift, untracked, excess;  // [channels, blocks]
   };
   Certificate certify();
-  void repair_block(const Ground<Real>& ground, std::size_t channel, std::size_t block);
   void settle(const Ground<Real>& ground, std::size_t channel, std::size_t block);
 
   Settings settings_;
@@ -215,9 +272,11 @@ class Propagator {
   std::vector<double> feature_change_;  // scratch: [count, columns] in units of the threshold
   std::vector<Node> touched_;
   std::vector<std::uint8_t> is_touched_;  // all zero between two calls of unite_touched
-  std::atomic<std::uint64_t> repairs_ = 0;
   std::uint64_t sweeps_ = 0;
   bool started_ = false;
+  Interrupt interrupt_;
+  bool interruptible_ = true;  // within a step
+  std::atomic<bool> unsettled_{false};
 };
 
 }  // namespace tidegraph

@@ -210,7 +210,7 @@ template <class Real>
 std::size_t Recorder::run(Propagator<Real>& propagator, const Rows& rows,
                           std::span<const std::int64_t> offsets,
                           std::span<const std::int64_t> times, std::size_t limit,
-                          std::string& refusal) {
+                          Refusal& refusal) {
   const auto after = [&](std::size_t s) {
     if (all_) {
       seen_.resize(propagator.nodes());
@@ -273,7 +273,7 @@ SealedRecords Recorder::seal() {
   template void Recorder::begin(const Propagator<Real>&, std::size_t, std::size_t, std::int64_t);  \
   template std::size_t Recorder::run(Propagator<Real>&, const Rows&,                               \
                                      std::span<const std::int64_t>, std::span<const std::int64_t>, \
-                                     std::size_t, std::string&);
+                                     std::size_t, Refusal&);
 TIDEGRAPH_RECORD(float)
 TIDEGRAPH_RECORD(double)
 

@@ -72,7 +72,7 @@ class Recorder {
   template <class Real>
   std::size_t run(Propagator<Real>& propagator, const Rows& rows,
                   std::span<const std::int64_t> offsets, std::span<const std::int64_t> times,
-                  std::size_t limit, std::string& refusal);
+                  std::size_t limit, Refusal& refusal);
 
   std::size_t waiting() const { return nodes_.size(); }
   // The waiting records, which are then forgotten.

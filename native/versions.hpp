@@ -4,14 +4,17 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "edge_window.hpp"
 #include "graph.hpp"
+#include "pairmap.hpp"
+#include "sum.hpp"
 
 namespace tidegraph {
 
@@ -19,6 +22,14 @@ namespace tidegraph {
 struct EventError : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
+
+// A row that fits the graph, but after which the precision at hand could not keep the promise.
+// Thrown before anything has changed.
+struct PrecisionError : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+std::string number(double value);  // as errors show it
 
 enum class Op : std::uint8_t { add = 0, remove = 1, set = 2 };
 
@@ -36,7 +47,7 @@ struct VersionSpec {
   Kind kind = Kind::all;
   double half_life = 0;
   std::int64_t span = 0;  // of time, or events
-  int forget = 0;         // decay: half-lives after which a unit of weight is negligible
+  int forget = 0;         // decay without self-loops: half-lives after which an edge is forgotten
   bool operator==(const VersionSpec&) const = default;
 };
 
@@ -58,35 +69,47 @@ class View {
   View(std::size_t version, Direction direction, bool directed)
       : version_(version),
         direction_(direction),
-        symmetric_(!directed || direction == Direction::both) {}
+        symmetric_(!directed || direction == Direction::both),
+        self_edges_(directed && direction == Direction::both ? 2 : 1) {}
 
   std::size_t version() const { return version_; }
   Direction direction() const { return direction_; }
   bool symmetric() const { return symmetric_; }
+  // How often a self-edge counts: twice where both directions are added up.
+  double self_edges() const { return self_edges_; }
   double degree(Node node) const { return degree_[node]; }
   const std::vector<double>& degrees() const { return degree_; }
   std::span<const Degree> moved() const { return moved_; }
   std::span<const Term> terms() const { return terms_; }
   std::size_t bytes() const {
-    return (degree_.size() + carry_.size()) * sizeof(double) + slot_.size() * sizeof(std::uint32_t);
+    return degree_.size() * sizeof(double) + carry_.size() * sizeof(Carry) +
+           slot_.size() * sizeof(std::uint32_t);
   }
 
   void begin();                    // forgets the last step
   void append(std::size_t count);  // new nodes, whose degrees are to be set
   void touch(Node node);           // counts as moved even when its degree stays
-  void change_row(Node row, Node other, double change);  // one entry of the matrix
-  void change_edge(Node src, Node dst, double change);   // an edge, in whatever entries it stands
-  void scale(double factor);                             // a power of two
-  void reset(Node node, double degree);                  // sets a degree summed anew
-  void finish();                                         // groups the terms by row
+  void change_row(Node row, Node other, double before, double after);  // one entry of the matrix
+  void change_edge(Node src, Node dst, double before, double after);   // in all entries it has
+  void reset(Node node, const Sum& degree);                            // sets one summed anew
+  void finish();                                                       // groups the terms by row
+  // Whether a degree is its sum but for the last place.
+  bool exact(Node node) const {
+    return carry_.empty() || Sum{degree_[node], carry_[node].rest, carry_[node].lost}.exact();
+  }
 
  private:
   friend class Versions;
+  struct Carry {
+    double rest = 0, lost = 0;
+  };
+  void put(Node node, const Sum& degree);
   std::vector<double> degree_;
-  std::vector<double> carry_;  // what rounding has kept from it; empty while that is nothing
+  std::vector<Carry> carry_;  // of degrees as sums; empty while they are exact
   std::size_t version_;
   Direction direction_;
   bool symmetric_;
+  double self_edges_;
   // Index into moved_ plus one, zero where not moved; empty before anything has.
   std::vector<std::uint32_t> slot_;
   std::vector<Degree> moved_;
@@ -98,31 +121,11 @@ class View {
   std::vector<Term> terms_;
 };
 
-// From pairs of nodes to small integers, by open addressing; nothing is allocated once it has
-// grown.
-class PairMap {
- public:
-  static constexpr std::uint32_t kAbsent = 0xffffffff;
-  std::uint32_t find(std::uint64_t key) const;
-  void insert(std::uint64_t key, std::uint32_t value);  // key must be absent
-  void erase(std::uint64_t key);                        // key must be present
-  std::size_t size() const { return size_; }
-  std::size_t bytes() const {
-    return keys_.size() * (sizeof(std::uint64_t) + sizeof(std::uint32_t));
-  }
-
- private:
-  std::size_t home(std::uint64_t key) const;
-  std::size_t locate(std::uint64_t key) const;
-  std::vector<std::uint64_t> keys_;
-  std::vector<std::uint32_t> values_;
-  std::size_t size_ = 0;
-};
-
 class Versions {
  public:
-  Versions(std::size_t nodes, bool directed, double self_loop, std::vector<VersionSpec> specs,
-           std::vector<std::pair<std::size_t, Direction>> views);
+  // forgotten_share: how much of a self-loop the edges that a row forgets may weigh together.
+  Versions(std::size_t nodes, bool directed, double self_loop, double forgotten_share,
+           std::vector<VersionSpec> specs, std::vector<std::pair<std::size_t, Direction>> views);
 
   std::size_t nodes() const { return user_.nodes(); }
   bool directed() const { return user_.directed(); }
@@ -142,19 +145,14 @@ class Versions {
     return stored_loop(version_[view.version()], node);
   }
   double loop(std::size_t version, Node node) const;  // in present units
-  // Decay: what a weight of one counts in stored units now, and at the next boundary; 1 elsewhere.
-  // Stored units are those of the time `unit` half-lives after the first event.
+  // Decay: stored weights are in units of the last boundary, a whole number of half-lives after the
+  // first event. What a weight of one counts in them now, and at the next boundary; 1 elsewhere.
   double present(std::size_t version) const;
   double horizon(std::size_t version) const;
-  std::int64_t unit(std::size_t version) const { return version_[version].decay.unit; }
-  // Moves the reference of every decayed version to the present. Returns true where anything moved.
-  bool rescale();
 
   // One step: check, then pass_time, then change. Rows are checked against the graph they would
   // meet; nothing has changed when check throws. `end` is the time the step moves to, if it is
-  // timed. Time passes on its own first: an idle node's degree may grow a million-fold when its
-  // self-loop is renewed, and the corrections that follow from that must be made before new edges
-  // meet the old estimate.
+  // timed. Passing a boundary halves all weights of a decayed version and renews all self-loops.
   void check(const Rows& rows, std::size_t new_nodes, std::span<const std::int64_t> removed_nodes,
              std::optional<std::int64_t> end);
   void pass_time(std::optional<std::int64_t> end);
@@ -170,11 +168,19 @@ class Versions {
   Graph& graph_to_merge() { return user_; }  // to change where it lies, not what it says
   // Errors count rows from here.
   void count_rows_from(std::size_t row) { first_row_ = row; }
-  // What passing time did to a decayed version: limits are stale; so much changed at once that
-  // residuals are better computed anew than corrected; everything was forgotten.
-  bool swept(std::size_t version) const { return version_[version].swept; }
-  bool leapt(std::size_t version) const { return version_[version].leapt; }
-  bool restarted(std::size_t version) const { return version_[version].restarted; }
+  // The nodes of a decayed version whose rows changed as boundaries were passed, in ascending
+  // order: their residuals have to be computed anew.
+  std::span<const Node> swept(std::size_t version) const { return version_[version].swept; }
+  // Without self-loops the lightest edge decides how closely can be computed: what rows may leave,
+  // and the lightest that any row has given or left so far (1 before the first).
+  void set_lightest_accepted(double weight) { lightest_accepted_ = weight; }
+  double lightest() const { return lightest_; }
+  int forget(std::size_t version) const { return version_[version].spec.forget; }
+  // The most that edges forgotten by any row of a version can weigh, in stored units.
+  double forgotten(std::size_t version) const {
+    return version_[version].spec.kind == VersionSpec::Kind::decay ? forgotten_share_ * self_loop_
+                                                                   : 0;
+  }
   bool reads_time() const;
   bool decays() const { return user_.layers() > 1; }
 
@@ -198,44 +204,19 @@ class Versions {
  private:
   struct Decay {
     int layer = 0;
-    std::int64_t unit = 0;      // stored weights are in units of the weight at t0 + unit half-lives
-    std::int64_t boundary = 0;  // the last one swept
-    std::vector<double>
-        renewed;  // per node: when its self-loop was last renewed, in half-lives since t0
-  };
-  struct Window {
-    struct Entry {
-      std::int64_t t;
-      std::uint64_t key;
-      double weight;
-    };
-    struct Pair {
-      double weight = 0;  // what counts now; entries in the queue sum to weight + debt
-      double debt =
-          0;  // what was removed or replaced before it expired, taken from the oldest entries
-      std::uint32_t entries = 0;
-    };
-    explicit Window(bool directed) : graph(0, directed, 1) {}
-    std::uint32_t pair(std::uint64_t key);  // its slot, made where absent, and marked as touched
-    void mark(std::uint32_t slot);
-    void lower(Pair& pair,
-               double weight);  // to at most this weight, the oldest contributions first
-    void archive(Archive& archive, const std::string& name);
-    Graph graph;
-    std::deque<Entry> queue;
-    PairMap index;
-    std::vector<Pair> pairs;
-    std::vector<std::uint64_t> keys;
-    std::vector<std::uint32_t> vacant;
-    std::vector<std::uint32_t> touched;  // slots touched in this step
-    std::vector<std::uint8_t> marked;
+    std::int64_t boundary = 0;          // the last one passed
+    std::vector<std::int64_t> renewed;  // per node: when its self-loop last was, by an event
+    // Nodes whose row is other than a self-loop renewed at the boundary.
+    std::vector<Node> active;
+    std::vector<std::uint8_t> is_active;
+    void activate(Node node);
   };
   struct Version {
     VersionSpec spec;
     Decay decay;
-    std::optional<Window> window;
-    bool swept = false, leapt = false, restarted = false;
-    std::int64_t planned_unit = 0;
+    std::optional<EdgeWindow> window;
+    std::vector<Node> swept;            // by the last step
+    std::int64_t planned_boundary = 0;  // that of the end of the step being checked
   };
   struct Staged {
     Node src, dst;
@@ -243,23 +224,21 @@ class Versions {
   };
 
   std::uint64_t key(Node src, Node dst) const;
-  double half_lives(const Version& version, std::int64_t t) const;
+  double half_lives(const Version& version, std::int64_t t) const;  // since the first event
+  double half_lives(const Version& version, std::int64_t t, std::int64_t boundary) const;
   double stored_loop(const Version& version, Node node) const;
   const Graph& graph_of(const Version& version) const;
-  bool negligible(const Version& version, double weight, double boundary, std::int64_t unit) const;
+  double floor_of(const Version& version, double lightest, double longest) const;
   void grow(std::size_t count);
   std::size_t stage_edge(Node src, Node dst);
   void check_nodes(const Rows& rows, std::size_t row, std::size_t nodes) const;
   void check_row(const Rows& rows, std::size_t row, std::size_t nodes);
-  [[noreturn]] void refuse_lost(const Rows& rows, std::size_t row, double before) const;
-  double sum_row(const View& view, Node node) const;
+  void check_weight(const Rows& rows, std::size_t row, double weight);
+  Sum sum_row(const View& view, Node node) const;
   void sum_degrees();
-  void advance(std::size_t version);
-  void renew(std::size_t version, Node node, double when);
-  void renew_idle(std::size_t version);
-  void enter_window(std::size_t version, const Rows& rows);
-  void leave_window(std::size_t version);
-  void write_window(std::size_t version);
+  void pass_boundaries(std::size_t version);
+  void renew(std::size_t version, Node node, std::int64_t t);
+  void enter_window(Version& version, const Rows& rows);
   void remove_node(Node node);
   void resum_cancelled();
   template <class Visit>
@@ -268,7 +247,7 @@ class Versions {
       if (view.version() == version) visit(view);
   }
 
-  double self_loop_;
+  double self_loop_, forgotten_share_;
   Graph user_;  // layer 0: the user's weights; one further layer per half-life
   std::vector<Version> version_;
   std::vector<View> views_;
@@ -277,12 +256,14 @@ class Versions {
   std::int64_t start_ = 0, now_ = 0;
   std::int64_t planned_start_ = 0;  // start_, or what a first timed step will make it
   std::size_t first_row_ = 0;
+  double lightest_ = 1, lightest_accepted_ = kLightest;
 
   // Scratch of a step.
   std::vector<Staged> staged_;
-  std::vector<float> staged_weights_;  // [staged, layers]
+  std::vector<double> staged_weights_;  // [staged, layers]
   PairMap staged_index_;
-  std::vector<float> user_after_;  // the user's weight after each row
+  std::vector<double> user_after_;  // the user's weight after each row
+  double planned_lightest_ = 1;
 };
 
 }  // namespace tidegraph

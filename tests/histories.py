@@ -81,14 +81,17 @@ class History:
         try:
             return make(self.features, **{**self.settings, **more})
         except PrecisionError:
-            reject()  # float32 cannot hold so small an r_max, and says so
+            reject()  # the dtype cannot hold so small an r_max, and says so
 
     def play(self, make: Callable[..., Any], **more: Any) -> Iterator[Any]:
         """The propagator at the start and after every batch."""
         propagator = self.start(make, **more)
         yield propagator
         for batch in self.batches():
-            propagator.apply(batch)
+            try:
+                propagator.apply(batch)
+            except PrecisionError:
+                reject()
             yield propagator
 
     def end(self, make: Callable[..., Any], **more: Any) -> Any:
@@ -200,8 +203,8 @@ class _Writer:
         if op is Op.REMOVE and edges:
             pair = self.draw(st.sampled_from(edges))
             share = self.draw(st.sampled_from([None, 1.0, 0.25, 0.9]))
-            weight = WHOLE if share is None else float(np.float32(self.graph[pair] * share))
-            left = 0.0 if share in (None, 1.0) else float(np.float32(self.graph[pair] - weight))
+            weight = WHOLE if share is None else self.graph[pair] * share
+            left = 0.0 if share in (None, 1.0) else self.graph[pair] - weight
             self.graph[pair] = left
             if left == 0:
                 del self.graph[pair]
@@ -212,7 +215,7 @@ class _Writer:
             pair = pair if self.directed else (min(pair), max(pair))
             weight = self.draw(st.sampled_from(WEIGHTS))
             before = self.graph.get(pair, 0.0) if op is Op.ADD else 0.0
-            self.graph[pair] = float(np.float32(before + weight))
+            self.graph[pair] = before + weight
         if not self.directed and self.draw(st.booleans()):
             return Row(pair[1], pair[0], op, weight)
         return Row(pair[0], pair[1], op, weight)
@@ -273,7 +276,7 @@ def long_history(seed: int, *, directed: bool, nodes: int, columns: int, steps: 
                 pair = pairs[int(rng.integers(len(pairs)))]
                 weight = graph.pop(pair) if rng.random() < 0.7 else graph[pair] / 4
                 if pair in graph:
-                    graph[pair] = float(np.float32(graph[pair] - weight))
+                    graph[pair] = graph[pair] - weight
                 rows.append(Row(*pair, Op.REMOVE, weight))
                 continue
             ends = [int(rng.integers(2 if rng.random() < 0.7 else nodes)), int(rng.integers(nodes))]
@@ -282,7 +285,7 @@ def long_history(seed: int, *, directed: bool, nodes: int, columns: int, steps: 
             op = Op.ADD if rng.random() < 0.8 else Op.SET
             weight = float(rng.choice([0.3, 1.0, 2.5]))
             before = graph.get(pair, 0.0) if op is Op.ADD else 0.0
-            graph[pair] = float(np.float32(before + weight))
+            graph[pair] = before + weight
             rows.append(Row(*pair, op, weight))
         written.append(Step(t, tuple(rows)))
     channels = (

@@ -591,6 +591,7 @@ def test_the_form_of_the_graph_changes_no_bit(
     pairs = np.unique(pairs if case["directed"] else np.sort(pairs, axis=1), axis=0)
     rng.shuffle(pairs)
     weight = rng.random(len(pairs)) + 0.5 if case["weighted"] else np.ones(len(pairs))
+    weight = weight.astype(np.float32)  # as files of graphs keep them
     rows = {"src": pairs[:, 0], "dst": pairs[:, 1], "w": weight}
     edges = write_edges(path / "edges.parquet", rows)
     graph = build(

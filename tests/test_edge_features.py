@@ -95,6 +95,15 @@ def test_a_stream_without_edge_features_is_refused() -> None:
         EdgeFeatures(replace(random_stream(5), edge_features=None))
 
 
+def test_a_pair_of_unknown_nodes_is_not_taken_for_another_pair() -> None:
+    edges = EdgeFeatures(random_stream(5))
+    for node in (NODES + 1, -1, 0.5, True):  # 0 and NODES + 1 have the key of 1 and 1
+        with pytest.raises(DataError, match=f"node {node} is unknown; nodes are 0 to 4"):
+            edges.of_links([0], [node], [9])
+    with pytest.raises(DataError, match="does not fit into int64"):
+        edges.of_links([0], [1], np.array([2**63], dtype=np.uint64))
+
+
 def test_a_predictor_reads_them_where_there_are_any() -> None:
     # Sources alternate between two destinations; a number on the last edge says who is next.
     generator = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tidegraph import evaluation
-from tidegraph.errors import EvaluationError, ParameterError
+from tidegraph.errors import DataError, EvaluationError, ParameterError
 from tidegraph.evaluation import baselines, metrics, negatives
 from tidegraph.events import Op
 from tidegraph.stream import EventStream, NodeLabels
@@ -199,6 +199,22 @@ def test_given_negatives_come_in_order_and_running_out_is_an_error() -> None:
     np.testing.assert_array_equal(sampler.sample(head.src, head.dst, head.t)[1], [10, 11, 12])
     with pytest.raises(EvaluationError, match="5 negatives were given and 6 positives"):
         sampler.sample(rest.src, rest.dst, rest.t)
+
+
+def test_negatives_and_times_that_are_no_integers_are_not_cut_to_some() -> None:
+    stream, examples = labelled(13)
+    split = evaluation.tgb_split(stream)
+    halves, large = np.full(len(stream), 0.5), np.full(len(stream), 2**63, dtype=np.uint64)
+    for wrong, words in ((halves, "integers are needed, not 0.5"), (large, "does not fit")):
+        rows = wrong[split.part("test")][:, None]
+        with pytest.raises(DataError, match=f"nodes .*{words}"):
+            evaluation.GivenNegatives(stream.src, wrong)
+        with pytest.raises(DataError, match=f"nodes .*{words}"):
+            evaluation.evaluate_ranking(None, stream, split, negatives=rows)
+        with pytest.raises(DataError, match=f"times .*{words}"):
+            evaluation.evaluate_nodes(None, stream, examples, known_at=wrong)
+        with pytest.raises(EvaluationError, match=f"column .*{words}"):
+            metrics.mrr_full([[0.1, 0.2]], [0], wrong[:1])
 
 
 # Metrics ------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,6 +160,41 @@ def test_bad_input_is_named() -> None:
         history.of_links([1], [2, 3], [9])
     with pytest.raises(ParameterError, match="half_lives"):
         History(3, (0.0,))
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (0.9, r"node 0\.9 is unknown; nodes are 0 to 4, given as integers and not as float64"),
+        (True, "node True is unknown; nodes are 0 to 4, given as integers and not as bool"),
+        ("1", "node '1' is unknown; nodes are 0 to 4"),
+        (np.uint64(2**64 - 1), "node 18446744073709551615 is unknown; nodes are 0 to 4"),
+    ],
+)
+def test_a_node_that_is_no_integer_is_not_taken_for_another(node: Any, words: str) -> None:
+    history = history_of([(0, 1, 5)])
+    with pytest.raises(DataError, match=words):
+        history.of_nodes([node], [9])
+    for pair in ((node, 0), (0, node)):
+        with pytest.raises(DataError, match=words):
+            history.of_links([pair[0]], [pair[1]], [9])
+
+
+@pytest.mark.parametrize(
+    ("t", "words"),
+    [
+        (9.5, r"times has dtype float64; integers are needed, not 9\.5: .*stream\.time"),
+        (True, "times has dtype bool; integers are needed, not True"),
+        ("9", "integers are needed, not '9'"),
+        (np.uint64(2**64 - 1), r"18446744073709551615, which does not fit .* below 2\*\*63"),
+    ],
+)
+def test_a_time_that_is_no_integer_or_too_large_is_not_taken_for_another(
+    t: Any, words: str
+) -> None:
+    history = history_of([(0, 1, 5)])
+    with pytest.raises(DataError, match=words):
+        history.of_nodes([0], [t])
 
 
 def test_asking_and_appending_may_happen_at_once() -> None:

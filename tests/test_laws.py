@@ -36,7 +36,9 @@ NATIVE = [
 every = pytest.mark.parametrize("make", [REFERENCE, *NATIVE])
 every_native = pytest.mark.parametrize("make", NATIVE)
 
-ROUNDING_OF_WEIGHTS = 4 * float(np.finfo(np.float32).eps)
+# Of weights that were summed in another order; the engine drops what has decayed beyond.
+ROUNDING_OF_WEIGHTS = 64 * float(np.finfo(np.float64).eps)
+FADED = 2.0**-32
 
 
 def law(examples: int = 60) -> Callable[[Any], Any]:
@@ -93,8 +95,7 @@ class Rounding:
 
     What a correction reads and writes is `s = d^beta · (pi + gamma0·(r - x))`, so an operation that
     rounds leaves `eps·|s|` behind, at the largest degree the node had, until `s` decays with the
-    weights. Every batch makes a few such operations and every push one. In a decayed channel a
-    boundary may renew a self-loop, which scales the estimate by 2^8 at most before it is pushed.
+    weights. Every batch makes a few such operations and every push one.
     """
 
     def __init__(self, propagator: Any) -> None:
@@ -122,13 +123,14 @@ class Rounding:
                 reach[node] += row.weight if row.weight < WHOLE else 0.0
         ratio = np.maximum(self.ratio, before[1])
         x = np.maximum(self.x, grown(before[2], self.x))
+        for node, values in step.features:  # the node may be removed in the same batch
+            x[node] = np.maximum(x[node], np.abs(wide(values) * [[c.gamma0] for c in channels]))
         self.largest = grown(self.largest, self.x)
         for c, channel in enumerate(channels):
-            if channel.half_life is not None:
-                ratio[c] *= 2.0**8
-                if propagator.time is not None and self.time is not None:
-                    passed = (propagator.time - self.time) / channel.half_life
-                    self.largest[:, c] *= 2.0 ** (-passed * beta[c])
+            if channel.half_life is None or propagator.time is None or self.time is None:
+                continue
+            passed = (propagator.time - self.time) / channel.half_life
+            self.largest[:, c] *= 2.0 ** (-passed * beta[c])
         self.time = propagator.time
         size = ratio * reach[:, :, None] + x * reach[:, :, None] ** beta[:, None]
         self.largest = np.maximum(self.largest, size)
@@ -165,6 +167,8 @@ def assert_same_graph(one: Any, two: Any, channel: int | None, rounding: float =
     """The same edges; weights may differ by `rounding`, relative to the largest there ever was."""
     first, second = edge_table(one, channel), edge_table(two, channel)
     loose = rounding * max([*first.values(), *second.values(), 1.0])
+    if channel is not None and one.channels[channel].half_life is not None:
+        loose += FADED
     for pair in first.keys() | second.keys():
         assert abs(first.get(pair, 0.0) - second.get(pair, 0.0)) <= loose, (pair, first, second)
     if channel is not None:
@@ -192,7 +196,9 @@ def assert_bounded(history: History, make: Make) -> None:
     for propagator, rounding in followed(history, make):
         error, bound = differences(propagator)
         assert (error <= bound).all(), (error / bound).max()
-        promise = propagator.threshold() + rounding.error(propagator)
+        promise = propagator.threshold() + (bound - propagator.error_bound())
+        if isinstance(propagator, reference.Propagator):  # which does not account for rounding
+            promise += rounding.error(propagator)
         assert (error <= promise).all(), (error / promise).max()
 
 
@@ -209,6 +215,10 @@ def test_the_invariant_holds_after_every_batch(make: Make, history: History) -> 
             rounding.defect(propagator),
         )
         assert (defect <= allowed).all(), np.argwhere(defect > allowed)
+        if isinstance(propagator, Propagator):
+            audit = propagator.audit()
+            assert (audit.untracked == 0).all()
+            assert (audit.residual <= 1).all()
 
 
 @every
@@ -249,13 +259,14 @@ def assert_native_agrees(history: History, make: Make, every: int) -> None:
         assert_same_graph(one, two, None)
         for c in range(len(history.settings["channels"])):
             assert_same_graph(one, two, c, rounding=ROUNDING_OF_WEIGHTS)
-        # Weights of a version that float32 rounded otherwise have a solution of their own.
+        # Weights of a version that were rounded otherwise have a solution of their own.
         apart = np.abs(one.embedding() - two.embedding())
         exact, other = reference.exact_of(one), reference.exact_of(two)
         allowed = one.error_bound() + two.error_bound() + np.abs(exact - other)
         assert (apart <= allowed + 2 * solver_rounding(two, exact)).all()
         assert one.time == two.time
-        np.testing.assert_allclose(one.degree(), two.degree(), rtol=1e-6)
+        decays = any(c.half_life is not None for c in history.settings["channels"])
+        np.testing.assert_allclose(one.degree(), two.degree(), rtol=FADED if decays else 1e-12)
 
 
 @every
@@ -377,8 +388,7 @@ def test_refining_tightens_and_repairing_removes_the_drift(
     promise = propagator.threshold() + rounding.error(propagator)
     assert (error <= bound).all()
     assert (error <= promise).all()
-    audit = propagator.audit()
-    assert (audit.residual <= 1 + audit.drift).all()
+    assert (propagator.audit().residual <= 1).all()
 
 
 @every
@@ -426,7 +436,7 @@ def test_a_snapshot_leaves_exactly_its_edges(make: Make, history: History, targe
         pair = (row.src, row.dst)
         pair = pair if one.directed else (min(pair), max(pair))
         sums[pair] = sums.get(pair, 0.0) + row.weight
-    assert edge_table(one, None) == {pair: float(np.float32(w)) for pair, w in sums.items()}
+    assert edge_table(one, None) == sums
     merged = Batch([u for u, _ in sums], [v for _, v in sums], weight=list(sums.values()))
     assert_agree(one, history.start(make, initial=merged))
 
@@ -455,7 +465,7 @@ def contributions(
                 peak = max(peak, sum(w for _, _, w in left))
                 continue
             spare = row.weight
-            if spare >= sum(w for _, _, w in left) * (1 - 1e-6):
+            if spare >= sum(w for _, _, w in left) * (1 - 2.0**-32):
                 left = []
             while left and spare > 0:
                 t, k, w = left.pop(0)
@@ -482,8 +492,8 @@ def test_a_window_holds_what_is_left_of_its_events(make: Make, history: History)
                 if (channel.last is None and t > now - channel.window)
                 or (channel.last is not None and k > number - channel.last)
             )
-            # float32 rounds the user's weight at every event, and removals are taken from that.
-            rounding = number * float(np.finfo(np.float32).eps) * peak
+            # The user's weight is rounded at every event, and removals are taken from that.
+            rounding = 4 * number * float(np.finfo(np.float64).eps) * peak
             assert abs(table.get(pair, 0.0) - counted) <= rounding
 
 
@@ -499,10 +509,10 @@ def test_decayed_weights_are_those_of_the_formula(make: Make, history: History) 
             for row in step.rows:
                 pair = pair_of(row, history)
                 if row.op is Op.REMOVE:
-                    share = max(1 - row.weight / user[pair], 0.0)
-                    share = 0.0 if share < 1e-6 else share
-                    user[pair] *= share
-                    weights[pair] *= share
+                    left = max(user[pair] - row.weight, 0.0)
+                    left = 0.0 if left <= 2.0**-32 * user[pair] else left
+                    weights[pair] *= left / user[pair] if left else 0.0
+                    user[pair] = left
                 else:
                     kept = row.op is Op.ADD
                     user[pair] = user.get(pair, 0.0) * kept + row.weight
@@ -510,33 +520,26 @@ def test_decayed_weights_are_those_of_the_formula(make: Make, history: History) 
             for pair in weights:
                 weights[pair] *= 2.0 ** -((after.t - step.t) / channel.half_life)
         table = edge_table(propagator, c)
-        # What a boundary found below 2^-8 self-loops, at the least generous, may be forgotten; it
-        # may have grown since by additions that float32 rounded.
-        floor = 2.0**-8 * (history.settings["self_loop"] or 1.0)
+        # Without self-loops an edge may be forgotten, and have grown since by additions, once it
+        # was below 2^-8 of the lightest weight, which at the least generous is 1.
+        floor = 2.0**-32 if history.settings["self_loop"] else 2.0**-8
         for pair, weight in weights.items():
-            rounding = 100 * float(np.finfo(np.float32).eps) * weight
+            rounding = 1e-12 * weight
             assert weight - floor - rounding <= table.get(pair, 0.0) <= weight + rounding
 
 
 @every
 @law()
 @given(history=histories(versions=["decay"], node_events=False))
-def test_decayed_self_loops_are_renewed_by_rows_and_before_they_vanish(
+def test_decayed_self_loops_are_renewed_by_rows_and_at_boundaries(
     make: Make, history: History
 ) -> None:
     propagator, start = history.end(make), history.steps[0].t
-    betas_used = betas(propagator)
     for c, channel in enumerate(history.settings["channels"]):
-        same = [o.half_life == channel.half_life for o in history.settings["channels"]]
-        lowest = float(betas_used[same].min())
-        bits = 24 if lowest == 1 else min(max(int(8 / (1 - lowest)), 8), 24)
         renewed = np.zeros(propagator.nodes)  # in half-lives since the start
-        boundary = 0
         for step in history.steps:
             now = (step.t - start) / channel.half_life
-            for passed in range(boundary + 1, int(now) + 1):
-                renewed[passed - renewed > bits] = passed
-            boundary = int(now)
+            renewed = np.maximum(renewed, np.floor(now))
             for row in step.rows:
                 renewed[[row.src, row.dst]] = now
         expected = history.settings["self_loop"] * 2.0 ** (renewed - now)
@@ -555,15 +558,18 @@ def test_degree_and_threshold_are_those_of_the_formula(make: Make, history: Hist
     for c, channel in enumerate(history.settings["channels"]):
         degree = wide(propagator.loops(c)).copy()
         for (u, v), weight in edge_table(propagator, c).items():
-            symmetric = not propagator.directed or channel.direction == "both"
-            if symmetric or channel.direction == "out":
+            if not propagator.directed or channel.direction != "in":
                 degree[u] += weight
-            if (symmetric or channel.direction == "in") and not (symmetric and u == v):
+            if u != v if not propagator.directed else channel.direction != "out":
                 degree[v] += weight
         np.testing.assert_allclose(propagator.degree()[:, c], degree, rtol=1e-12)
         power = np.where(degree > 0, degree ** (1 - betas(propagator)[c]), 0.0)
         promised = power[:, None] * theta * abs(channel.gamma0) / (1 - abs(channel.gamma))
-        np.testing.assert_allclose(propagator.threshold()[:, c], promised, rtol=1e-6)
+        threshold = propagator.threshold()[:, c]
+        known = degree > 0
+        np.testing.assert_allclose(threshold[known], promised[known], rtol=1e-6)
+        own = np.abs(channel.gamma0 * wide(propagator.features()))[~known]
+        assert (threshold[~known] <= 1e-5 * own).all()  # exact but for rounding
 
 
 # Single cases -------------------------------------------------------------------------------------
@@ -592,7 +598,7 @@ def test_a_heavy_edge_outlasts_a_silence_however_the_clock_is_moved(make: Make) 
         propagator.apply(Batch([0], [1], weight=[1e6], t=0))
         for t in times:
             propagator.apply(Batch(t=t))
-    weight = float(np.float32(1e6)) * 2.0**-40  # above 2^-24, where it would be forgotten
+    weight = 1e6 * 2.0**-40
     assert edge_table(in_many, 0) == {(0, 1): weight}
     assert edge_table(in_one, 0) == {(0, 1): weight}
 
@@ -629,7 +635,7 @@ BAD_BATCHES = {
     "removal of an absent edge": Batch([0, 2], [1, 2], op=[Op.ADD, Op.REMOVE], t=5),
     "removal of too much": Batch([0, 0], [1, 1], op=[0, 1], weight=[1.0, 2.5], t=5),
     "removal twice": Batch([0, 0], [1, 1], op=Op.REMOVE, t=5),
-    "a change float32 loses": Batch([0, 0], [1, 1], weight=[1e9, 1.0], t=5),
+    "a sum beyond the range": Batch([0, 0], [1, 1], weight=[2.0**64, 2.0**64], t=5),
     "deleted node": Batch([0], [3], t=5),
     "deleted node again": Batch(removed_nodes=[3]),
     "features of a deleted node": Batch(feature_nodes=[3], feature_values=[[1.0, 1.0]]),

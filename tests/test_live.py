@@ -141,6 +141,7 @@ def test_refining_makes_its_events_likelier_and_replay_keeps_earlier_ones() -> N
     ("events", "options", "advice"),
     [
         ([3, 2], {}, "ascending"),
+        (np.array([3, 2], dtype=np.uint64), {}, "ascending"),
         ([2, 2], {}, "ascending"),
         ([-1, 2], {}, "ascending"),
         ([0, SNAPSHOTS * EDGES], {}, "from 0 to below 540"),

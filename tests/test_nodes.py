@@ -289,6 +289,11 @@ def test_unknown_nodes_are_named(fitted: NodeClassifier) -> None:
         fitted.predict_proba(["ann"], [NOW])
 
 
+def test_a_time_beyond_int64_is_refused_and_not_moved_into_the_past(fitted: NodeClassifier) -> None:
+    with pytest.raises(DataError, match=r"times .* does not fit into int64"):
+        fitted.predict_proba(0, np.uint64(2**63))
+
+
 def test_a_node_without_history_gets_probabilities(fitted: NodeClassifier) -> None:
     for answer in (
         fitted.predict_proba(LONER, NOW),

@@ -68,7 +68,7 @@ def state_bytes(propagator: Propagator) -> bytes:
         ({"feature_nodes": [6], "feature_values": np.zeros((1, 39))}, "40"),
         ({"new_nodes": 2, "new_features": np.zeros((2, 41))}, "40"),
         ({"src": [0, 1], "dst": [1, 99], "new_nodes": 3}, "node 99 is not among the 63"),
-        ({"src": [0], "dst": [1], "weight": [1e-12], "t": 500}, "lost in float32"),
+        ({"src": [0, 0], "dst": [1, 1], "weight": [2.0**64] * 2}, r"between 2\*\*-64 and 2\*\*64"),
     ],
 )
 def test_a_batch_that_does_not_fit_changes_nothing(rows: dict[str, Any], words: str) -> None:
@@ -202,7 +202,7 @@ def test_features_that_the_dtype_cannot_hold_are_named() -> None:
     propagator = Propagator(features, initial=edges, dtype="float64")
     assert np.isfinite(propagator.embedding()).all()
     single = Propagator(np.full((6, 1), 1e30), initial=edges)
-    with pytest.raises(tg.EventError, match="beyond float32"):
+    with pytest.raises(tg.PrecisionError, match=r"1e\+11 times their threshold"):
         single.apply(Batch(feature_nodes=[0], feature_values=[[1e39]]))
 
 
@@ -213,7 +213,7 @@ def test_features_far_beyond_the_first_are_refused() -> None:
         Batch(feature_nodes=[0], feature_values=np.full((1, 6), 1e38)),
         Batch(new_nodes=1, new_features=np.full((1, 6), 1e38)),
     ):
-        with pytest.raises(tg.EventError, match="thresholds large"):
+        with pytest.raises(tg.PrecisionError, match=r"times their threshold .* dtype='float64'"):
             propagator.apply(batch)
     assert state_bytes(propagator) == before
 
@@ -488,7 +488,7 @@ def test_nodes_moved_by_a_silence_are_touched_also_where_many_new_ones_arrive() 
         initial=Batch([0], [1], t=0),
     )
     touched = propagator.apply(Batch(new_nodes=2000, src=[2], dst=[40], t=500))
-    assert touched.tolist() == list(range(2040))
+    assert touched.tolist() == [0, 1, 2, *range(40, 2040)]
 
 
 @pytest.mark.parametrize(
@@ -512,19 +512,6 @@ def test_the_sketch_of_the_core_is_the_sketch_of_numpy() -> None:
             sketch, nodes=300, dtype="float64", r_max_unit="absolute", r_max=1.0
         )
         np.testing.assert_array_equal(propagator.features(), sketch.rows(np.arange(300)))
-
-
-def test_rescaling_at_any_moment_changes_no_bit_of_the_embedding() -> None:
-    features = np.random.default_rng(7).normal(size=(60, 24))
-    channels = (Channel.low_pass(half_life=7.0), Channel.high_pass(half_life=2.0, beta=1.0))
-    quiet, restless = (Propagator(features, channels=channels) for _ in range(2))
-    rng = np.random.default_rng(8)
-    for batch in random_batches(9, 60, 80):
-        quiet.apply(batch)
-        restless.apply(batch)
-        if rng.random() < 0.3:
-            restless.rescale()
-        np.testing.assert_array_equal(quiet.embedding(), restless.embedding())
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])

@@ -198,6 +198,16 @@ def test_a_lookup_of_an_id_of_another_kind_names_it() -> None:
     assert stream.number([1]).tolist() == [1]
 
 
+def test_ids_are_found_exactly_whatever_integers_they_are_asked_in() -> None:
+    names = NodeNames([-5, 2**62 + 1, 2**62 + 2])
+    asked = np.array([2**62 + 2, 2**62 + 1], dtype=np.uint64)
+    assert names.numbers(asked).tolist() == [2, 1]
+    with pytest.raises(DataError, match=f"node {2**64 - 5} is unknown"):  # it is no -5
+        names.numbers(np.array([2**64 - 5], dtype=np.uint64))
+    with pytest.raises(DataError, match=f"names holds {2**63}, which does not fit into int64"):
+        NodeNames(np.array([2**63], dtype=np.uint64))
+
+
 def test_many_integer_names_need_no_dictionary() -> None:
     ids = np.random.default_rng(0).permutation(300_000) * 7
     names = NodeNames(ids)

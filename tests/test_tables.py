@@ -336,6 +336,11 @@ def test_fractions_of_coarse_units_become_finer_ones() -> None:
         whole_times([1999.5], "year")
 
 
+def test_a_time_beyond_int64_is_refused_and_not_moved_into_the_past() -> None:
+    with pytest.raises(DataError, match=f"t holds {2**63}, which does not fit into int64"):
+        whole_times(np.array([0, 2**63], dtype=np.uint64))
+
+
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(

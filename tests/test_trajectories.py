@@ -24,7 +24,17 @@ from numpy.typing import NDArray
 from tests.histories import History, histories, long_history
 
 import tidegraph as tg
-from tidegraph import Batch, Channel, EventStream, Propagator, Sketch, Steps, Trajectories, datasets
+from tidegraph import (
+    Batch,
+    Channel,
+    EventStream,
+    Propagator,
+    Sketch,
+    Steps,
+    Trajectories,
+    datasets,
+    recording,
+)
 from tidegraph.reference import exact, exact_of
 from tidegraph.stream import NodeNames
 from tidegraph.trajectories import copy_store
@@ -45,6 +55,11 @@ def random_stream(
     src, dst = rng.zipf(1.6, events) % nodes, rng.integers(0, nodes, events)
     t = np.cumsum(rng.random(events) > ties, dtype=np.int64)
     return EventStream(src=src.astype(np.int64), dst=dst, t=t, nodes=nodes)
+
+
+def later_steps() -> Steps:
+    """One step after all of the stream."""
+    return EventStream.from_arrays([0], [1], [999], nodes=25).steps()
 
 
 def propagator_for(stream: EventStream, columns: int = 6, **options: Any) -> Propagator:
@@ -235,6 +250,10 @@ def test_answers_can_be_written_into_given_arrays(tmp_path: Path) -> None:
         (lambda s: s.window([0], [1], 2, "angle"), "g is 'angle'"),
         (lambda s: s.changes([0, 1]), "2 nodes were given"),
         (lambda s: s.append("events"), "give an EventStream or Steps"),
+        (lambda s: s.append(replace(later_steps(), offsets=np.array([0.0, 1.5]))), "offsets has"),
+        (lambda s: s.append(replace(later_steps(), times=np.array([999.5]))), "times has dtype"),
+        (lambda s: s.state([True], [1]), "nodes has dtype bool"),
+        (lambda s: s.state([0], [np.uint64(2**63)]), "strictly between"),
         (lambda s: s.append(random_stream()), "begin at 1; .* up to 196"),
         (lambda s: s.append(replace(random_stream(), unit="h")), "time in 'h', the store in 's'"),
         (lambda s: s.append(random_stream(nodes=40).steps()), "there are nodes 0 to 24"),
@@ -346,6 +365,49 @@ def test_the_bound_holds_along_a_long_history(tmp_path: Path) -> None:
             truths.append(exact_of(oracle))
     assert len(times) > 5
     check_bound(store, times, truths)
+
+
+@pytest.mark.parametrize("segment_bytes", [1, 5000, 1 << 20])
+def test_a_bound_does_not_depend_on_what_happens_at_its_time_or_later(
+    tmp_path: Path, segment_bytes: int
+) -> None:
+    stream = random_stream()
+    options: dict[str, Any] = {"segment_bytes": segment_bytes}
+    # Rounding counts at such an r_max.
+    fine: dict[str, Any] = {"r_max": 2e-5, "channels": (Channel.low_pass(), CHANNELS[2])}
+    whole = tg.record(stream, propagator_for(stream, **fine), tmp_path / "whole", **options)
+    grown = None
+    nodes = np.arange(stream.nodes)
+    answers: dict[int, NDArray[np.float64]] = {}
+    for cut in (1, 2, 40, 41, 150, int(stream.t[-1]) + 1):
+        past = stream.before(cut)
+        alone = tg.record(past, propagator_for(stream, **fine), tmp_path / f"{cut}", **options)
+        if grown is None:
+            grown = tg.record(past, propagator_for(stream, **fine), tmp_path / "grown", **options)
+        else:
+            grown.append(past.between(max(answers), cut))
+        answers[cut] = alone.bound(nodes, cut)
+        for t, answer in answers.items():
+            for store in (alone, grown, whole):
+                np.testing.assert_array_equal(store.bound(nodes, t), answer)
+
+
+def test_a_store_of_a_release_that_measured_drift_counts_it(tmp_path: Path) -> None:
+    stream = random_stream()
+    store = tg.record(stream.before(40), propagator_for(stream), tmp_path)
+    manifest = tmp_path / "manifest.json"
+    body = json.loads(manifest.read_text())
+    del body["digest"]
+    body["drift"] = [0.5, 0.0, 0.25]
+    body["digest"] = recording._json_digest(body)
+    manifest.write_text(json.dumps(body))
+    nodes, times = np.arange(25), np.full(25, 30)
+    before = store.bound(nodes, times)
+    assert store.refresh()
+    answer = store.bound(nodes, times)
+    assert (answer[:, [0, 2]] > before[:, [0, 2]]).all()
+    store.append(stream.between(40, FOREVER))
+    np.testing.assert_array_equal(store.bound(nodes, times), answer)
 
 
 def test_past_states_of_uci_are_near_the_exact_ones_of_the_graph_then(tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ struct Options {
   bool timed = false;
   bool node_events = true;
   bool exact_weights = true;  // multiples of a quarter, whose sums float32 holds
+  double decades = 0;         // by how many powers of ten weights differ from that, either way
+  double least = 0;           // that a removal leaves of an edge, if any of it
   double long_pause = 0;      // chance of a pause between two rows of many times the usual
   std::int64_t pause = 100;
 };
@@ -68,7 +70,7 @@ class History {
     for (std::size_t node = 0; node < options.nodes; ++node) append_node();
   }
 
-  const std::map<Pair, float>& graph() const { return graph_; }
+  const std::map<Pair, double>& graph() const { return graph_; }
   const std::vector<std::vector<double>>& features() const { return x_; }
   std::vector<double> flat_features() const {
     std::vector<double> flat;
@@ -83,7 +85,7 @@ class History {
     Pair pair;
     Op op;
     double weight;
-    float before, after;
+    double before, after;
     std::int64_t t;
   };
   const std::vector<Made>& made() const { return made_; }
@@ -159,20 +161,19 @@ class History {
       std::swap(pair.first, pair.second);
     }
     const auto found = graph_.find(pair);
-    const float before = found == graph_.end() ? 0.0f : found->second;
+    const double before = found == graph_.end() ? 0 : found->second;
     double weight =
         options_.exact_weights ? 0.25 * double(1 + random_.below(12)) : random_.between(0.05, 3);
-    float after = 0;
+    if (options_.decades) weight *= std::pow(10.0, random_.between(-1, 1) * options_.decades);
+    double after = 0;
     if (op == Op::remove) {
-      const double part = options_.exact_weights
-                              ? std::floor(double(before) * 4 * random_.uniform()) / 4
-                              : double(before) * random_.between(0.1, 0.9);
-      weight = part > 0 && random_.chance(0.5) ? part
-               : random_.chance(0.5)           ? kWholeEdge
-                                               : double(before);
-      if (weight < double(before)) after = float(double(before) - weight);
+      const double part = options_.exact_weights ? std::floor(before * 4 * random_.uniform()) / 4
+                                                 : before * random_.between(0.1, 0.9);
+      const bool partly = part > 0 && before - part >= options_.least && random_.chance(0.5);
+      weight = partly ? part : random_.chance(0.5) ? kWholeEdge : before;
+      if (weight < before) after = before - weight;
     } else {
-      after = float((op == Op::add ? double(before) : 0.0) + weight);
+      after = (op == Op::add ? before : 0.0) + weight;
     }
     if (after > 0)
       graph_[pair] = after;
@@ -199,7 +200,7 @@ class History {
 
   Options options_;
   support::Random random_;
-  std::map<Pair, float> graph_;
+  std::map<Pair, double> graph_;
   std::vector<bool> removed_;
   std::size_t living_ = 0;
   std::int64_t now_ = 1000;

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <functional>
 #include <map>
 #include <utility>
@@ -15,7 +16,7 @@ using tidegraph::Node;
 
 namespace {
 
-using Weights = std::vector<float>;
+using Weights = std::vector<double>;
 using ListModel = std::map<Node, Weights>;
 
 // ---- one list
@@ -31,6 +32,12 @@ bool agrees(const Adjacency& lists, Node node, const ListModel& model, int layer
       if (lists.weight(node, position, layer) != found->second[std::size_t(layer)]) return false;
   }
   return true;
+}
+
+// One that float32 holds, or any other.
+double some_weight(Random& random, bool fine) {
+  const double weight = random.between(0.5, 1) * std::exp2(double(random.below(129)) - 64);
+  return fine ? weight : double(float(weight));
 }
 
 // Ids that hash indices like, and some that they do not: dense, far apart, equal in the low bits,
@@ -52,7 +59,7 @@ Node some_id(Random& random, std::size_t style, std::size_t spread) {
 // Random operations that lead a list to a size. Returns how many of them went otherwise than in the
 // model.
 std::size_t wander(Adjacency& lists, Node node, ListModel& model, std::size_t target, int layers,
-                   std::size_t style, Random& random) {
+                   std::size_t style, Random& random, bool fine) {
   std::size_t wrong = 0;
   const std::size_t spread = 2 * std::max(target, model.size()) + 64;
   while (model.size() != target) {
@@ -66,9 +73,9 @@ std::size_t wander(Adjacency& lists, Node node, ListModel& model, std::size_t ta
       Weights& weights = model[id];
       wrong += lists.neighbours(node)[at] != id || lists.find(node, id) != at;
       for (int layer = 0; layer < layers; ++layer) {
-        wrong += lists.weights(node, layer)[at] != 0;
-        weights.push_back(float(random.uniform()));
-        lists.weights(node, layer)[at] = weights.back();
+        wrong += lists.weight(node, at, layer) != 0;
+        weights.push_back(some_weight(random, fine));
+        lists.set_weight(node, at, layer, weights.back());
       }
     } else if (known != model.end() && !grow) {
       lists.erase(node, position);
@@ -76,8 +83,9 @@ std::size_t wander(Adjacency& lists, Node node, ListModel& model, std::size_t ta
       wrong += lists.find(node, id) != Adjacency::kAbsent;
     } else if (known != model.end()) {
       const std::size_t layer = random.below(std::uint64_t(layers));
-      wrong += lists.weights(node, int(layer))[position] != known->second[layer];
-      lists.weights(node, int(layer))[position] = known->second[layer] = float(random.uniform());
+      wrong += lists.weight(node, position, int(layer)) != known->second[layer];
+      known->second[layer] = some_weight(random, fine);
+      lists.set_weight(node, position, int(layer), known->second[layer]);
     } else if (!model.empty() && random.chance(0.7)) {
       // Shrinking needs ids that are there.
       const Node present = lists.neighbours(node)[random.below(lists.size(node))];
@@ -99,12 +107,13 @@ class GraphModel {
     return directed_ || src < dst ? std::pair(src, dst) : std::pair(dst, src);
   }
   std::map<std::pair<Node, Node>, Weights> edges;
+  bool fine = false;  // whether weights come that are no float32
 
   bool agrees(const Graph& graph) const {
     if (graph.edges() != edges.size()) return false;
     for (int layer = 0; layer < layers_; ++layer) {
       std::size_t visited = 0, wrong = 0;
-      graph.for_each_edge(layer, [&](Node src, Node dst, float weight) {
+      graph.for_each_edge(layer, [&](Node src, Node dst, double weight) {
         ++visited;
         const auto found = edges.find({src, dst});
         wrong += found == edges.end() || found->second[std::size_t(layer)] != weight ||
@@ -113,7 +122,7 @@ class GraphModel {
       if (visited != edges.size() || wrong) return false;
     }
     std::vector<std::size_t> in(graph.nodes()), out(graph.nodes());
-    Weights read(std::size_t(layers_), -1.0f);
+    Weights read(std::size_t(layers_), -1.0);
     for (const auto& [pair, weights] : edges) {
       const auto [src, dst] = pair;
       if (!graph.read(src, dst, read) || read != weights) return false;
@@ -140,19 +149,21 @@ class GraphModel {
   int layers_;
 };
 
-using Listing = std::vector<std::vector<std::vector<float>>>;
+using Listing = std::vector<std::vector<std::vector<double>>>;
 
-// Every list in its order: ids (exact as floats: the graphs are small), then weights.
+// Every list in its order: ids, then weights.
 Listing listing(const Graph& graph) {
   Listing all;
   for (const Adjacency* lists : {&graph.sources(), &graph.targets()})
     for (Node node = 0; node < graph.nodes(); ++node) {
-      std::vector<std::vector<float>> parts;
+      std::vector<std::vector<double>> parts;
       const std::span<const Node> ids = lists->neighbours(node);
       parts.emplace_back(ids.begin(), ids.end());
       for (int layer = 0; layer < graph.layers(); ++layer) {
         const tidegraph::Entries entries = lists->entries(node, layer);
-        parts.emplace_back(entries.weights, entries.weights + entries.size);
+        parts.emplace_back();
+        for (std::uint32_t e = 0; e < entries.size; ++e)
+          parts.back().push_back(tidegraph::weight_at(entries, e));
       }
       all.push_back(std::move(parts));
     }
@@ -172,17 +183,17 @@ std::size_t operate(Graph& graph, GraphModel& model, Random& random, double grow
   const bool existed = graph.read(src, dst, weights);
   if (existed != (model.edges.count(key) == 1)) return 1;
   if (!existed) {
-    for (const float weight : weights)
+    for (const double weight : weights)
       if (weight != 0) return 1;
   }
-  for (float& weight : weights) weight = float(1 + random.below(1000));
+  for (double& weight : weights) weight = some_weight(random, model.fine && random.chance(0.1));
   if (existed && !random.chance(growth)) {
     graph.erase(src, dst);
     model.edges.erase(key);
   } else if (existed && random.chance(0.5)) {
-    const int layer = int(random.below(std::uint64_t(graph.layers())));
-    graph.set_layer(src, dst, layer, weights[0]);
-    model.edges[key][std::size_t(layer)] = weights[0];
+    Weights& kept = model.edges[key];
+    kept[random.below(kept.size())] = weights[0];
+    graph.write(src, dst, kept);
   } else {
     graph.write(src, dst, weights);
     model.edges[key] = weights;
@@ -203,15 +214,17 @@ TEST(a_list_agrees_with_a_map_at_every_size_of_its_index) {
                                  300, 20, 1000, 65'530, 65'540, 65'533, 66'000, 80'000, 40'000, 90,
                                  33,  32, 31,   5,      2000,   1,      0,      50};
   for (const int layers : {1, 3}) {
-    for (std::size_t style = 0; style < repeats(4, 1); ++style) {
+    for (std::size_t style = 0; style < repeats(8, 2); ++style) {
+      const bool fine = style % 2;
       Adjacency lists(layers);
       lists.resize(3);
       ListModel model;
       Random random(style + 10 * std::size_t(layers));
       std::size_t wrong = 0, disagreements = 0;
-      const std::size_t sanitized_style = support::kSanitized ? std::size_t(layers) % 4 : style;
+      const std::size_t sanitized_style = support::kSanitized ? std::size_t(layers) % 4 : style / 2;
       for (const std::size_t target : targets) {
-        wrong += wander(lists, 1, model, target, layers, sanitized_style, random);
+        wrong += wander(lists, 1, model, target, layers, sanitized_style, random, fine);
+        CHECK(!lists.fine() || fine);
         disagreements += !agrees(lists, 1, model, layers);
         lists.tidy();
         disagreements += !agrees(lists, 1, model, layers);
@@ -221,6 +234,66 @@ TEST(a_list_agrees_with_a_map_at_every_size_of_its_index) {
       CHECK_EQUAL(lists.size(0) + lists.size(2), 0);
     }
   }
+}
+
+TEST(a_weight_is_kept_to_its_last_bit) {
+  Adjacency lists(2);
+  lists.resize(2);
+  std::vector<double> expected;
+  Random random(12);
+  const auto keep = [&](double weight) {
+    const std::uint32_t position = lists.insert(0, Node(expected.size()));
+    lists.set_weight(0, position, 1, weight);
+    expected.push_back(weight);
+  };
+  keep(1);
+  keep(2.5);
+  keep(tidegraph::kHeaviest);
+  keep(tidegraph::kLightest);
+  CHECK(!lists.fine());
+  for (int exponent = -64; exponent <= 64; ++exponent) {
+    const double power = std::ldexp(1.0, exponent);
+    keep(std::nextafter(power, 0.0));
+    keep(std::nextafter(power, 2 * power));
+    // Halfway between two float32, and next to it.
+    const double half = power * (1 + 0x1p-24);
+    for (const double weight : {half, std::nextafter(half, 0.0), std::nextafter(half, 2 * half)})
+      keep(weight);
+    for (int i = 0; i < 100; ++i) keep(power * random.between(0.5, 1));
+  }
+  CHECK(lists.fine());
+  std::size_t wrong = 0;
+  const auto look = [&] {
+    for (Node id = 0; id < expected.size(); ++id) {
+      const std::uint32_t position = lists.find(0, id);
+      wrong += position == Adjacency::kAbsent || lists.weight(0, position, 1) != expected[id] ||
+               lists.weight(0, position, 0) != 0;
+    }
+  };
+  look();
+  // By powers of two, as decay does, far down and up again.
+  for (const double factor : {0x1p-40, 0x1p40}) CHECK(lists.scale(0, 1, factor, 0));
+  look();
+  CHECK_EQUAL(wrong, 0);
+  CHECK(!lists.scale(0, 1, 0.5, 0x1p65));
+  CHECK_EQUAL(lists.weight(0, 7, 1), 0.0);
+}
+
+// A graph of ones takes as little as it did before weights were exact.
+TEST(fractions_take_room_only_where_a_weight_has_one) {
+  Graph plain(1000, false, 1), fine(1000, false, 1);
+  for (Node node = 0; node < 1000; ++node)
+    for (Node step = 1; step <= 40; ++step)
+      for (Graph* graph : {&plain, &fine})
+        graph->write(node, (node + step) % 1000, Weights{double(step)});
+  CHECK_EQUAL(plain.bytes(), fine.bytes());
+  const Listing before = listing(plain);
+  fine.write(3, 4, Weights{0.1});
+  CHECK(!plain.sources().fine() && fine.sources().fine());
+  CHECK_AT_MOST(plain.bytes() + 4 * 40'000, fine.bytes());
+  CHECK_AT_MOST(fine.bytes(), plain.bytes() + 5 * 2 * 40'000);
+  fine.write(3, 4, Weights{1.0});
+  CHECK(listing(fine) == before);
 }
 
 TEST(lists_that_share_memory_do_not_disturb_each_other) {
@@ -236,7 +309,8 @@ TEST(lists_that_share_memory_do_not_disturb_each_other) {
     // Sizes over three orders of magnitude; often nothing, so that blocks are handed on.
     const std::size_t target =
         random.chance(0.3) ? 0 : std::size_t(random.below(1 + (1ull << random.below(10))));
-    wrong += wander(lists, node, models[node], target, layers, node % 4, random);
+    const bool fine = round > 1000 && random.chance(0.3);
+    wrong += wander(lists, node, models[node], target, layers, node % 4, random, fine);
     if (round % 50 == 0) lists.tidy();
   }
   CHECK_EQUAL(wrong, 0);
@@ -256,12 +330,23 @@ TEST(a_graph_agrees_with_a_map_of_its_edges) {
       const std::size_t operations = repeats(150'000, 30'000);
       for (std::size_t i = 0; i < operations; ++i) {
         // Grows for a while, shrinks for a while.
+        model.fine = i > operations / 3;
         wrong += operate(graph, model, random, i / 10'000 % 3 == 2 ? 0.05 : 0.8);
         if (i % 5000 == 0) {
+          // What is forgotten keeps its place with a weight of zero.
           const int layer = int(random.below(std::uint64_t(layers)));
-          const float factor = random.chance(0.5) ? 2.0f : 0.5f;
-          graph.scale_layer(layer, factor);
-          for (auto& [pair, weights] : model.edges) weights[std::size_t(layer)] *= factor;
+          const double factor = random.chance(0.5) ? 2 : 0.5;
+          const double floor = random.chance(0.5) && layer > 0 ? 1e-3 : 0;
+          std::vector<bool> left(graph.nodes());
+          for (auto& [pair, weights] : model.edges) {
+            double& weight = weights[std::size_t(layer)];
+            weight = weight * factor < floor ? 0 : weight * factor;
+            if (weight >= floor) left[pair.first] = left[pair.second] = true;
+          }
+          for (Node node = 0; node < graph.nodes(); ++node) {
+            const bool is_left = graph.scale_edges_of(node, layer, factor, floor);
+            disagreements += floor > 0 && is_left != left[node];
+          }
           graph.tidy();
           disagreements += !model.agrees(graph);
         }
@@ -297,13 +382,15 @@ TEST(a_graph_built_at_once_is_the_graph_built_edge_by_edge) {
             std::int64_t(random.chance(0.01) ? std::uint64_t(src.back()) : random.below(nodes)));
         weight.push_back(random.between(0.1, 10));
         Weights& sum = model.edges[model.key(Node(src.back()), Node(dst.back()))];
-        sum.resize(1, 0.0f);
-        sum[0] = float(double(sum[0]) + (weighted ? weight.back() : 1.0));
+        sum.resize(1, 0.0);
+        sum[0] += weighted ? weight.back() : 1.0;
       }
       CHECK(!graph.build(src, dst,
                          weighted ? std::span<const double>(weight) : std::span<const double>()));
       CHECK(model.agrees(graph));
+      CHECK_EQUAL(graph.sources().fine(), weighted);
       std::size_t wrong = 0;
+      model.fine = true;
       for (std::size_t i = 0; i < 50'000; ++i) wrong += operate(graph, model, random, 0.5);
       CHECK_EQUAL(wrong, 0);
       CHECK(model.agrees(graph));
@@ -311,21 +398,28 @@ TEST(a_graph_built_at_once_is_the_graph_built_edge_by_edge) {
     for (const Node last : {Node(1), Node(2)}) {  // an edge, a self-edge
       Graph graph(3, directed, 1);
       const std::vector<std::int64_t> src{0, 2, 2}, dst{1, std::int64_t(last), std::int64_t(last)};
-      const std::vector<double> weight{1, 1e9, 1};
-      const auto lost = graph.build(src, dst, weight);
-      CHECK(lost && lost->row == 2 && lost->before == 1e9f);
+      const std::vector<double> weight{1, 0x1p64, 0x1p63};
+      CHECK(graph.build(src, dst, weight) == std::optional<std::size_t>(2));
+      Graph light(3, directed, 1);
+      const std::vector<double> too_light{1, 0x1p-65, 1};
+      CHECK(light.build(src, dst, too_light) == std::optional<std::size_t>(1));
+      Graph good(3, directed, 1);
+      const std::vector<double> extreme{0x1p-64, 0x1p63, 0x1p63};
+      CHECK(!good.build(src, dst, extreme));
     }
   }
 }
 
 TEST(tidying_gives_memory_back_and_keeps_content_and_order) {
-  for (const bool directed : {false, true}) {
+  for (const auto& [directed, fine] :
+       {std::pair(false, false), std::pair(false, true), std::pair(true, true)}) {
     const std::size_t nodes = 30'000;
     Graph graph(nodes, directed, 2);
     GraphModel model(directed, 2);
+    model.fine = fine;
     Random random(3);
     const auto connect = [&](Node src, Node dst) {
-      const Weights weights{float(random.uniform()), float(random.uniform())};
+      const Weights weights{some_weight(random, model.fine), some_weight(random, model.fine)};
       graph.write(src, dst, weights);
       model.edges[model.key(src, dst)] = weights;
     };
@@ -364,6 +458,7 @@ TEST(a_graph_read_back_has_its_lists_in_order_and_goes_on_the_same) {
     Graph graph(200, directed, 2);
     GraphModel model(directed, 2);
     Random random(8);
+    model.fine = true;
     for (std::size_t i = 0; i < 30'000; ++i) operate(graph, model, random, i < 20'000 ? 0.8 : 0.2);
     support::MemoryArchive archive;
     graph.archive(archive, "graph");
@@ -389,6 +484,7 @@ TEST(a_copy_of_a_graph_goes_its_own_way_and_the_same_way_by_the_same_changes) {
     Graph graph(3000, directed, 2);
     GraphModel model(directed, 2);
     Random random(10);
+    model.fine = true;
     for (std::size_t i = 0; i < 60'000; ++i) operate(graph, model, random, 0.9);
     CHECK_AT_MOST(1200, graph.sources().size(0));  // a block of memory of its own
     Graph copy(graph);
@@ -405,7 +501,7 @@ TEST(a_copy_of_a_graph_goes_its_own_way_and_the_same_way_by_the_same_changes) {
 
 TEST(an_archive_that_does_not_fit_is_refused) {
   Graph graph(4, false, 1);
-  const Weights weights{1.0f};
+  const Weights weights{1.0};
   graph.write(0, 1, weights);
   graph.write(1, 2, weights);
   support::MemoryArchive archive;
@@ -440,7 +536,7 @@ TEST(a_hub_with_a_million_neighbours_takes_changes_without_scans) {
   Graph graph(nodes, false, 1);
   std::vector<Node> inside, outside;  // neighbours of node 0 and the rest
   for (Node node = 1; node < nodes; ++node) (node <= degree ? inside : outside).push_back(node);
-  Weights weight{1.0f};
+  Weights weight{1.0};
   for (const Node node : inside) graph.write(0, node, weight);
   CHECK_EQUAL(graph.sources().size(0), degree);
   graph.tidy();
@@ -454,7 +550,7 @@ TEST(a_hub_with_a_million_neighbours_takes_changes_without_scans) {
          &entering = outside[random.below(outside.size())];
     wrong += !graph.read(leaving, 0, weight) || graph.read(0, entering, weight);
     graph.erase(leaving, 0);
-    weight[0] = float(entering);
+    weight[0] = double(float(entering));
     graph.write(0, entering, weight);
     std::swap(leaving, entering);
   }
@@ -480,7 +576,7 @@ TEST(a_grown_power_law_graph_at_rest_takes_at_most_24_bytes_per_edge) {
     Graph graph(nodes, false, 1);
     Random random(6);
     std::vector<Node> ends{0};
-    const Weights weight{1.0f};
+    const Weights weight{1.0};
     Weights read(1);
     for (Node node = 1; node < nodes; ++node) {
       for (std::size_t i = 0; i < each; ++i) {
@@ -518,7 +614,8 @@ TEST(lists_merged_into_a_new_base_are_those_that_were_over_the_old_one) {
   Adjacency over(1), merged(1);
   std::vector<std::uint64_t> new_offsets[2];
   std::vector<Node> new_neighbours[2];
-  Weights new_weights[2];
+  std::vector<float> new_weights[2];
+  std::vector<std::int32_t> new_fractions[2];
   for (Adjacency* lists : {&over, &merged}) {
     lists->resize(kNodes + 3);  // some came later
     lists->stand_on(base);
@@ -527,13 +624,13 @@ TEST(lists_merged_into_a_new_base_are_those_that_were_over_the_old_one) {
     for (std::size_t change = 0; change < 500; ++change) {
       const Node node = random.chance(0.1) ? 17 : Node(random.below(kNodes + 3));
       const Node neighbour = Node(random.below(6000));
-      const float weight = random.chance(0.5) ? 1.0f : 2.5f;
+      const double weight = random.chance(0.5) ? 1 : random.chance(0.5) || round < 2 ? 2.5 : 0.1;
       const bool erase = random.chance(0.4);
       for (Adjacency* lists : {&over, &merged}) {
         const std::uint32_t position = lists->find_to_change(node, neighbour);
         if (position == Adjacency::kAbsent) {
           const std::uint32_t added = lists->insert(node, neighbour);
-          lists->weights(node, 0)[added] = weight;
+          lists->set_weight(node, added, 0, weight);
         } else if (erase) {
           lists->erase(node, position);
         }
@@ -545,9 +642,11 @@ TEST(lists_merged_into_a_new_base_are_those_that_were_over_the_old_one) {
     fresh.assign(kNodes + 4, 0);
     new_neighbours[round % 2].assign(extent.entries, 0);
     new_weights[round % 2].assign(extent.entries, 0.0f);
+    new_fractions[round % 2].assign(extent.entries, 0);
     CHECK(!extent.plain);
-    merged.merge_into(fresh.data(), new_neighbours[round % 2].data(),
-                      new_weights[round % 2].data());
+    CHECK_EQUAL(extent.fine, round >= 2);
+    merged.merge_into(fresh.data(), new_neighbours[round % 2].data(), new_weights[round % 2].data(),
+                      extent.fine ? new_fractions[round % 2].data() : nullptr);
     CHECK_AT_MOST(merged.bytes(), kNodes);
     const Adjacency copy(merged);
     for (Node node = 0; node < kNodes + 3; ++node) {

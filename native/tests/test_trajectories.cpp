@@ -57,6 +57,7 @@ struct Started : Propagator<Real> {
     std::vector<double> features(kNodes * kColumns);
     for (double& value : features) value = size * random.between(-2, 2);
     this->set_features(0, features);
+    this->read_peak();
     this->start();
   }
 };
@@ -72,7 +73,7 @@ std::vector<SealedRecords> recorded(Propagator<Real>& propagator, const Stream& 
   std::vector<SealedRecords> segments;
   segments.push_back(recorder.seal());
   for (std::size_t done = 0; done < stream.times.size();) {
-    std::string refusal;
+    Refusal refusal;
     done += recorder.run(propagator, stream.rows(), std::span(stream.offsets).subspan(done),
                          std::span(stream.times).subspan(done), limit, refusal);
     CHECK(refusal.empty());
@@ -113,7 +114,7 @@ TEST(what_was_recorded_last_is_always_near_the_state) {
       std::vector<float> now(kNodes * 2 * kColumns), then(now.size());
       int far = 0, beyond = 0;
       for (std::size_t s = 0; s < stream.times.size(); ++s) {
-        std::string refusal;
+        Refusal refusal;
         std::vector<std::int64_t> counts(1);
         plain.apply_steps(stream.rows(), std::span(stream.offsets).subspan(s, 2), counts, refusal);
         if (s + 1 < stream.times.size() && stream.times[s + 1] == stream.times[s]) continue;
@@ -142,7 +143,7 @@ TEST(watching_does_not_change_what_is_watched) {
   Started<double> watched, plain;
   recorded(watched, stream, false, 0.05, 50);
   std::vector<std::int64_t> counts(stream.times.size());
-  std::string refusal;
+  Refusal refusal;
   plain.apply_steps(stream.rows(), stream.offsets, counts, refusal);
   CHECK(support::contents(watched) == support::contents(plain));
 }
@@ -170,7 +171,7 @@ TEST(segments_depend_neither_on_threads_nor_on_where_a_recorder_was_restored) {
         trajectories.state(nodes, times, rows, 2);
         trajectories.scales(nodes, times, scales, 2);
         recorder.restore(0, rows, scales);
-        std::string refusal;
+        Refusal refusal;
         done += recorder.run(third, stream.rows(), std::span(stream.offsets).subspan(done),
                              std::span(stream.times).subspan(done), 60, refusal);
       }

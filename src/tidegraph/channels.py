@@ -304,9 +304,9 @@ class Settings:
             raise ParameterError(
                 f"r_max_unit is {self.r_max_unit!r}; give 'rms', 'absolute' or 'l1'"
             )
-        if self.self_loop != 0 and not 2.0**-100 <= self.self_loop <= 2.0**100:
+        if self.self_loop != 0 and not 2.0**-32 <= self.self_loop <= 2.0**64:
             raise ParameterError(
-                f"self_loop is {self.self_loop}; give 0 or a weight between 2^-100 and 2^100"
+                f"self_loop is {self.self_loop}; give 0 or a weight between 2^-32 and 2^64"
             )
         if self.directed and self.self_loop == 0:
             raise ParameterError(
@@ -330,10 +330,13 @@ class Settings:
         return self.beta if channel.beta is None else channel.beta
 
     def forget_bits(self, half_life: float) -> int:
-        """F: a decayed weight below `2^-F` self-loops is forgotten (8 to 24).
+        """F: without self-loops a decayed edge is forgotten after F half-lives or more (8 to 24).
 
-        Renewing a self-loop that has shrunk so far moves an estimate by `2^(F·(1-beta))`, so F is
-        chosen to keep that near 2^8 for every channel that shares the half-life.
+        It goes at the first boundary, a whole number of half-lives after the first event, at which
+        it is lighter than `2^-F` times the lightest weight that any earlier batch gave or left. The
+        threshold of a node shrinks by `2^(F·(1-beta))` until then, which F keeps near 2^8 for every
+        channel that shares the half-life. With self-loops, which are renewed at every boundary,
+        edges fade away, and go when all that go in a row weigh less than rounding.
         """
         betas = [self.beta_of(c) for c in self.channels if c.half_life == half_life]
         lowest = min(betas)
@@ -345,8 +348,10 @@ class Audit:
     """How far a propagator has drifted, per channel, as multiples of its stopping threshold.
 
     drift: the largest difference between the stored and the true residual of the stored estimate.
-    residual: the largest true residual; at most 1 plus the drift after a push.
+    residual: the largest true residual; at most 1 after every call.
+    untracked: how far, at most, a drift exceeds what the engine has accounted for; 0 if none does.
     """
 
     drift: NDArray[np.float64]  # [channels]
     residual: NDArray[np.float64]  # [channels]
+    untracked: NDArray[np.float64]  # [channels]

@@ -191,8 +191,8 @@ def verify(data: str, as_json: bool, **options: Any) -> None:
     steps every number is compared with a sparse solve in float64. It holds when, at every sample,
 
     \b
-      error <= error_bound            the live certificate, drift and rounding included
-      error <= (1 + drift)·threshold  the promise made by --r-max; drift is what audit() measures
+      error <= error_bound  the live certificate
+      error <= threshold    the promise made by --r-max
 
     and the exit code is 1 where it does not. Errors are shown as parts of what is allowed: at
     1.0000 the worst of all numbers would be exactly as far off as it may be.
@@ -235,13 +235,12 @@ def verify(data: str, as_json: bool, **options: Any) -> None:
         "[green]It holds[/]: no error above its certified bound, none above the promise"
         if result.holds
         else "[red]It does not hold[/]: an error is above its certified bound, or above the promise"
-        " by more than the drift"
     )
     console.print(
         f"{verdict}. {result.events_per_s:,.0f} events/s in the engine.\n"
         "At 1.0000 the worst number would be as far off as it may be: by the certificate of that"
-        " step (error/bound),\nor by the promise of --r-max (error/threshold), to which drift, the"
-        " rounding so far, adds."
+        " step (error/bound),\nor by the promise of --r-max (error/threshold). Drift is"
+        " what rounding did to\nresiduals, as a part of the promise, and is included in both."
     )
     if as_json:
         report = {

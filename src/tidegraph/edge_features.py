@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.errors import DataError
 from tidegraph.past import Past
-from tidegraph.stream import EventStream
+from tidegraph.stream import EventStream, known_nodes, time_numbers
 
 __all__ = ["RECENT", "EdgeFeatures", "last_and_mean"]
 
@@ -56,8 +56,10 @@ class EdgeFeatures:
             for column in columns
         )
 
-    def of_links(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+    def of_links(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
         """`[len(src), len(link_names)]`; 0 where nothing has happened."""
+        src, dst = known_nodes(src, self._nodes), known_nodes(dst, self._nodes)
+        t = time_numbers(t)
         parts = [
             last_and_mean(self._features, *self._pairs.latest(key, t, RECENT))
             for key in (src * self._nodes + dst, dst * self._nodes + src)

@@ -10,16 +10,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.errors import EventError
+from tidegraph.errors import EventError, TidegraphError
 
-__all__ = ["TIME_LIMIT", "Batch", "Op"]
+__all__ = ["TIME_LIMIT", "Batch", "Op", "whole_numbers"]
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float64]
 
 TIME_LIMIT = 2**62  # |t| stays below it, so that no difference of two times leaves int64
 _SMALL = 32  # up to here a Python loop over a list beats the fixed cost of a NumPy reduction
-_WEIGHT_MIN, _WEIGHT_MAX = 2.0**-100, 2.0**100  # room for sums and decay in float32
+_WEIGHT_MIN, _WEIGHT_MAX = 2.0**-64, 2.0**64  # room for sums and decay in float32
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = np.dtype(np.float64)
 _NONE: tuple[()] = ()  # CPython keeps one empty tuple: `is` recognises the default
@@ -42,6 +42,35 @@ def _frozen(array: NDArray[Any]) -> Any:
 _NO_IDS: IntArray = _frozen(np.empty(0, dtype=np.int64))
 
 
+def whole_numbers(
+    values: Any,
+    name: str,
+    *,
+    advice: str = "",
+    error: type[TidegraphError] = EventError,
+) -> IntArray:
+    """`values` as int64, in the same shape; what is no integer, or too large, is an error.
+
+    >>> whole_numbers(np.array([3], dtype=np.uint64), "nodes")
+    array([3])
+    """
+    array = np.asarray(values)
+    if array.dtype == _INT64:
+        return array
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        return array.astype(np.int64)  # an empty list has no type of its own
+    if array.dtype.kind not in "iu":
+        given = f", not {array.ravel()[:1].tolist()[0]!r}" if array.size else ""
+        end = f": {advice}" if advice else ""
+        raise error(f"{name} has dtype {array.dtype}; integers are needed{given}{end}")
+    if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
+        raise error(
+            f"{name} holds {int(array.max())}, which does not fit into int64; give integers below"
+            " 2**63"
+        )
+    return array.astype(np.int64)
+
+
 def _integers(values: Any, name: str) -> IntArray:
     """`values` as a fresh read-only int64 vector; nothing that is not an integer is converted."""
     try:
@@ -53,14 +82,8 @@ def _integers(values: Any, name: str) -> IntArray:
     if array.dtype != _INT64:
         if array.size == 0 and not isinstance(values, np.ndarray):
             return _NO_IDS  # an empty list has no type of its own
-        if array.dtype.kind not in "iu":
-            raise EventError(
-                f"{name} has dtype {array.dtype}; integers are needed"
-                " (convert with .astype('int64') where no information is lost)"
-            )
-        if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
-            raise EventError(f"{name} holds {int(array.max())}, which does not fit into int64")
-        array = array.astype(np.int64)
+        advice = "convert with .astype('int64') where no information is lost"
+        array = whole_numbers(array, name, advice=advice)
     array.setflags(write=False)
     return array
 
@@ -150,8 +173,8 @@ def _weights(weight: Any, op: NDArray[np.uint8] | None, rows: int) -> FloatArray
     if not fine.all():
         row = int(fine.argmin())
         raise EventError(
-            f"weight of row {row} is {array[row]}; weights are positive and between 2^-100 and"
-            " 2^100; only a REMOVE may say inf: the whole edge"
+            f"weight of row {row} is {array[row]}; weights are positive and between 2^-64 and"
+            " 2^64; only a REMOVE may say inf: the whole edge"
         )
     return array
 

@@ -9,9 +9,11 @@ the graph, whatever the number of columns, and kept up to date by pushing as the
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,9 +35,7 @@ Progress: TypeAlias = Callable[[int, int, str], None]  # done, of how many, what
 _TOLERANCE = 1e-3  # of the adjoint's residual between events, in r_max: estimates err by far more
 _TIGHT = 1e-13  # of the same where the representation itself is read from it
 _STANDS_STILL = 1e-10  # a relative movement that rounding can make
-_SAME = 1e-9  # weights this close are one weight, read at two times
-_LONG = 24  # half-lives after which no ordinary weight is remembered
-_NOTHING = 1e-14  # of a degree: what rounding leaves of it when all edges have gone
+_SAME = 1e-15  # weights this close are one weight, read at two times
 _MANY = 100  # changes of weight at once, after which residuals are computed afresh
 _PIECE = 1 << 15  # nodes whose features are looked at together
 
@@ -85,17 +85,17 @@ class Explanation:
     events_in_span: int
     direct: float  # share of all events that the node took part in
     elsewhere: float  # share of all other events
-    time_passing: float  # share of edges that left a window or decayed to nothing
+    time_passing: float  # share of edges that left a window, faded or were forgotten
     unattributed: float  # ‖movement - Σ contributions‖ / ‖movement‖
     names: NodeNames | None
     unit: str
 
     def name(self, node: int) -> Any:
-        """What the stream calls a node."""
+        """Return what the stream calls a node."""
         return node if self.names is None else self.names[node]
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the movement's columns, in what JSON can hold; nodes by their names.
+        """Return all but the movement's columns, in what JSON can hold; nodes by their names.
 
         What is infinite is None: the weight of a removal of the whole edge, and the relative
         movement of what was zero.
@@ -196,7 +196,7 @@ def _percent(share: float) -> str:
 
 
 def _columns(titles: list[str], rows: list[list[str]]) -> list[str]:
-    """A plain table, aligned to the right."""
+    """Return the lines of a plain table, aligned to the right."""
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     return [
         "  " + "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True))
@@ -221,19 +221,22 @@ def explain(
     progress: Progress | None = None,
     **options: Any,
 ) -> Explanation:
-    """The events at `t0 <= t < t1`, and the nodes, that moved a node's representation most.
+    """Return the events at `t0 <= t < t1`, and the nodes, that moved a representation most.
 
-    The movement is that of the exact representation (up to rounding) between what holds after all
-    events before t0 and after all before t1. An event's share is the part of the movement that its
-    contribution makes up, `⟨contribution, movement⟩ / ‖movement‖²`.
+    The movement is that of the node's exact representation (up to rounding) between what holds
+    after all events before t0 and after all before t1, time having passed up to each. An event's
+    share is the part of the movement that its contribution makes up,
+    `⟨contribution, movement⟩ / ‖movement‖²`.
 
     Events count one after the other, in the stream's order, also those of one time: the shares
     belong to this order, since what an event does depends on the graph it meets. Contributions are
     computed from maintained estimates, and `unattributed` says what that leaves open; a smaller
     `r_max` makes it smaller. What happens to other edges than the event's own, because they leave
-    a window or have decayed to nothing, is the share of time passing. Decay as such moves nothing:
-    all edges of a node fade alike, until an event brings new weight and renews the self-loops at
-    its ends; this is the event's.
+    a window, is the share of time passing. Under decay it is what happens at each whole number of
+    half-lives after the first event: all self-loops count in full again, so that edges have faded
+    beside them; without self-loops, edges that have become too light are forgotten. In between
+    all weights fade alike, which moves nothing, until an event brings new weight and renews the
+    self-loops at its ends; this is the event's.
 
     An event with the node itself came through its other endpoint, an event elsewhere through that
     of its endpoints which is nearer to the node: in which a change weighs more.
@@ -244,8 +247,8 @@ def explain(
     top: how many events and nodes to list; None lists all that contributed.
     options: those of `Propagator`, such as `directed`, `beta` and `self_loop`; float64 by default.
 
-    The time it takes goes with the events in the span, little for those far from the node; windows
-    take longer, since every step compares the whole graph with the one before.
+    The time it takes goes with the events in the span, little for those far from the node. Where
+    edges leave a window, and at every half-life, the whole graph is compared with the one before.
 
     >>> stream = EventStream.from_arrays([0, 1, 3], [1, 2, 4], [10, 20, 30])
     >>> [(event.position, round(event.share, 3)) for event in explain(stream, 2, 15, 40).events]
@@ -279,12 +282,12 @@ def explain(
 
 
 def _asked(stream: EventStream, node: Any, t0: Any, t1: Any, top: Any) -> tuple[int, ...]:
-    """Node and span as given, and the span's positions in the stream, after checking them."""
-    for name, value in (("node", node), ("t0", t0), ("t1", t1), ("top", 1 if top is None else top)):
-        try:
-            operator.index(value)
-        except TypeError:
-            raise ParameterError(f"{name} is {value!r}; give a whole number") from None
+    """Check node and span and return them with the span's positions in the stream."""
+    node, t0, t1 = (_whole(*given) for given in (("node", node), ("t0", t0), ("t1", t1)))
+    if top is not None:
+        top = _whole("top", top)
+    if t0 < -(2**63) or t1 >= 2**63:
+        raise ParameterError(f"the span is {t0} to {t1}; times lie between -2**63 and 2**63")
     if t0 >= t1:
         raise ParameterError(f"the span is {t0} to {t1}; t0 must be before t1")
     if top is not None and top < 1:
@@ -301,7 +304,16 @@ def _asked(stream: EventStream, node: Any, t0: Any, t1: Any, top: Any) -> tuple[
             f"node {stream.name([node])[0]} has no event before {t1}, {when}: nothing can have"
             " moved it yet; give a span that ends later, or another node"
         )
-    return int(node), int(t0), int(t1), first, last
+    return node, t0, t1, first, last
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise ParameterError(f"{name} is {value!r}; give a whole number")
 
 
 def _summary(
@@ -311,7 +323,7 @@ def _summary(
     span: tuple[int, int],
     top: int | None,
 ) -> Explanation:
-    """Shares of the parts that a replay collected."""
+    """Return the shares of the parts that a replay collected."""
     stream, node = replay.stream, replay.node
     movement = after - before
     length, moved = float(np.linalg.norm(before)), float(np.linalg.norm(movement))
@@ -358,7 +370,7 @@ def _summary(
 def _neighbours(
     through: IntArray, shares: FloatArray, direct: NDArray[np.bool_]
 ) -> list[NeighbourShare]:
-    """What came through each node, the largest share first."""
+    """Return what came through each node, the largest share first."""
     came = through >= 0
     nodes, at = np.unique(through[came], return_inverse=True)
     columns = (
@@ -384,18 +396,20 @@ def _weight(stream: EventStream, position: int) -> float:
 # The replay ---------------------------------------------------------------------------------------
 
 
-class _Entry(NamedTuple):
-    """A change of one entry of W."""
+class _Changes(NamedTuple):
+    """Changes of entries of W."""
 
-    i: int
-    j: int
-    delta: float
+    i: IntArray
+    j: IntArray
+    delta: FloatArray
 
 
 class _Replay:
     """The stream up to t0 in an engine of one channel, the adjoint beside it, and what follows.
 
     The engine decides what its version of the graph is; changes of weight are read back from it.
+    Under decay they are counted in the unit of the last boundary, a whole number of half-lives
+    after the first event, so that nothing changes in between unless an event changes it.
     """
 
     def __init__(
@@ -409,8 +423,9 @@ class _Replay:
         options: dict[str, Any],
     ) -> None:
         self.stream, self.node, self.rows, self.channel = stream, node, rows, channel
-        # An initial graph has no times of its own: it counts as of the first event.
-        self._origin = min(int(stream.t[0]), t0) if len(stream) else t0
+        # Time begins with the first event, and so does an initial graph, which has no times.
+        self._origin = int(stream.t[0]) if len(stream) else t0
+        self._clock = max(t0, self._origin)
         self._engine = Propagator(
             features,
             nodes=stream.nodes,
@@ -423,17 +438,22 @@ class _Replay:
         self.passing = np.zeros(self._engine.columns)  # what came without an event
         self.through = np.full(events, -1)  # the node through which each event came; -1: none did
         if channel.timed:
-            self._engine.apply(Batch(t=t0))
-        self._clock = t0
+            self._engine.apply(Batch(t=self._clock))
         self._beta = self._engine.beta if channel.beta is None else channel.beta
-        span_src, span_dst = stream.src[rows], stream.dst[rows]
-        src, dst, _ = self._engine.edges(0)
-        i, j = self._oriented(np.concatenate([src, span_src]), np.concatenate([dst, span_dst]))
-        self._adjoint = _Adjoint(node, channel.gamma, i, j, stream.nodes)
-        self._adjoint.set_weights(*self._weights(), self._engine.loops(0))
+        self._loops = self._unit() * self._engine.loops(0)
+        i, j, _ = self._entries(*self._engine.edges(0))
+        span_i, span_j, _ = self._entries(stream.src[rows], stream.dst[rows])
+        self._adjoint = _Adjoint(
+            node,
+            channel.gamma,
+            np.concatenate([i, span_i]),
+            np.concatenate([j, span_j]),
+            stream.nodes,
+        )
+        self._adjoint.set_weights(*self._weights(), self._degree())
 
     def _rows_before(self, end: int) -> Batch | None:
-        """The graph the stream starts from, and its rows up to `end`."""
+        """Return the graph the stream starts from, and its rows up to `end`."""
         stream, edges = self.stream, self.stream.initial
         if edges is None:
             return stream[:end].steps(events=max(end, 1)).batch(0, 1) if end else None
@@ -451,64 +471,74 @@ class _Replay:
             t=np.concatenate([np.full(count, self._origin), stream.t[:end]]),
         )
 
-    def _oriented(self, src: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
-        """Rows and columns of W in which edges stand; a self-edge stands in one place."""
+    # What the engine has now ------------------------------------------------------------------
+
+    def _boundary(self, t: int) -> int:
+        """Return how many half-lives have ended by `t`; none without decay."""
+        half_life = self.channel.half_life
+        return 0 if half_life is None else math.floor((t - self._origin) / half_life)
+
+    def _unit(self) -> float:
+        """Return what a weight of one now counts in the unit of the last boundary."""
+        half_life = self.channel.half_life
+        if half_life is None:
+            return 1.0
+        passed = self._boundary(self._clock) * Fraction(half_life)
+        return float(2.0 ** (float(self._clock - self._origin - passed) / half_life))
+
+    def _degree(self, nodes: IntArray | None = None) -> FloatArray:
+        return self._unit() * self._engine.degree(nodes)[:, 0]
+
+    def _entries(
+        self, src: IntArray, dst: IntArray, weight: FloatArray | None = None
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return rows, columns and values of the entries of W that edges (of weight 1) make up."""
+        weight = np.ones(len(src)) if weight is None else weight
         if self._engine.directed and self.channel.direction == "out":
-            return src, dst
+            return src, dst, weight
         if self._engine.directed and self.channel.direction == "in":
-            return dst, src
-        twice = src != dst
-        return np.concatenate([src, dst[twice]]), np.concatenate([dst, src[twice]])
+            return dst, src, weight
+        # Both directions of a self-edge count; an undirected one has no other direction.
+        back = np.full(len(src), True) if self._engine.directed else src != dst
+        return (
+            np.concatenate([src, dst[back]]),
+            np.concatenate([dst, src[back]]),
+            np.concatenate([weight, weight[back]]),
+        )
 
     def _weights(self) -> tuple[FloatArray, FloatArray]:
-        """W as the engine has it now: its entries in the adjoint's pattern, and its diagonal."""
-        src, dst, weight = self._engine.edges(0)
-        twice = src != dst
-        if self._engine.directed and self.channel.direction != "both":
-            twice[:] = False
-        weight = np.concatenate([weight, weight[twice]])
-        i, j = self._oriented(src, dst)
-        diagonal = self._engine.loops(0)
-        np.add.at(diagonal, i[i == j], weight[i == j])
-        off = i != j
+        """Return the entries of W in the adjoint's pattern, and its diagonal."""
+        i, j, weight = self._entries(*self._engine.edges(0))
+        weight = self._unit() * weight
+        on, off = i == j, i != j
         at = self._adjoint.places(i[off], j[off])
-        entries = np.zeros(len(self._adjoint.j))
-        np.add.at(entries, at, weight[off])
-        return entries, diagonal
+        return (
+            _sums(at, weight[off], len(self._adjoint.j)),
+            self._loops + _sums(i[on], weight[on], self.stream.nodes),
+        )
 
     # What happens -----------------------------------------------------------------------------
 
     def move_clock(self, t: int) -> None:
-        """Let time pass: what the channel lets go of on the way is a part of time passing."""
+        """Let time pass: what the channel lets go of or renews is a part of time passing."""
         if not self.channel.timed or t <= self._clock:
             return
-        lets_go = self._lets_go(t)
-        estimate = self._engine.embedding()[:, 0] if lets_go else None
+        halvings = self._boundary(t) - self._boundary(self._clock)
+        changes = halvings > 0 or self._lets_go(t)
+        estimate = self._engine.embedding()[:, 0] if changes else None
         self._engine.apply(Batch(t=t))
-        if self.channel.half_life is not None:
-            self._adjoint.scale(self._shrunk((t - self._clock) / self.channel.half_life))
         self._clock = t
-        if estimate is not None:
-            self._absorb([(self.passing, entry) for entry in self._differences()], estimate)
-
-    def _shrunk(self, half_lives: float) -> float:
-        """What to multiply old weights by, so that they compare with those of now.
-
-        Neither P nor pi sees a common factor, so any will do. After a long time, when hardly
-        anything of old is left, the one that keeps the node's own degree loses the fewest digits.
-        """
-        if half_lives <= _LONG:
-            return float(2.0**-half_lives)
-        old = float(self._adjoint.degree[self.node])
-        now = float(self._engine.degree([self.node])[0, 0])
-        return now / old if old > 0 and now > 0 else 1.0
+        if estimate is None:
+            return
+        if halvings:
+            self._adjoint.fade(halvings, float(self._degree(np.array([self.node]))[0]))
+        self._absorb([(self.passing, self._differences())], None, estimate)
 
     def _lets_go(self, t: int) -> bool:
-        """Whether weights can change by themselves until `t`."""
-        if self.channel.half_life is not None:  # at every whole half-life
-            marks = (np.array([self._clock, t]) - self._origin) / self.channel.half_life
-            return bool(np.floor(marks[1] + _SAME) > np.floor(marks[0] - _SAME))
-        expiring = np.array([self._clock, t]) - (self.channel.window or 0)
+        """Say whether edges can leave a window until `t`."""
+        if self.channel.window is None:
+            return False
+        expiring = np.array([self._clock, t]) - self.channel.window
         begin, end = np.searchsorted(self.stream.t, expiring, side="right")
         initial = self.stream.initial is not None
         return bool(end > begin or (initial and expiring[0] < self._origin <= expiring[1]))
@@ -516,10 +546,9 @@ class _Replay:
     def apply(self, position: int) -> None:
         """Apply one event and collect what it does to the node."""
         src, dst = int(self.stream.src[position]), int(self.stream.dst[position])
-        ids = np.unique([src, dst])
-        whole = self.channel.last is not None  # any edge may leave for this one
-        rows = self._engine.embedding(None if whole else ids)[:, 0]
-        estimate: Any = rows if whole else dict(zip(ids.tolist(), rows, strict=True))
+        # Any edge may leave the last events for this one.
+        ids = None if self.channel.last is not None else np.unique([src, dst])
+        estimate = self._engine.embedding(ids)[:, 0]
         self._engine.apply(
             Batch(
                 [src],
@@ -530,19 +559,22 @@ class _Replay:
             )
         )
         contribution = self.contributions[position - self.rows.start]
-        if whole:
-            changes = [
-                (contribution if {entry.i, entry.j} == {src, dst} else self.passing, entry)
-                for entry in self._differences()
-            ]
+        if ids is not None:
+            parts = [(contribution, self._differences_at(ids, src, dst))]
         else:
-            changes = [(contribution, entry) for entry in self._differences_at(ids, src, dst)]
-        self._absorb(changes, estimate)
+            found = self._differences()
+            own = np.isin(found.i, [src, dst]) & np.isin(found.j, [src, dst])
+            own &= (found.i == found.j) == (src == dst)
+            parts = [
+                (total, _Changes(found.i[which], found.j[which], found.delta[which]))
+                for total, which in ((contribution, own), (self.passing, ~own))
+            ]
+        self._absorb(parts, ids, estimate)
         if contribution.any():
             self.through[position - self.rows.start] = self._nearer(src, dst)
 
     def _nearer(self, src: int, dst: int) -> int:
-        """The endpoint, other than the node itself, in which the adjoint is larger.
+        """Return the endpoint, other than the node itself, in which the adjoint is larger.
 
         On the way from the node the adjoint falls from neighbour to neighbour.
         """
@@ -551,100 +583,100 @@ class _Replay:
         values = np.abs(self._adjoint.values[[src, dst]])
         return src if values[0] >= values[1] else dst
 
-    def _differences_at(self, ids: IntArray, src: int, dst: int) -> list[_Entry]:
-        """The changes of the edge and of the self-loops at its ends, told from their degrees."""
-        degree = self._adjoint.degree
-        change = dict(zip(ids.tolist(), self._engine.degree(ids)[:, 0] - degree[ids], strict=True))
-        loops = []
+    def _differences_at(self, ids: IntArray, src: int, dst: int) -> _Changes:
+        """Return the changes of the edge and of the self-loops at its ends, told from degrees."""
+        before, now = self._adjoint.degree[ids], self._degree(ids)
+        change = now - before
+        renewed = np.zeros(len(ids))
         if self.channel.half_life is not None:
-            renewed = self._engine.loops(0)[ids] - self._adjoint.loops[ids]
-            loops = [_Entry(i, i, by) for i, by in zip(ids.tolist(), renewed.tolist(), strict=True)]
-            for i, _, by in loops:
-                change[i] -= by
-                self._adjoint.loops[i] += by
-        rows, columns = self._oriented(np.array([src]), np.array([dst]))
-        finest = min(rows.tolist(), key=lambda i: float(degree[i]))  # the least rounding
-        edge = [
-            _Entry(i, j, float(change[finest]))
-            for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
-        ]
-        return loops + edge
+            loops = self._unit() * self._engine.loops(0)[ids]
+            renewed = loops - self._loops[ids]
+            self._loops[ids] = loops
+            change -= renewed
+        i, j, _ = self._entries(np.array([src]), np.array([dst]))
+        rows = np.searchsorted(ids, i)
+        finest = rows[np.argmin(np.maximum(before, now)[rows])]  # the least rounding
+        delta = np.full(len(i), change[finest] / np.count_nonzero(rows == finest))
+        return _Changes(*map(np.concatenate, ([ids, i], [ids, j], [renewed, delta])))
 
-    def _differences(self) -> list[_Entry]:
-        """All entries of W that are not what they were."""
-        adjoint = self._adjoint
-        found = []
-        weights, diagonal = self._weights()
-        for i, j, old, new in (
-            (adjoint.i, adjoint.j, adjoint.weight, weights),
-            (np.arange(self.stream.nodes),) * 2 + (adjoint.diagonal, diagonal),
-        ):
-            at = np.flatnonzero(np.abs(new - old) > _SAME * np.maximum(new, old))
-            columns = (i[at].tolist(), j[at].tolist(), (new[at] - old[at]).tolist())
-            found += [_Entry(*entry) for entry in zip(*columns, strict=True)]
-        adjoint.loops = self._engine.loops(0)
-        return found
+    def _differences(self) -> _Changes:
+        """Return the changes of all entries of W that are not what they were."""
+        adjoint, everyone = self._adjoint, np.arange(self.stream.nodes)
+        self._loops = self._unit() * self._engine.loops(0)
+        old = np.concatenate([adjoint.weight, adjoint.diagonal])
+        new = np.concatenate(self._weights())
+        at = np.flatnonzero(np.abs(new - old) > _SAME * np.maximum(new, old))
+        i, j = (np.concatenate([side, everyone]) for side in (adjoint.i, adjoint.j))
+        return _Changes(i[at], j[at], new[at] - old[at])
 
     def _absorb(
         self,
-        changes: list[tuple[FloatArray, _Entry]],
-        estimate: Mapping[int, Any] | NDArray[Any],
+        parts: list[tuple[FloatArray, _Changes]],
+        ids: IntArray | None,
+        estimate: NDArray[Any],
     ) -> None:
-        """Take changes into the adjoint and add what each does to the node to its own vector.
+        """Take changes into the adjoint and add what each part does to the node to its own vector.
 
-        `estimate` is what held before all of them.
+        `estimate` is what held before all of them at `ids`, or at all nodes; changes lie there.
         """
         adjoint, beta, channel = self._adjoint, self._beta, self.channel
-        before: dict[int, float] = {}
-        steps = []
-        for total, entry in changes:
-            old = adjoint.change(entry)
-            before.setdefault(entry.i, old)
-            steps.append((total, entry, old, float(adjoint.degree[entry.i])))
-        if len(steps) > _MANY:
+        nodes = np.arange(self.stream.nodes) if ids is None else ids
+        degrees = [adjoint.degree[nodes]]
+        for _, changes in parts:
+            adjoint.change(changes)
+            degrees.append(adjoint.degree[nodes])
+        degrees[-1] = adjoint.degree[nodes] = self._degree(ids)  # without what rounding adds up to
+        if sum(len(changes.i) for _, changes in parts) > _MANY:
             adjoint.refresh()
         adjoint.settle(_TOLERANCE * min(self._engine.r_max, 1e-3))
-        scale = _power(float(adjoint.degree[self.node]), 1 - beta)
+        first, last = degrees[0], degrees[-1]
+        # A node that had no edge keeps its estimate, whatever its first degree is.
+        ratio = _power(np.where(first > 0, first, last), beta - 1)  # p over the estimate
+        scale = _power(adjoint.degree[[self.node]], 1 - beta)[0]
+        a = np.where(last > 0, scale * adjoint.values[nodes], 0.0)
+        for (total, (i, j, delta)), old, new in zip(parts, degrees, degrees[1:], strict=False):
+            i, j = np.searchsorted(nodes, i), np.searchsorted(nodes, j)
+            arriving = a[i] * delta
+            by_p = channel.gamma * _sums(j, arriving, len(nodes)) - _sums(i, arriving, len(nodes))
+            by_x = channel.gamma0 * a * (_power(new, beta) - _power(old, beta))
+            for own in np.flatnonzero(nodes == self.node).tolist():  # its estimate follows d
+                by_p[own] += _power(new, 1 - beta)[own] - _power(old, 1 - beta)[own]
+                by_x[own] += channel.gamma0 * (float(new[own] == 0) - float(old[own] == 0))
+            by_estimate = by_p * ratio
+            at = np.flatnonzero(by_estimate)
+            total += by_estimate[at] @ estimate[at] + self._features(nodes, by_x)
 
-        def ratio(i: int) -> FloatArray:
-            # A node that had no edge keeps its estimate, whatever its first degree is.
-            d = before.get(i) or float(adjoint.degree[i])
-            return np.asarray(estimate[i], dtype=np.float64) / (_power(d, 1 - beta) or 1.0)
-
-        for total, (i, j, delta), old, new in steps:
-            a = float(adjoint.values[i]) if adjoint.degree[i] > 0 else 0.0
-            if a == 0.0 and i != self.node:
-                continue
-            p, x = ratio(i), self._engine.features([i])[0]
-            by_features = channel.gamma0 * (_power(new, beta) - _power(old, beta))
-            c = delta * (channel.gamma * (p if i == j else ratio(j)) - p) + by_features * x
-            total += scale * a * c
-            if i == self.node:  # its estimate follows its degree
-                alone = channel.gamma0 * x
-                total += _power(new, 1 - beta) * p if new > 0 else alone
-                total -= _power(old, 1 - beta) * p if old > 0 else alone
+    def _features(self, nodes: IntArray, factors: FloatArray) -> FloatArray:
+        """Return the sum of the nodes' features, each times its factor."""
+        total = np.zeros(self._engine.columns)
+        counting = np.flatnonzero(factors)
+        for start in range(0, len(counting), _PIECE):
+            at = counting[start : start + _PIECE]
+            total += factors[at] @ self._engine.features(nodes[at])
+        return total
 
     def representation(self) -> FloatArray:
-        """The node's exact representation `[columns]` on the graph of now."""
-        adjoint, gamma0 = self._adjoint, self.channel.gamma0
-        own = float(adjoint.degree[self.node])
-        if own == 0:
-            return np.asarray(gamma0 * self._engine.features([self.node])[0])
+        """Return the node's exact representation `[columns]` on the graph of now."""
+        adjoint, own = self._adjoint, np.array([self.node])
+        if adjoint.degree[self.node] == 0:
+            return self._features(own, np.array([self.channel.gamma0]))
         adjoint.refresh()
         adjoint.settle(_TIGHT, everywhere=True)
-        reached = np.flatnonzero((adjoint.values != 0) & (adjoint.degree > 0))
-        total = np.zeros(self._engine.columns)
-        for start in range(0, len(reached), _PIECE):
-            ids = reached[start : start + _PIECE]
-            total += (adjoint.values[ids] * adjoint.degree[ids] ** self._beta) @ (
-                self._engine.features(ids)
-            )
-        return np.asarray(gamma0 * _power(own, 1 - self._beta) * total)
+        scale = self.channel.gamma0 * _power(adjoint.degree[own], 1 - self._beta)
+        factors = scale * adjoint.values * _power(adjoint.degree, self._beta)
+        return self._features(np.arange(self.stream.nodes), factors)
 
 
-def _power(d: float, exponent: float) -> float:
-    """d^exponent; 0 for a node without edges, which has no equation, even where exponent is 0."""
-    return float(d**exponent) if d > 0 else 0.0
+def _power(d: FloatArray, exponent: float) -> FloatArray:
+    """Return d^exponent; 0 for nodes without edges, which have no equation, even for d^0."""
+    known = d > 0
+    return np.where(known, np.where(known, d, 1.0) ** exponent, 0.0)
+
+
+def _sums(at: IntArray, values: FloatArray, length: int) -> FloatArray:
+    """Return the sum of the values that belong to each place."""
+    # Without values bincount counts, in integers.
+    return np.bincount(at, values, minlength=length).astype(np.float64)
 
 
 class _Adjoint:
@@ -655,30 +687,38 @@ class _Adjoint:
     """
 
     def __init__(self, node: int, gamma: float, i: IntArray, j: IntArray, nodes: int) -> None:
-        """`i`, `j`: where W can have entries, in any order, repeated or on the diagonal."""
+        """Take `i`, `j`: where W can have entries, in any order, repeated or on the diagonal."""
         self._node, self._gamma, self._nodes = node, gamma, nodes
         self._keys = np.unique((i * nodes + j)[i != j])
         self.i, self.j = self._keys // nodes, self._keys % nodes
         self._begin = np.searchsorted(self.i, np.arange(nodes + 1))
         self.weight = np.zeros(len(self._keys))
-        self.diagonal, self.loops, self.degree = (np.zeros(nodes) for _ in range(3))
-        self.values = np.zeros(nodes)
+        self.diagonal, self.degree, self.values = (np.zeros(nodes) for _ in range(3))
         self._rho = np.zeros(nodes)
         self._rho[node] = 1.0
-        self._changed: list[int] = []
+        self._changed = [np.empty(0, dtype=np.int64)]
 
     def places(self, i: IntArray, j: IntArray) -> IntArray:
-        """Where the entries off the diagonal stand in the pattern."""
+        """Return where the entries off the diagonal stand in the pattern."""
         return np.searchsorted(self._keys, i * self._nodes + j)
 
-    def set_weights(self, weight: FloatArray, diagonal: FloatArray, loops: FloatArray) -> None:
+    def set_weights(self, weight: FloatArray, diagonal: FloatArray, degree: FloatArray) -> None:
         """Start from a graph; only before anything was settled."""
-        self.weight, self.diagonal, self.loops = weight, diagonal, loops
-        self.degree = diagonal + np.bincount(self.i, weight, minlength=self._nodes)
+        self.weight, self.diagonal, self.degree = weight, diagonal, degree
 
-    def scale(self, factor: float) -> None:
-        """Multiply all weights, which changes nothing that can be seen from outside."""
-        for weights in (self.weight, self.diagonal, self.loops, self.degree):
+    def fade(self, halvings: int, degree: float) -> None:
+        """Halve all weights, which nothing outside sees: neither P nor pi has a unit of weight.
+
+        Stop early where the node comes to the degree that it is about to have: estimates err in
+        proportion to what weights are still to change by, in units of what has faded.
+        """
+        old = float(self.degree[self._node])
+        if old == 0 or degree == 0:  # nothing reaches the node
+            self.values[:] = self._rho[:] = 0.0
+            self._rho[self._node] = 1.0
+            return
+        factor = 2.0 ** -min(halvings, math.ceil(math.log2(old / degree)))
+        for weights in (self.weight, self.diagonal, self.degree):
             weights *= factor
         self.values /= factor
 
@@ -689,32 +729,27 @@ class _Adjoint:
         self._rho[self._node] += 1.0
 
     def _arriving(self, values: FloatArray) -> FloatArray:
-        """The transpose of W times values, without the diagonal."""
-        products = self.weight * values[self.i]
-        return np.bincount(self.j, products, minlength=self._nodes).astype(np.float64)
+        """Return the transpose of W times values, without the diagonal."""
+        return _sums(self.j, self.weight * values[self.i], self._nodes)
 
-    def change(self, entry: _Entry) -> float:
-        """Change an entry of W; returns the degree that its row had."""
-        i, j, delta = entry
-        old = float(self.degree[i])
-        if i == j:
-            self.diagonal[i] += delta
-        else:
-            self.weight[self.places(np.array([i]), np.array([j]))] += delta
-        self.degree[i] += delta
-        if self.degree[i] <= _NOTHING * old:
-            self.degree[i] = 0.0
-        self._rho[i] -= delta * self.values[i]
-        self._rho[j] += self._gamma * delta * self.values[i]
+    def change(self, changes: _Changes) -> None:
+        """Change entries of W and the degrees of their rows."""
+        i, j, delta = changes
+        off = i != j
+        np.add.at(self.diagonal, i[~off], delta[~off])
+        np.add.at(self.weight, self.places(i[off], j[off]), delta[off])
+        np.add.at(self.degree, i, delta)
+        pushed = delta * self.values[i]
+        np.add.at(self._rho, i, -pushed)
+        np.add.at(self._rho, j, self._gamma * pushed)
         self._changed += [i, j]
-        return old
 
     def settle(self, tolerance: float, *, everywhere: bool = False) -> None:
         """Push until no residual, at least of those that changed, is above the tolerance."""
         rho, gamma = self._rho, self._gamma
         everyone = np.arange(self._nodes)
-        looked = everyone if everywhere else np.array(self._changed, dtype=np.int64)
-        self._changed.clear()
+        looked = everyone if everywhere else np.concatenate(self._changed)
+        del self._changed[1:]
         while True:
             above = looked[(np.abs(rho[looked]) > tolerance) & (self.degree[looked] > 0)]
             if not above.size:

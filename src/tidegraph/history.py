@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native
 from tidegraph.errors import DataError, EventError, ParameterError
-from tidegraph.stream import EventStream
+from tidegraph.stream import EventStream, known_nodes, time_numbers
 
 __all__ = ["History"]
 
@@ -47,7 +47,7 @@ class History:
         """Takes note of later events."""
         if not len(stream):
             return
-        columns = self._numbers(stream.src), self._numbers(stream.dst), _times(stream.t)
+        columns = self._nodes(stream.src), self._nodes(stream.dst), _times(stream.t)
         with self._lock:
             if self._last is not None and int(stream.t[0]) < self._last:
                 raise EventError(
@@ -96,7 +96,7 @@ class History:
 
     def of_nodes(self, nodes: ArrayLike, t: ArrayLike) -> NDArray[np.float32]:
         """`[len(nodes), len(node_names)]`."""
-        numbers, times = self._numbers(nodes), _times(t)
+        numbers, times = self._nodes(nodes), _times(t)
         out = np.empty((len(numbers), self._native.node_columns), dtype=np.float32)
         _same_length(numbers, times)
         with self._lock:
@@ -105,26 +105,19 @@ class History:
 
     def of_links(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> NDArray[np.float32]:
         """`[len(src), len(link_names)]`."""
-        sources, targets, times = self._numbers(src), self._numbers(dst), _times(t)
+        sources, targets, times = self._nodes(src), self._nodes(dst), _times(t)
         _same_length(sources, targets, times)
         out = np.empty((len(sources), self._native.link_columns), dtype=np.float32)
         with self._lock:
             self._native.link_rows(sources, targets, times, out)
         return out
 
-    def _numbers(self, nodes: ArrayLike) -> NDArray[np.int64]:
-        numbers = np.ascontiguousarray(nodes, dtype=np.int64)
-        if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < self.nodes:
-            bad = numbers[(numbers < 0) | (numbers >= self.nodes)][0]
-            raise DataError(f"node {bad} is unknown; nodes are numbered 0 to {self.nodes - 1}")
-        return numbers
+    def _nodes(self, nodes: ArrayLike) -> NDArray[np.int64]:
+        return np.ascontiguousarray(known_nodes(nodes, self.nodes))
 
 
 def _times(t: ArrayLike) -> NDArray[np.int64]:
-    times = np.asarray(t)
-    if times.dtype.kind not in "iu":
-        raise DataError(f"times have dtype {times.dtype}; integers in the stream's unit are needed")
-    return np.ascontiguousarray(times, dtype=np.int64)
+    return np.ascontiguousarray(time_numbers(t))
 
 
 def _same_length(*columns: NDArray[np.int64]) -> None:

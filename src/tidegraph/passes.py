@@ -29,6 +29,7 @@ from tidegraph.errors import (
     ShortOfMemoryError,
     StorageError,
 )
+from tidegraph.events import whole_numbers
 from tidegraph.names import StoredNames
 from tidegraph.propagation import Dtype, Propagator, check_dtype, check_features
 from tidegraph.stream import counted, known_nodes
@@ -43,8 +44,9 @@ Stored: TypeAlias = Literal["float32", "float16"]
 # tenth of MAG with 4 and 16 columns, rows and events on a hundredth); plans go by them.
 _PROCESS_BYTES = 128 << 20  # interpreter, libraries, stacks
 _NODE_BYTES = 8 + 4 + 1 + 1  # degree, place in a step, removed, touched
-_CHANNEL_NODE_VALUES = 2  # limit, pivot
-_BLOCK_NODE_BYTES = 4 + 1 + 0.25  # queue, marks, list of touched nodes
+_CHANNEL_NODE_VALUES = 1  # pivot
+_BLOCK_NODE_VALUES = 3  # limit, drift, excess
+_BLOCK_NODE_BYTES = 1 + 0.25  # marks, list of touched nodes
 _COLUMN_VALUES = 2  # estimate and residual
 _LARGE_PAGE = 2 << 20  # at whose multiples the arrays of a block begin
 _NARROW_BYTES, _VECTOR_BYTES = 16, 32  # of a row: as few columns as fit, or whole vectors
@@ -68,10 +70,11 @@ def _pass_bytes(nodes: int, columns: int, channels: int, dtype: Dtype = "float32
     """Anonymous memory of a propagator on a compact graph."""
     value_bytes = np.dtype(dtype).itemsize
     blocks, width = _blocks(columns, value_bytes)
-    values = _CHANNEL_NODE_VALUES + _COLUMN_VALUES * width
+    values = _CHANNEL_NODE_VALUES + _BLOCK_NODE_VALUES * blocks + _COLUMN_VALUES * width
     per_node = _NODE_BYTES + channels * (blocks * _BLOCK_NODE_BYTES + values * value_bytes)
+    queues = channels * blocks * 4 * (1 << nodes.bit_length())
     arrays = channels * blocks * _COLUMN_VALUES
-    return _PROCESS_BYTES + arrays * _LARGE_PAGE + math.ceil(nodes * per_node)
+    return _PROCESS_BYTES + arrays * _LARGE_PAGE + queues + math.ceil(nodes * per_node)
 
 
 @dataclass(frozen=True)
@@ -152,9 +155,6 @@ def plan(
 _MANIFEST = "embeddings.json"
 _FORMAT, _VERSION = "tidegraph embeddings", 1
 _PIECE_BYTES = 1 << 22  # of an array read, or written, at once
-# Rounding leaves residuals some percent above their limits at most: an `r_max` that the dtype
-# cannot hold is refused. Beyond this the lists of the graph contradict each other.
-_DAMAGED_FROM = 1.5
 
 
 def propagate_in_passes(
@@ -185,9 +185,9 @@ def propagate_in_passes(
     Every byte of the passes before is then compared with its digest, and what differs is made anew
     (`Embeddings.mended`). Which columns share a pass is part of the result's bits, within `r_max`.
 
-    Before a pass is stored its residuals are computed anew in float64. Where drift has carried one
-    above `r_max`, drift is taken out; `Embeddings.residuals` tells what is left. Residuals that
-    rounding cannot explain are a `StorageError`: the graph is damaged.
+    Before a pass is stored its residuals are computed from scratch in float64, and kept as
+    `Embeddings.residuals`. Residuals above what `r_max` allows are a `StorageError`: the graph is
+    damaged.
     """
     if stored not in ("float32", "float16"):
         raise ParameterError(f"stored is {stored!r}; give 'float32' or 'float16'")
@@ -272,13 +272,10 @@ def propagate_in_passes(
     return made
 
 
-def _settled_residuals(propagator: Propagator, graph: CompactGraph) -> NDArray[np.float64]:
-    """The largest residual over what `r_max` allows, per channel, drift taken out if it matters."""
+def _checked_residuals(propagator: Propagator, graph: CompactGraph) -> NDArray[np.float64]:
+    """Return the largest residual over what `r_max` allows, per channel."""
     residuals = propagator.audit().residual
-    if (residuals > 1).any() and (residuals <= _DAMAGED_FROM).all():
-        propagator.repair()
-        residuals = propagator.audit().residual
-    if not (residuals <= _DAMAGED_FROM).all():
+    if not (residuals <= 1).all():
         raise StorageError(
             f"residuals over {graph.path} are {residuals.max():.3g} times what r_max allows, which"
             " rounding does not explain; nothing of this pass is kept. The graph is probably"
@@ -477,7 +474,7 @@ class _Manifest:
 
         A block that is there already is replaced.
         """
-        residuals = _settled_residuals(propagator, graph)
+        residuals = _checked_residuals(propagator, graph)
         nodes, channels, stored = self._form()
         header = {
             "descr": stored.str,
@@ -629,10 +626,9 @@ class Embeddings:
 
     def __getitem__(self, nodes: ArrayLike) -> NDArray[Any]:
         """`[k, channels, columns]` of the given nodes."""
-        ids = np.atleast_1d(np.asarray(nodes))
-        if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-            raise EventError(f"nodes have dtype {ids.dtype}; give integer ids [k]")
-        ids = ids.astype(np.int64, copy=False)
+        ids = np.atleast_1d(whole_numbers(nodes, "nodes", advice="give integer ids [k]"))
+        if ids.ndim != 1:
+            raise EventError(f"nodes have shape {ids.shape}; give integer ids [k]")
         if ids.size and not 0 <= ids.min() <= ids.max() < len(self):
             raise EventError(f"nodes must be ids from 0 to {len(self) - 1}")
         out = np.empty((ids.size, *self.shape[1:]), dtype=self.dtype)

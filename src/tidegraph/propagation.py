@@ -27,7 +27,7 @@ _DISTRIBUTIONS = {"gaussian": 0, "uniform": 1, "sign": 2}
 _DIRECTIONS = {"out": 0, "in": 1, "both": 2}
 _ALL, _DECAY, _WINDOW, _LAST = range(4)
 _KEPT, _SKETCHED, _BORROWED = range(3)
-_STATE_LAYOUT = 2  # of the arrays in a saved state
+_STATE_LAYOUT = 3  # of the arrays in a saved state
 # Features are handed over in pieces: a whole copy in float64 would double them. Small ones, since
 # the allocator holds on to what large ones leave behind.
 _FEATURE_ROWS = 1 << 12
@@ -136,6 +136,7 @@ class Propagator:
             self._stand_on(initial)
         elif initial is not None:
             self._load(initial)
+        self._native.read_peak()
         self._check_precision(1.0)
         self._native.start()
 
@@ -274,11 +275,6 @@ class Propagator:
             return self._apply(batch)
 
     def _apply(self, batch: Batch) -> NDArray[np.int64]:
-        for rows in (batch.new_features, batch.feature_values):
-            if rows is not None and rows.size:
-                self._check_range(rows)
-        if batch.new_nodes and batch.new_features is None and self._sketch is not None:
-            self._check_range(np.full((1, self.columns), self._sketch.largest))
         try:
             touched = self._native.apply(
                 batch.src,
@@ -295,17 +291,15 @@ class Propagator:
             )
         except _native.EventError as error:
             raise EventError(str(error)) from None
+        except _native.PrecisionError as error:
+            raise PrecisionError(f"{error}; {self._advice()}") from None
         self._merge_where_much_changed()
         return touched
 
-    def _check_range(self, rows: NDArray[np.float64]) -> None:
-        """Features are kept in units of the threshold, with room for the degrees' powers."""
-        largest = np.minimum(2.0**60 * self._thresholds, np.finfo(self._dtype).max)
-        if rows.shape[1] == self.columns and (np.abs(rows) > largest).any():
-            raise EventError(
-                f"features are more than 2**60 thresholds large, or beyond {self._dtype}, which the"
-                " engine cannot hold; scale them to the size of the features given at the start"
-            )
+    def _advice(self) -> str:
+        """Say what helps where the precision cannot hold what a batch brings."""
+        wider = ", or use dtype='float64'" if self._dtype == np.float32 else ""
+        return f"give it another unit, promise less with refine(){wider}"
 
     def apply_steps(
         self, batch: Batch | Steps, offsets: ArrayLike | None = None
@@ -347,14 +341,14 @@ class Propagator:
                 f"offsets must ascend from 0 to at most the number of rows, {batch.rows}"
             )
         counts = np.zeros(bounds.size - 1, dtype=np.int64)
-        done, refusal = 0, ""
+        done, refusal, of_precision = 0, "", False
         with self._lock:
             while done < counts.size and not refusal:
                 end = counts.size
                 if self._graph is not None:
                     rows = bounds[done] + _ROWS_BETWEEN_MERGES
                     end = max(done + 1, int(np.searchsorted(bounds, rows, side="right")) - 1)
-                some, refusal = self._native.apply_steps(
+                some, refusal, of_precision = self._native.apply_steps(
                     batch.src,
                     batch.dst,
                     batch.weight,
@@ -366,7 +360,10 @@ class Propagator:
                 done += some
                 self._merge_where_much_changed()
         if refusal:
-            raise EventError(f"step {done}: {refusal}; the {done} steps before it are applied")
+            applied = f"the {done} steps before it are applied"
+            if of_precision:
+                raise PrecisionError(f"step {done}: {refusal}; {applied}; {self._advice()}")
+            raise EventError(f"step {done}: {refusal}; {applied}")
         return counts
 
     def _record_steps(
@@ -376,10 +373,11 @@ class Propagator:
         offsets: NDArray[np.int64],
         times: NDArray[np.int64],
         limit: int,
-    ) -> tuple[int, str]:
+    ) -> tuple[int, str, bool]:
         """As `apply_steps`, watched by a recorder and ending when `limit` records wait in it.
 
-        Returns how many steps were done and why the next was refused, or an empty text.
+        Returns how many steps were done, why the next was refused or an empty text, and whether
+        it asks for more than the precision can hold.
         """
         with self._lock:
             outcome = recorder.run(
@@ -445,14 +443,6 @@ class Propagator:
         with self._lock:
             self._native.repair()
 
-    def rescale(self) -> None:
-        """Moves the reference time of decayed versions to now; happens by itself when needed.
-
-        Changes no result.
-        """
-        with self._lock:
-            self._native.rescale()
-
     def embedding(self, nodes: ArrayLike | None = None) -> NDArray[Any]:
         """The estimates `[k, channels, columns]` of the given nodes, or of all."""
         return self._rows("embedding", nodes, self._dtype, channels=True)
@@ -488,8 +478,10 @@ class Propagator:
     def audit(self) -> Audit:
         """How far stored residuals have drifted from the true ones, over the threshold."""
         with self._lock:
-            drift, residual = self._native.audit()
-        return Audit(drift=np.array(drift), residual=np.array(residual))
+            drift, residual, untracked = self._native.audit()
+        return Audit(
+            drift=np.array(drift), residual=np.array(residual), untracked=np.array(untracked)
+        )
 
     def edges(
         self, channel: int | None = None
@@ -735,17 +727,18 @@ class _Merged:
     Space is reserved: memory mapped to a full disk would end the process when it is written to.
     """
 
-    def __init__(self, beside: Path, nodes: int, extents: list[tuple[int, bool]]) -> None:
+    def __init__(self, beside: Path, nodes: int, extents: list[tuple[int, bool, bool]]) -> None:
         self.former: _Merged | None = None  # that has to outlive this one
         self._beside = beside if os.access(beside, os.W_OK) else None
-        self.entries = sum(entries for entries, _ in extents)
+        self.entries = sum(entries for entries, _, _ in extents)
         self.sources, *others = (
             (
                 self._room(nodes + 1, np.uint64),
                 self._room(entries, np.uint32),
                 None if plain else self._room(entries, np.float32),
+                self._room(entries, np.int32) if fine else None,
             )
-            for entries, plain in extents
+            for entries, plain, fine in extents
         )
         self.targets = others[0] if others else None
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from tidegraph import _native
 from tidegraph.channels import is_number
 from tidegraph.durable import not_written, only_writer, replace_file
-from tidegraph.errors import EventError, ParameterError, StateFileError
-from tidegraph.events import Batch
+from tidegraph.errors import EventError, ParameterError, PrecisionError, StateFileError
+from tidegraph.events import Batch, whole_numbers
 from tidegraph.propagation import Propagator
 from tidegraph.segments import (
     PIECE_BYTES,
@@ -95,7 +95,7 @@ class Manifest:
     time: int | None  # of the last of them
     complete: bool  # whether the last part was recorded to its end
     events: int  # that the propagator had seen when a part was last begun or completed
-    drift: tuple[float, ...]  # the largest measured, per channel
+    drift: tuple[float, ...]  # by which an earlier release may have missed the promise, or 0
     segments: tuple[Entry, ...]
     names_file: str = _NAMES
     begun: int | None = None  # the time of the propagator before the first step
@@ -289,14 +289,14 @@ class _Writer:
         The first part ends as one segment; later ones are merged where there are many.
         """
         self._merge()  # what an earlier run had no time for
-        refusal = ""
+        refusal, of_precision = "", False
         batch = steps.batch(0, len(steps))
         first = self.manifest.steps_before_part
         done = self.manifest.steps - first
         while done < len(steps):
             last = min(done + _STEPS_PER_CALL, len(steps))
             try:
-                count, refusal = self._propagator._record_steps(
+                count, refusal, of_precision = self._propagator._record_steps(
                     self._recorder,
                     batch,
                     steps.offsets[done : last + 1] - steps.offsets[0],
@@ -329,7 +329,8 @@ class _Writer:
         self._publish(parts=parts, complete=True, events=events)
         self._tidy()
         if refusal:
-            raise EventError(
+            kind = PrecisionError if of_precision else EventError
+            raise kind(
                 f"step {done}: {refusal}; the {done} steps before it are recorded: mend the rest"
                 " and append it"
             )
@@ -353,15 +354,7 @@ class _Writer:
         entry = write_segment(
             self._directory, self._layout, self._number(), until, nodes, offsets, iter([records])
         )
-        # The promise is missed by what the engine has drifted, which is measured now and then.
-        audit = self._propagator.audit()
-        beyond = np.maximum(audit.drift, audit.residual - 1)
-        self._publish(
-            segments=(*self.manifest.segments, entry),
-            steps=until,
-            time=last_time,
-            drift=tuple(np.maximum(self.manifest.drift, beyond).tolist()),
-        )
+        self._publish(segments=(*self.manifest.segments, entry), steps=until, time=last_time)
 
     def _merge(self, first: int | None = None) -> None:
         """Merges the segments from `first` on, or those that have become too many."""
@@ -445,7 +438,8 @@ def _steps_of(events: EventStream | Steps) -> Steps:
         return events.steps()
     if not isinstance(events, Steps):
         raise EventError(f"got {type(events).__name__}; give an EventStream or Steps")
-    rows, bounds, times = len(events.src), np.asarray(events.offsets), np.asarray(events.times)
+    rows = len(events.src)
+    bounds, times = whole_numbers(events.offsets, "offsets"), whole_numbers(events.times, "times")
     if bounds.shape != (len(times) + 1,) or bounds[0] < 0 or bounds[-1] > rows:
         raise EventError(
             f"the steps have {len(times)} times and offsets {bounds.shape};"
@@ -458,7 +452,7 @@ def _steps_of(events: EventStream | Steps) -> Steps:
         raise EventError(
             "a step has rows later than its time; a question about that time would see the future"
         )
-    return events
+    return dataclasses.replace(events, offsets=bounds, times=times)
 
 
 def _first_steps(steps: Steps, count: int) -> Steps:

@@ -13,7 +13,7 @@ of up to a few thousand nodes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -39,7 +39,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 Pair: TypeAlias = tuple[int, int]
 
-_CLOSE = 1e-6  # a removal within this relative distance of the whole edge takes the whole edge
+# A removal of so little more, or so little less, than the whole edge takes the whole edge.
+_MORE, _LESS = 1e-6, 2.0**-32
 
 
 class _Row(NamedTuple):
@@ -53,18 +54,12 @@ class _Row(NamedTuple):
     t: Any  # int, or None where no channel needs it
 
 
-def _f32(value: float) -> float:
-    """The float32 nearest to `value`: edge weights are kept in float32 by every implementation."""
-    with np.errstate(over="ignore"):
-        return float(np.float32(value))
-
-
 class _Layer:
     """One channel: the version of the graph it sees, and estimate and residual on it.
 
-    Under decay, weights and self-loops are kept in the unit of the last boundary: P does not see
-    the unit, and passing a boundary halves everything exactly. `clock` and `mark` count half-lives
-    since the first time seen, so that boundaries are the whole numbers.
+    Under decay, weights and self-loops are kept in the unit of the last boundary, a whole number of
+    half-lives after the first time seen. Passing one halves all weights and renews all self-loops;
+    between boundaries those of nodes that a row names are. `clock` and `mark` count half-lives.
     """
 
     def __init__(self, channel: Channel, settings: Settings, columns: int) -> None:
@@ -81,6 +76,7 @@ class _Layer:
         self.forget_bits = settings.forget_bits(channel.half_life) if channel.half_life else 0
         self.origin: int | None = None  # the first time seen
         self.clock, self.mark = 0.0, 0  # now, and the last boundary passed
+        self.lightest = 1.0  # weight that any row has given or left
         self.events = 0
         self.queue: deque[tuple[int, Pair, list[float]]] = deque()  # (when, edge, what is left)
         self.live: dict[Pair, deque[list[float]]] = {}  # the same contributions, edge by edge
@@ -104,27 +100,31 @@ class _Layer:
         """Bring `w` and `d` up to edges and self-loops; returns the change of `w`."""
         a, before = self.edges, np.pad(self.w, (0, len(self.edges) - len(self.w)))
         if not self.settings.directed or self.channel.direction == "both":
-            a = a + a.T - np.diag(np.diag(a))  # a self-edge counts once
+            a = a + a.T - (0 if self.settings.directed else np.diag(np.diag(a)))
         elif self.channel.direction == "in":
             a = a.T
         self.w = a + np.diag(self.loops)
         self.d = self.w.sum(axis=1)
         return self.w - before
 
-    def follow(self, rows: Sequence[_Row], time: int | None, new: range) -> Iterator[None]:
-        """Take in the rows of a batch; wherever it yields, a correction and a push are due."""
+    def follow(self, rows: Sequence[_Row], time: int | None, new: range) -> None:
+        """Take in the rows of a batch: time passes first. A correction and a push are then due."""
+        if time is not None and self.channel.half_life is not None:
+            origin = time if not rows or rows[0].t is None else rows[0].t
+            self.origin = origin if self.origin is None else self.origin
+            self._pass_time((time - self.origin) / self.channel.half_life)
         for row in rows:
-            yield from self._move_clock(row.t)
             if self.channel.half_life is not None:
                 self._decayed(row)
             elif self.channel.window is not None or self.channel.last is not None:
                 self._windowed(row)
             else:
                 self.edges[row.pair] = row.new
-            self.loops[list(row.pair)] = self.self_loop * self.grown()
-        yield from self._move_clock(time)
+        if self.channel.last is not None:
+            self._expire(self.events - self.channel.last)
+        elif self.channel.window is not None and time is not None:
+            self._expire(time - self.channel.window)
         self.loops[list(new)] = self.self_loop * self.grown()
-        yield
 
     def remove_edges_of(self, node: int) -> None:
         self.edges[node, :] = self.edges[:, node] = 0.0
@@ -132,39 +132,38 @@ class _Layer:
             for left in self.live.pop(pair):
                 left[0] = 0.0
 
-    def _move_clock(self, t: int | None) -> Iterator[None]:
-        if t is not None and self.channel.window is not None:
-            self._expire(t - self.channel.window)
-        if t is None or self.channel.half_life is None:
-            return
-        self.origin = t if self.origin is None else self.origin
-        clock = (t - self.origin) / self.channel.half_life
-        while self.mark + 1 <= clock:
-            self._skip_idle_periods(int(clock))
-            self.mark += 1
-            self.clock = float(self.mark)
-            self.edges, self.loops = self.edges / 2, self.loops / 2
-            self.w, self.d = self.w / 2, self.d / 2
-            lost = 2.0**-self.forget_bits
-            self.edges[self.edges < lost * (self.self_loop or 1.0)] = 0.0
-            self.loops[self.loops < lost * self.self_loop] = self.self_loop
-            yield
-        self.clock = clock
+    def _pass_time(self, clock: float) -> None:
+        boundary = max(int(np.floor(clock)), self.mark)
+        if boundary > self.mark:
+            self.edges = self.edges * 2.0 ** max(self.mark - boundary, -1000)
+            self.loops[:] = self.self_loop
+            self.edges[self.edges < self._floor()] = 0.0
+        self.clock, self.mark = clock, boundary
 
-    def _skip_idle_periods(self, target: int) -> None:
-        """Without edges, self-loops renewed at boundaries come back periodically: skip periods."""
-        mantissa, _ = np.frexp(self.loops / (self.self_loop or 1.0))
-        if not self.edges.any() and np.isin(mantissa, [0.0, 0.5]).all():
-            period = self.forget_bits + 1
-            self.mark += max((target - self.mark) // period - 1, 0) * period
+    def _floor(self) -> float:
+        """Return the weight below which an edge is forgotten: with self-loops, beyond any digit.
+
+        Without them the factor keeps ties, whatever rounding does.
+        """
+        if self.self_loop:
+            return self.self_loop * 2.0**-120
+        return self.lightest * (1 - 2.0**-20) * 2.0**-self.forget_bits
 
     def _decayed(self, row: _Row) -> None:
+        assert self.origin is not None
+        assert self.channel.half_life is not None
+        clock = (row.t - self.origin) / self.channel.half_life
+        weights = [row.new] if row.op is Op.REMOVE else [row.weight, row.new]
+        self.lightest = min([self.lightest, *(w for w in weights if w > 0)])
         weight = float(self.edges[row.pair])
         if row.op is Op.REMOVE:
-            self.edges[row.pair] = _f32(weight * (row.new / row.old))
+            weight *= row.new / row.old
         else:
             kept = weight if row.op is Op.ADD else 0.0
-            self.edges[row.pair] = _f32(kept + row.weight * self.grown())
+            weight = kept + row.weight * 2.0 ** (clock - self.mark)
+        self.edges[row.pair] = 0.0 if weight < self._floor() else weight
+        if clock >= self.mark:
+            self.loops[list(row.pair)] = self.self_loop * 2.0 ** (clock - self.mark)
 
     def _windowed(self, row: _Row) -> None:
         live = self.live.setdefault(row.pair, deque())
@@ -185,8 +184,6 @@ class _Layer:
             when = row.t if self.channel.last is None else self.events
             self.queue.append((when, row.pair, live[-1]))
         self._weigh(row.pair, row.new)
-        if self.channel.last is not None:
-            self._expire(self.events - self.channel.last)
 
     def _expire(self, until: int) -> None:
         """Let go of what came at `until` or before; what was removed has left already."""
@@ -197,7 +194,7 @@ class _Layer:
                 self._weigh(pair, float(self.edges[pair]))
 
     def _weigh(self, pair: Pair, at_most: float) -> None:
-        self.edges[pair] = min(_f32(sum(left[0] for left in self.live[pair])), at_most)
+        self.edges[pair] = min(sum(left[0] for left in self.live[pair]), at_most)
 
     # Estimate and residual ------------------------------------------------------------------------
 
@@ -331,8 +328,8 @@ class Propagator:
                 raise EventError("initial= takes edge rows only; apply() the rest afterwards")
             rows = self._plan(initial)
             for layer in self._layers:
-                for _ in layer.follow(rows, initial.time, range(0)):
-                    layer.settle_graph()
+                layer.follow(rows, initial.time, range(0))
+                layer.settle_graph()
             self._commit(initial, rows)
         self._push_all()
 
@@ -360,8 +357,8 @@ class Propagator:
             self._x[at] = batch.feature_values
             touched.update(at.tolist())
         for layer in self._layers:
-            for _ in layer.follow(rows, batch.time, new):
-                touched |= layer.correct(self._x) | layer.push(self._theta())
+            layer.follow(rows, batch.time, new)
+            touched |= layer.correct(self._x) | layer.push(self._theta())
         for layer in self._layers if removed else ():
             for node in removed:
                 layer.remove_edges_of(node)
@@ -400,23 +397,20 @@ class Propagator:
             w = default if batch.weight is None else float(batch.weight[k])
             old = weights.get(pair, self._graph.get(pair, 0.0))
             if op is Op.SET:
-                new = _f32(w)
+                new = w
             elif op is Op.ADD:
-                new = _f32(old + w)
+                new = old + w
             elif old == 0:
                 raise EventError(f"row {k} removes edge {pair}, which does not exist; check ids")
-            elif w != np.inf and w > old * (1 + _CLOSE):
+            elif w != np.inf and w > old * (1 + _MORE):
                 raise EventError(
                     f"row {k} removes {w} from edge {pair} of weight {old}; remove at most that,"
                     " or inf for the whole edge"
                 )
             else:
-                new = 0.0 if w >= old * (1 - _CLOSE) else _f32(old - w)
-            if new == np.inf or (new == old and op is not Op.SET):
-                raise EventError(
-                    f"row {k} would take edge {pair} from {old} to {new}: float32, which holds the"
-                    " weights, loses the change; bring the weights closer together, or SET the sum"
-                )
+                new = 0.0 if w >= old * (1 - _LESS) else old - w
+            if new > 2.0**64:
+                raise EventError(f"row {k} would leave edge {pair} a weight of {new}, above 2**64")
             weights[pair] = new
             rows.append(_Row(pair, op, w, old, new, None if batch.t is None else int(batch.t[k])))
         return rows
@@ -483,7 +477,7 @@ class Propagator:
             w = 1.0 if given.weight is None else float(given.weight[k])
             wanted[pair] = wanted.get(pair, 0.0) + w
         gone = [pair for pair in self._graph if pair not in wanted]
-        put = [pair for pair, w in wanted.items() if _f32(w) != self._graph.get(pair)]
+        put = [pair for pair, w in wanted.items() if w != self._graph.get(pair)]
         pairs = np.array(gone + put, dtype=np.int64).reshape(-1, 2)
         weights = [np.inf] * len(gone) + [wanted[pair] for pair in put]
         op = [Op.REMOVE] * len(gone) + [Op.SET] * len(put)
@@ -555,7 +549,7 @@ class Propagator:
             share = np.where(limit > 0, 1 / _positive(limit), 0.0)
             drift.append((np.abs(layer.r - true) * share).max(initial=0.0))
             residual.append((np.abs(true) * share).max(initial=0.0))
-        return Audit(np.array(drift), np.array(residual))
+        return Audit(np.array(drift), np.array(residual), np.zeros(len(drift)))
 
     def edges(self, channel: int | None = None) -> tuple[IntArray, IntArray, FloatArray]:
         """(src, dst, weight) of the user's graph, or of the version a channel sees, as of now."""
@@ -602,14 +596,17 @@ def _propagation_matrix(
     loops: ArrayLike,
     beta: float,
 ) -> Any:
-    """P as a scipy sparse array; repeated edges add up, a self-edge counts once."""
+    """Return P as a scipy sparse array; repeated edges add up.
+
+    A self-edge counts once, but twice where both directions of a directed graph are added up.
+    """
     from scipy import sparse
 
     ends = np.asarray(src, dtype=np.int64), np.asarray(dst, dtype=np.int64)
     values = np.ones(len(ends[0])) if weight is None else np.asarray(weight, dtype=np.float64)
     a: Any = sparse.csr_array(sparse.coo_array((values, ends), shape=(nodes, nodes)))
     if not directed or direction == "both":
-        a = a + a.T - sparse.diags_array(a.diagonal())
+        a = a + a.T - sparse.diags_array(0 * a.diagonal() if directed else a.diagonal())
     elif direction == "in":
         a = a.T
     a = a + sparse.diags_array(np.full(nodes, loops, dtype=np.float64))

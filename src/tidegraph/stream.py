@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import statefile
 from tidegraph.errors import DataError, EventError, ParameterError, StateFileError
-from tidegraph.events import TIME_LIMIT, Batch, Op
+from tidegraph.events import TIME_LIMIT, Batch, Op, whole_numbers
 
 __all__ = [
     "PER_SECOND",
@@ -29,14 +29,17 @@ __all__ = [
     "ReadReport",
     "Steps",
     "counted",
+    "known_nodes",
     "moment",
+    "node_numbers",
+    "time_numbers",
 ]
 
 IntArray = NDArray[np.int64]
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 UNITS = ("ns", "us", "ms", "s", "min", "h", "day", "year", "step")
-_WEIGHT_MIN, _WEIGHT_MAX = 2.0**-100, 2.0**100  # what a Batch accepts
+_WEIGHT_MIN, _WEIGHT_MAX = 2.0**-64, 2.0**64  # what a Batch accepts
 _ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "labels")  # one entry per event
 _FORMAT = 1  # of saved streams
 
@@ -57,7 +60,7 @@ class NodeNames:
         if array.ndim != 1:
             raise DataError(f"names have shape {array.shape}; give one per node")
         if array.dtype.kind in "iu":
-            array = array.astype(np.int64)
+            array = np.array(whole_numbers(array, "names", error=DataError))
         else:
             array = np.array(array.tolist() if array.dtype.kind == "O" else array, dtype=_STRING)
         array.setflags(write=False)
@@ -100,7 +103,9 @@ class NodeNames:
         if self._order is None:
             self._order = np.argsort(self.values, kind="stable")
         order = self._order
-        at = np.minimum(np.searchsorted(self.values, wanted, sorter=order), len(order) - 1)
+        # int64 against uint64 would be searched in float64; what wraps around here equals nothing.
+        key = wanted.astype(np.int64)
+        at = np.minimum(np.searchsorted(self.values, key, sorter=order), len(order) - 1)
         numbers = order[at]
         return np.where(self.values[numbers] == wanted, numbers, -1)
 
@@ -118,6 +123,25 @@ class NodeNames:
 _STRING = np.dtypes.StringDType()
 
 
+def node_numbers(values: ArrayLike) -> IntArray:
+    """The numbers of nodes as int64, in the same shape; whether there are such nodes stays open."""
+    advice = "stream.number(ids) gives those of ids"
+    return _asked(values, "nodes", advice)
+
+
+def time_numbers(values: ArrayLike) -> IntArray:
+    """Times as int64, in the same shape."""
+    advice = "times count the stream's unit, and stream.time(date) gives that of a date"
+    return _asked(values, "times", advice)
+
+
+def _asked(values: ArrayLike, name: str, advice: str) -> IntArray:
+    array = np.asarray(values)
+    if array.size == 0:
+        return array.astype(np.int64)  # no question, of whatever type
+    return whole_numbers(array, name, advice=advice, error=DataError)
+
+
 def known_nodes(numbers: ArrayLike, nodes: int) -> IntArray:
     """The numbers of nodes as int64, in the same shape; one that is no node is an error."""
     array = np.asarray(numbers)
@@ -125,7 +149,8 @@ def known_nodes(numbers: ArrayLike, nodes: int) -> IntArray:
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise DataError(
-            f"node {array.ravel().tolist()[0]!r} is unknown; nodes are 0 to {nodes - 1}"
+            f"node {array.ravel()[:1].tolist()[0]!r} is unknown; nodes are 0 to {nodes - 1}, given"
+            f" as integers and not as {array.dtype}"
         )
     wrong = ((array < 0) | (array >= nodes)).ravel()
     if wrong.any():
@@ -226,16 +251,10 @@ def _frozen(array: Any, dtype: Any = None) -> Any:
 
 def _integers(values: Any, name: str, rows: int | None = None) -> IntArray:
     """`values` as a read-only int64 vector; nothing that is not an integer is converted."""
-    array = np.asarray(values)
-    if array.size == 0 and not isinstance(values, np.ndarray):
-        array = array.astype(np.int64)  # an empty list has no type of its own
-    if array.dtype.kind not in "iu":
-        raise EventError(f"{name} has dtype {array.dtype}; integers are needed")
+    array = whole_numbers(values, name)
     if array.ndim != 1 or (rows is not None and len(array) != rows):
         wanted = "[events]" if rows is None else f"[{rows}], one per row"
         raise EventError(f"{name} has shape {array.shape}; give {wanted}")
-    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
-        raise EventError(f"{name} holds {int(array.max())}, which does not fit into int64")
     return _frozen(array, np.int64)  # type: ignore[no-any-return]
 
 
@@ -292,8 +311,8 @@ def _weights(values: Any, op: Any, rows: int, name: str = "weight") -> NDArray[n
     if not fine.all():
         row = int(fine.argmin())
         raise EventError(
-            f"{name} of row {row} is {array[row]}; weights are positive and between 2^-100 and"
-            " 2^100, and only a REMOVE may say inf: the whole edge. If the column means something"
+            f"{name} of row {row} is {array[row]}; weights are positive and between 2^-64 and"
+            " 2^64, and only a REMOVE may say inf: the whole edge. If the column means something"
             " else, give it as edge_features"
         )
     return _frozen(array)  # type: ignore[no-any-return]

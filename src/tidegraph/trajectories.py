@@ -258,10 +258,8 @@ class Trajectories:
         Exact is the solution on the graph as the last step before `times[b]` has left it. Summed
         are what may have happened since the record, `epsilon·‖z‖` with `‖z‖` at most
         `‖state‖ / (1 - epsilon)`; what the propagator promises, `threshold` over all columns, as it
-        was at the record (it can only have become less); and the rounding of store and engine. The
-        promise is enlarged by the drift of the engine's residuals, `(1 + drift)`, whose largest
-        value at the ends of segments stands in the store. Between those drift is not measured, so
-        this bound is a promise and not a certificate like `Propagator.error_bound`.
+        was at the record (it can only have become less); and the rounding of store and engine.
+        Nothing that happens at `times[b]` or later changes an answer.
         """
         ids, before = self._questions(nodes, times)
         manifest, reader = self._view

@@ -105,8 +105,8 @@ class Sample:
 
     @property
     def holds(self) -> bool:
-        """The certificate holds, and the promise is missed by no more than the measured drift."""
-        return self.error_over_bound <= 1 and self.error_over_threshold <= 1 + self.drift
+        """Whether the certificate and the promise hold."""
+        return self.error_over_bound <= 1 and self.error_over_threshold <= 1
 
 
 @dataclass(frozen=True)

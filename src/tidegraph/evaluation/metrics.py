@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.errors import EvaluationError, ParameterError
+from tidegraph.events import whole_numbers
 
 __all__ = [
     "Calibration",
@@ -314,7 +315,8 @@ def _table(
     scores: ArrayLike, row: ArrayLike, column: ArrayLike
 ) -> tuple[FloatArray, IntArray, IntArray]:
     table = _scores(scores, "scores")
-    rows, columns = np.asarray(row, dtype=np.int64), np.asarray(column, dtype=np.int64)
+    rows = whole_numbers(row, "row", error=EvaluationError)
+    columns = whole_numbers(column, "column", error=EvaluationError)
     if table.ndim != 2 or rows.ndim != 1 or rows.shape != columns.shape or len(rows) == 0:
         raise EvaluationError(
             f"scores have shape {table.shape}, true pairs {rows.shape} and {columns.shape}; "

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.errors import EvaluationError, ParameterError
-from tidegraph.stream import EventStream
+from tidegraph.stream import EventStream, node_numbers
 
 __all__ = [
     "SAMPLERS",
@@ -167,8 +167,7 @@ class GivenNegatives(NegativeSampler):
     name = "given"
 
     def __init__(self, src: ArrayLike, dst: ArrayLike) -> None:
-        self._src = np.asarray(src, dtype=np.int64)
-        self._dst = np.asarray(dst, dtype=np.int64)
+        self._src, self._dst = node_numbers(src), node_numbers(dst)
         if self._src.ndim != 1 or self._src.shape != self._dst.shape:
             raise ParameterError(
                 f"given negatives have shapes {self._src.shape} and {self._dst.shape}; "

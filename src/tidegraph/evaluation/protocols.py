@@ -27,7 +27,7 @@ from tidegraph.evaluation.negatives import GivenNegatives, NegativeSampler, nega
 from tidegraph.evaluation.splits import SnapshotSplit, Split
 from tidegraph.evaluation.verdicts import outcome_of_heuristic
 from tidegraph.events import Op
-from tidegraph.stream import EventStream, NodeLabels
+from tidegraph.stream import EventStream, NodeLabels, node_numbers, time_numbers
 
 __all__ = [
     "SEEDS",
@@ -234,7 +234,7 @@ def evaluate_ranking(
     clock = _Clock()
     _only_additions(stream)
     positions = split.part(part)
-    given = None if negatives is None else np.asarray(negatives, dtype=np.int64)
+    given = None if negatives is None else node_numbers(negatives)
     if given is not None and (given.ndim != 2 or len(given) != len(positions)):
         raise EvaluationError(
             f"negatives have shape {given.shape}; {part} has {len(positions)} events, "
@@ -667,7 +667,7 @@ def _ranking_metrics(rank: FloatArray) -> dict[str, float]:
 def _known(examples: NodeLabels, known_at: ArrayLike | NodeLabels | None) -> NodeLabels:
     if isinstance(known_at, NodeLabels):
         return known_at
-    known_t = examples.t if known_at is None else np.asarray(known_at, dtype=np.int64)
+    known_t = examples.t if known_at is None else time_numbers(known_at)
     if known_t.shape != examples.t.shape:
         raise EvaluationError(
             f"known_at has shape {known_t.shape}; {examples.t.shape} is needed, a time per example"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.errors import DataError
-from tidegraph.events import TIME_LIMIT
+from tidegraph.events import TIME_LIMIT, whole_numbers
 from tidegraph.stream import PER_SECOND
 from tidegraph.tables.cells import (
     DATE,
@@ -274,7 +274,7 @@ def whole_times(values: Any, unit: str = "s") -> tuple[IntArray, str]:
     """
     array = np.asarray(values)
     if array.dtype.kind in "iu":
-        return array.astype(np.int64), unit
+        return whole_numbers(array, "t", error=DataError), unit
     if array.dtype.kind in "OUT" and array.ndim == 1:
         import pyarrow as pa
 

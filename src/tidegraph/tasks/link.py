@@ -21,10 +21,11 @@ from tidegraph.channels import Channel, RMaxUnit, Sketch, is_number
 from tidegraph.edge_features import EdgeFeatures
 from tidegraph.errors import DataError, ParameterError
 from tidegraph.evaluation import Result, Split
+from tidegraph.events import whole_numbers
 from tidegraph.features import PairFeatures
 from tidegraph.history import History
 from tidegraph.models import DECODERS, check_decoder, check_encoder, make_decoder, make_encoder
-from tidegraph.stream import EventStream, counted
+from tidegraph.stream import EventStream, counted, node_numbers, time_numbers
 from tidegraph.tasks.estimator import (
     Estimator,
     Progress,
@@ -389,9 +390,8 @@ class LinkPredictor(Estimator):
     def score(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
         """The logit of every pair, from what happened strictly before its time."""
         self._check_fitted()
-        columns = np.broadcast_arrays(
-            *(np.atleast_1d(_whole(each)) for each in (src, dst)), np.atleast_1d(_whole_times(t))
-        )
+        asked = node_numbers(src), node_numbers(dst), time_numbers(t)
+        columns = np.broadcast_arrays(*(np.atleast_1d(column) for column in asked))
         sources, targets, times = (np.ascontiguousarray(column) for column in columns)
         out = np.empty(len(sources), dtype=np.float32)
         for rows in _pieces(len(sources), _PAIRS_AT_ONCE):
@@ -428,7 +428,7 @@ class LinkPredictor(Estimator):
         if np.ndim(src) or np.ndim(t):
             raise DataError("rank answers for one source at one time; ask for others one by one")
         past = self._stream.before(t)
-        nodes = np.unique(past.dst if candidates is None else _whole(candidates))
+        nodes = np.unique(past.dst if candidates is None else node_numbers(candidates))
         if without_self:
             nodes = nodes[nodes != src]
         if without_known:
@@ -595,29 +595,9 @@ def _check_places(events: NDArray[Any], count: int) -> None:
         raise DataError(
             f"places of events are whole numbers [k], not {events.dtype} {list(events.shape)}"
         )
+    events = whole_numbers(events, "places of events", error=DataError)  # uint64 has no -1
     if (np.diff(events) <= 0).any() or events[0] < 0 or events[-1] >= count:
         raise DataError(
             f"events are {events[0]} to {events[-1]}; give places in the stream, from 0 to below"
             f" {count:,}, ascending, each once"
         )
-
-
-def _whole(values: ArrayLike) -> IntArray:
-    numbers = np.asarray(values)
-    if numbers.dtype.kind not in "iu":
-        raise DataError(
-            f"nodes are whole numbers, not {numbers.dtype}; stream.number(ids) gives the numbers of"
-            " ids"
-        )
-    return numbers.astype(np.int64)
-
-
-def _whole_times(values: ArrayLike) -> IntArray:
-    numbers = np.asarray(values)
-    if numbers.dtype.kind not in "iu":
-        shown = repr(numbers.flat[0].item()) if numbers.size else str(numbers.dtype)
-        raise DataError(
-            f"times are whole numbers in the stream's unit, not {shown}; stream.time(...) gives"
-            " that of a date"
-        )
-    return numbers.astype(np.int64)

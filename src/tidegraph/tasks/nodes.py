@@ -19,7 +19,7 @@ from tidegraph.errors import DataError, ParameterError
 from tidegraph.evaluation import Result, Split
 from tidegraph.history import History
 from tidegraph.models import Window, check_encoder, make_encoder, mlp
-from tidegraph.stream import EventStream, NodeLabels
+from tidegraph.stream import EventStream, NodeLabels, node_numbers, time_numbers
 from tidegraph.tasks.estimator import (
     Estimator,
     Progress,
@@ -362,7 +362,8 @@ class NodeClassifier(Estimator):
         all of them.
         """
         self._check_fitted()
-        given = np.broadcast_arrays(*(np.atleast_1d(_whole(each)) for each in (nodes, t)))
+        columns = node_numbers(nodes), time_numbers(t)
+        given = np.broadcast_arrays(*(np.atleast_1d(column) for column in columns))
         asked, times = (np.ascontiguousarray(column) for column in given)
         self._stream.name(asked)  # an unknown one is an error that names it
         out = np.empty((len(asked), len(self.classes_)), dtype=np.float32)
@@ -476,13 +477,3 @@ def _by_time(labels: NodeLabels) -> bool:
     assert labels.part is not None
     spans = [labels.t[labels.part == part] for part in np.unique(labels.part)]
     return all(a.max() <= b.min() for a, b in itertools.pairwise(spans))
-
-
-def _whole(values: ArrayLike) -> IntArray:
-    numbers = np.asarray(values)
-    if numbers.dtype.kind not in "iu" and numbers.size:
-        raise DataError(
-            f"nodes and times are whole numbers, not {numbers.dtype}; stream.number(ids) gives"
-            " the numbers of ids"
-        )
-    return numbers.astype(np.int64)

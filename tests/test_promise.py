@@ -1,0 +1,294 @@
+"""The promise at every magnitude: each case once hung the engine or broke its threshold."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.oracle import Oracle
+
+from tidegraph import Batch, Channel, PrecisionError, Propagator
+from tidegraph.events import Op
+
+DTYPES = ("float32", "float64")
+every_dtype = pytest.mark.parametrize("dtype", DTYPES)
+
+
+def assert_kept(propagator: Propagator, oracle: Oracle) -> None:
+    """Check certificate and promise against the oracle."""
+    answer = oracle.answer()
+    error = np.abs(propagator.embedding().astype(np.longdouble) - answer.pi)
+    bound, threshold = propagator.error_bound(), propagator.threshold()
+    assert (error <= bound + answer.rounding).all(), float((error / bound).max())
+    assert (bound <= threshold * (1 + 1e-6)).all(), float((bound / threshold).max())
+
+
+def follow(features: Any, batches: Sequence[Batch], **options: Any) -> Propagator:
+    """Apply batches to a propagator and an oracle, and check both after each."""
+    propagator = Propagator(features, **options)
+    told = {name: value for name, value in options.items() if name not in ("dtype", "threads")}
+    oracle = Oracle(features, **told)
+    for batch in batches:
+        propagator.apply(batch)
+        oracle.apply(batch)
+        assert_kept(propagator, oracle)
+    return propagator
+
+
+PATH = Batch([0, 1, 2, 3, 4], [1, 2, 3, 4, 5])
+
+
+@every_dtype
+@pytest.mark.parametrize("as_new_node", [False, True])
+def test_a_huge_feature_is_taken_or_refused_before_anything_changes(
+    dtype: Any, as_new_node: bool
+) -> None:
+    features = np.eye(6, 3)
+    propagator = Propagator(features, initial=PATH, dtype=dtype)
+    oracle = Oracle(features, initial=PATH)
+    before = propagator.embedding()
+    row = np.full((1, 3), 1e6)
+    batch = (
+        Batch(new_nodes=1, new_features=row)
+        if as_new_node
+        else Batch(feature_nodes=[2], feature_values=row)
+    )
+    if dtype == "float32":
+        with pytest.raises(PrecisionError, match=r"times their threshold .* refine"):
+            propagator.apply(batch)
+        assert propagator.nodes == 6
+        np.testing.assert_array_equal(propagator.embedding(), before)
+        propagator.refine(10.0)
+        oracle.refine(10.0)
+    propagator.apply(batch)
+    oracle.apply(batch)
+    assert_kept(propagator, oracle)
+
+
+@every_dtype
+@pytest.mark.parametrize("weight", [1e6, 1e8, 1e10, 1e18])
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_a_heavy_edge_that_goes_leaves_nothing_behind(
+    dtype: Any, weight: float, beta: float
+) -> None:
+    batches = [Batch([1], [4], weight=[weight]), Batch([1], [4], op=Op.REMOVE)]
+    features = np.random.default_rng(0).normal(size=(6, 5))
+    follow(features, batches, initial=PATH, dtype=dtype, beta=beta)
+
+
+@every_dtype
+def test_light_edges_without_self_loops_end(dtype: Any) -> None:
+    features = np.random.default_rng(1).normal(size=(4, 2))
+    light = Batch([0, 1, 2], [1, 2, 3], weight=[1e-6] * 3)
+    options: dict[str, Any] = {"beta": 0.0, "self_loop": 0.0, "dtype": dtype}
+    if dtype == "float32":
+        with pytest.raises(PrecisionError, match="without self-loops, edges of weight 1e-06"):
+            follow(features, [light], **options)
+        options["r_max"] = 1e3
+    follow(features, [light], **options)
+
+
+def test_features_that_come_later_are_refused_as_those_at_the_start() -> None:
+    large = np.full((3, 1), 1e3)
+    edges = Batch([0, 1], [1, 2])
+    options: dict[str, Any] = {"r_max": 1e-4, "r_max_unit": "absolute", "initial": edges}
+    with pytest.raises(PrecisionError):
+        Propagator(large, **options)
+    propagator = Propagator(np.ones((3, 1)), **options)
+    with pytest.raises(PrecisionError):
+        propagator.apply(Batch(feature_nodes=[0, 1, 2], feature_values=large))
+    assert propagator.features().tolist() == [[1.0]] * 3
+
+
+def test_large_features_and_light_edges_are_refused_together_where_each_alone_is_not() -> None:
+    def start() -> Propagator:
+        return Propagator(np.ones((3, 1)), self_loop=0.0, r_max_unit="absolute", r_max=1e-2)
+
+    features: dict[str, Any] = {"feature_nodes": [0], "feature_values": [[30.0]]}
+    edge: dict[str, Any] = {"src": [0], "dst": [1], "weight": [1e-6]}
+    start().apply(Batch(**features))
+    start().apply(Batch(**edge))
+    propagator = start()
+    with pytest.raises(PrecisionError):
+        propagator.apply(Batch(**features, **edge))
+    assert propagator.features().tolist() == [[1.0]] * 3
+    assert propagator.statistics()["edges"] == 0
+    propagator.apply(Batch(**edge))
+
+
+@every_dtype
+@pytest.mark.parametrize("sigma", [2.0, 5.0])
+def test_a_window_over_heavy_tailed_flows_keeps_the_promise(dtype: Any, sigma: float) -> None:
+    rng = np.random.default_rng(2)
+    features = rng.normal(size=(40, 4))
+    batches = [
+        Batch(
+            rng.integers(0, 40, 30),
+            rng.integers(0, 40, 30),
+            weight=np.clip(rng.lognormal(0, sigma, 30), 1e-9, 1e9),
+            t=t,
+        )
+        for t in range(0, 300, 10)
+    ]
+    channels = [Channel.low_pass(window=50), Channel.high_pass(half_life=20.0)]
+    batches.append(Batch(t=10_000))  # nobody has an edge left
+    follow(features, batches, channels=channels, dtype=dtype)
+
+
+@every_dtype
+def test_weights_are_those_of_the_user(dtype: Any) -> None:
+    propagator = Propagator(np.eye(3), dtype=dtype)
+    for batch in (
+        Batch([0], [1], weight=[1000000.5]),
+        Batch([0], [1], weight=[1e6], op=Op.REMOVE),
+        Batch([1] * 200_000, [2] * 200_000, weight=[0.1] * 200_000),
+    ):
+        propagator.apply(batch)
+    total = sum([0.1] * 200_000)
+    assert propagator.edges()[2].tolist() == [0.5, total]
+    follow(
+        np.eye(3),
+        [Batch([0, 1, 2], [1, 2, 0], weight=[0.1, 0.7, 0.3])],
+        dtype="float64",
+        r_max=1e-10,
+    )
+
+
+def test_an_undecayed_graph_that_no_channel_reads_refuses_nothing() -> None:
+    channels = [Channel.low_pass(half_life=1.0)]
+    batches = [Batch([0], [1], weight=[1e12], t=0), Batch([0], [1], weight=[1e-9], t=100)]
+    follow(np.eye(2), batches, channels=channels)
+
+
+@every_dtype
+def test_what_is_forgotten_fades_and_does_not_jump(dtype: Any) -> None:
+    channels = [Channel.low_pass(half_life=1.0)]
+    propagator = Propagator(np.eye(2), channels=channels, dtype=dtype)
+    propagator.apply(Batch([0], [1], weight=[64.0], t=0))
+    seen = []
+    for t in range(1, 90):
+        propagator.apply(Batch(t=t))
+        seen.append(float(propagator.embedding()[0, 0, 1]))
+    assert seen[-1] == pytest.approx(0, abs=0.01)
+    assert (np.abs(np.diff(seen)) < 0.1).all()
+    assert len(propagator.edges(0)[0]) == 0
+
+
+@every_dtype
+@pytest.mark.parametrize("weight", [1.0, 1e-5])
+def test_without_self_loops_edges_last_relative_to_their_weights(dtype: Any, weight: float) -> None:
+    channels = [Channel.low_pass(half_life=1.0)]
+    options: dict[str, Any] = {"channels": channels, "self_loop": 0.0, "dtype": dtype}
+    options["r_max"] = 0.1 if dtype == "float64" else 10.0
+    batches = [Batch([0, 1], [1, 2], weight=[weight, 2 * weight], t=0)]
+    batches += [Batch(t=t) for t in (3, 16, 17, 40)]
+    follow(np.eye(3), batches, **options)
+
+
+@every_dtype
+@pytest.mark.parametrize("size", [1e-280, 1e-40, 1e-12, 1e12, 1e30])
+def test_features_of_any_size_have_a_bound_that_holds(dtype: Any, size: float) -> None:
+    features = np.array([[size], [0.0], [-size], [0.5 * size]])
+    if dtype == "float32" and size < 1e-38:
+        features = features.astype(np.float32).astype(np.float64)  # as they are kept
+    follow(features, [Batch([0, 1], [1, 2]), Batch([2], [3])], dtype=dtype, r_max_unit="l1")
+
+
+def test_both_directions_of_a_self_edge_are_added_up() -> None:
+    batches = [Batch([0, 0], [0, 1], weight=[2.0, 3.0])]
+    channels = [Channel.low_pass(direction="both")]
+    propagator = follow(np.eye(2), batches, directed=True, channels=channels)
+    assert propagator.degree()[:, 0].tolist() == [8.0, 4.0]
+
+
+# Work and interrupts -----------------------------------------------------------------------------
+
+
+@every_dtype
+def test_the_pushes_of_a_step_are_bounded_by_a_number_known_before(dtype: Any) -> None:
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(50, 3))
+    src, dst = rng.integers(0, 50, (2, 400))
+    edges = Batch(src, dst, weight=10.0 ** rng.uniform(-3, 3, 400))
+    channels = [Channel(1.0, 0.99), Channel(1.0, -0.99)]
+    coarse = Propagator(features, channels=channels, initial=edges, dtype=dtype, r_max=1e3)
+    finest = coarse._native.finest_tolerance()
+    propagator = Propagator(
+        features, channels=channels, initial=edges, dtype=dtype, r_max=1e3 * 1.01 * finest
+    )
+    for _ in range(20):
+        before = propagator.statistics()
+        a, b = rng.integers(0, 50, (2, 5))
+        propagator.apply(Batch(a, b, weight=10.0 ** rng.uniform(-3, 3, 5)))
+        after = propagator.statistics()
+        assert after["pushes"] - before["pushes"] <= after["most_pushes"]
+        assert after["stalled"] == 0
+
+
+def slow_case(threads: int) -> tuple[Propagator, Batch]:
+    """Return a propagator and a batch that takes it a second or two."""
+    rng = np.random.default_rng(4)
+    nodes = 8_000
+    src, dst = rng.integers(0, nodes, (2, 8 * nodes))
+    propagator = Propagator(
+        rng.normal(size=(nodes, 32)),
+        channels=[Channel.low_pass(0.01)],
+        dtype="float64",
+        r_max=1e-8,
+        threads=threads,
+    )
+    return propagator, Batch(src, dst)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_interrupted_batch_has_happened_or_not(threads: int) -> None:
+    """Ctrl-C ends a long call at once; what it had begun is there when anyone looks."""
+    propagator, batch = slow_case(threads)
+    begun = time.monotonic()
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            propagator.apply(batch)
+    finally:
+        timer.cancel()
+    assert time.monotonic() - begun < 5
+    whole, _ = slow_case(threads)
+    whole.apply(batch)
+    assert propagator.statistics()["edges"] == whole.statistics()["edges"]
+    np.testing.assert_array_equal(propagator.embedding(), whole.embedding())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_interrupted_stream_ends_between_two_steps(threads: int) -> None:
+    rng = np.random.default_rng(5)
+    nodes, steps = 3000, 200_000
+    src, dst = rng.integers(0, nodes, (2, steps))
+    batch, offsets = Batch(src, dst), np.arange(steps + 1)
+
+    def start() -> Propagator:
+        return Propagator(rng_features, r_max=1e-4, threads=threads)
+
+    rng_features = rng.normal(size=(nodes, 64))
+    propagator = start()
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            propagator.apply_steps(batch, offsets)
+    finally:
+        timer.cancel()
+    done = propagator.statistics()["events"]
+    assert 0 < done < steps
+    other = start()
+    other.apply_steps(Batch(src[:done], dst[:done]), np.arange(done + 1))
+    np.testing.assert_array_equal(propagator.embedding(), other.embedding())
+    propagator.apply(Batch([0], [1]))
+    other.apply(Batch([0], [1]))
+    np.testing.assert_array_equal(propagator.embedding(), other.embedding())

@@ -79,7 +79,7 @@ def explain(
 
     The representation is random features propagated over the graph, as everywhere in tidegraph. An
     event moves it where it takes place and, less and less, some steps away. The shares of all
-    events, and of time passing where edges are forgotten, add up to the whole movement.
+    events, and of time passing where edges fade or are forgotten, add up to the whole movement.
 
     \b
     share    of the movement; negative: the event pulled the other way

@@ -245,8 +245,8 @@ def propagate(
     """Propagate features, random or given, over a compact graph, in passes within the memory given.
 
     Whole passes are kept: repeat the command to go on after an interruption, or to have what was
-    damaged since made anew. The residuals of every pass are computed anew in float64 before it is
-    kept; it is said whether they are within what --r-max promises.
+    damaged since made anew. The residuals of every pass are computed from scratch in float64 before
+    it is kept: a pass above what --r-max promises, over a damaged graph, is an error.
 
     \b
       tidegraph propagate mag.graph --sketch 64 --memory 8G -o mag.embeddings

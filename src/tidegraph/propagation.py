@@ -47,8 +47,12 @@ class Propagator:
     """Propagated features of every node, maintained while edges, features and nodes change.
 
     For each channel and feature column it keeps an estimate of `pi = gamma0 · Σ_k (gamma·P)^k · x`
-    with `|pi(i) - estimate(i)| <= threshold(i)` after every `apply`; `error_bound` certifies what
-    holds right now.
+    with `|pi(i) - estimate(i)| <= threshold(i)` after every `apply`, rounding included;
+    `error_bound` certifies what holds right now. Weights are those given, in float64. A batch that
+    asks for more than `dtype` can hold raises `PrecisionError` and changes nothing.
+
+    Ctrl-C interrupts a long call. What it had begun is completed by the next call, so that a batch
+    has happened or has not.
 
     features: `[nodes, columns]`, or a `Sketch` together with `nodes`. A sketch takes no memory, nor
         does a C-contiguous float array that nobody can write to (a memory map of mode "r", or one
@@ -269,7 +273,8 @@ class Propagator:
     def apply(self, batch: Batch) -> NDArray[np.int64]:
         """The nodes touched, sorted: those the batch names, and every other whose estimate moved.
 
-        All or nothing: a batch that does not fit raises `EventError` and changes nothing.
+        All or nothing: a batch that does not fit raises `EventError`, one that asks for more than
+        the precision can hold `PrecisionError`, and neither changes anything.
         """
         with self._lock:
             return self._apply(batch)
@@ -439,7 +444,7 @@ class Propagator:
             self._settings = settings
 
     def repair(self) -> None:
-        """Recomputes all residuals from the estimates, which takes out drift, and settles."""
+        """Compute all residuals from scratch; needed only by those who distrust the account."""
         with self._lock:
             self._native.repair()
 

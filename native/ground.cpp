@@ -95,15 +95,15 @@ template <class Real>
 bool Ground<Real>::set_precision() {
   const Seen now{peak, versions.lightest(), tolerance};
   if (now == seen) return false;
+  bool changed = now.tolerance != seen.tolerance;
   seen = now;
-  bool changed = false;
   for (std::size_t c = 0; c < channels.size(); ++c) {
     Channel& channel = channels[c];
     const double gamma = std::abs(channel.spec.gamma), rest = 1 - gamma;
     const double lightest = lightest_degree(c);
     const double ratio =
         power_above(peak) * power(power_below(lightest), channel.spec.beta - 1) / tolerance;
-    if (ratio == channel.ratio) continue;
+    if (ratio == channel.ratio && !changed) continue;
     changed = true;
     channel.ratio = ratio;
     const double estimate = (ratio + 1) / rest;  // the largest

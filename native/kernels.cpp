@@ -199,17 +199,21 @@ inline Entries entries_in(const Lists& lists, int which, Node node) {
 }
 
 // The value, or 0, without a branch: which of the two is a coin toss.
-inline float kept_if(unsigned wanted, float value) {
-  std::uint32_t bits;
+template <class Real>
+struct BitsOf;
+template <>
+struct BitsOf<float> {
+  using type = std::uint32_t;
+};
+template <>
+struct BitsOf<double> {
+  using type = std::uint64_t;
+};
+template <class Real>
+inline Real kept_if(unsigned wanted, Real value) {
+  typename BitsOf<Real>::type bits;
   __builtin_memcpy(&bits, &value, sizeof bits);
-  bits &= 0u - wanted;
-  __builtin_memcpy(&value, &bits, sizeof bits);
-  return value;
-}
-inline double kept_if(unsigned wanted, double value) {
-  std::uint64_t bits;
-  __builtin_memcpy(&bits, &value, sizeof bits);
-  bits &= 0ull - wanted;
+  bits &= typename BitsOf<Real>::type(0) - wanted;
   __builtin_memcpy(&value, &bits, sizeof bits);
   return value;
 }

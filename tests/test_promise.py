@@ -200,6 +200,15 @@ def test_features_of_any_size_have_a_bound_that_holds(dtype: Any, size: float) -
     follow(features, [Batch([0, 1], [1, 2]), Batch([2], [3])], dtype=dtype, r_max_unit="l1")
 
 
+def test_an_estimate_beyond_the_largest_number_is_an_error_and_no_infinity() -> None:
+    channels = [Channel(1e30, 0.5)]
+    batch = Batch([0], [1])
+    single = Propagator(np.eye(2) * 1e20, channels=channels, initial=batch)
+    with pytest.raises(PrecisionError, match=r"beyond 3\.4e\+38, the largest float32"):
+        single.embedding()
+    follow(np.eye(2) * 1e20, [batch], channels=channels, dtype="float64")
+
+
 def test_both_directions_of_a_self_edge_are_added_up() -> None:
     batches = [Batch([0, 0], [0, 1], weight=[2.0, 3.0])]
     channels = [Channel.low_pass(direction="both")]

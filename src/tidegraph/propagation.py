@@ -449,8 +449,18 @@ class Propagator:
             self._native.repair()
 
     def embedding(self, nodes: ArrayLike | None = None) -> NDArray[Any]:
-        """The estimates `[k, channels, columns]` of the given nodes, or of all."""
-        return self._rows("embedding", nodes, self._dtype, channels=True)
+        """The estimates `[k, channels, columns]` of the given nodes, or of all.
+
+        Raises `PrecisionError` where one is beyond the largest number of `dtype`.
+        """
+        estimates = self._rows("embedding", nodes, self._dtype, channels=True)
+        if not np.isfinite(estimates).all():
+            wider = " or use dtype='float64'" if self._dtype == np.float32 else ""
+            raise PrecisionError(
+                f"an estimate is beyond {np.finfo(self._dtype).max:.2g}, the largest {self._dtype};"
+                f" give features and gamma0 in other units{wider}"
+            )
+        return estimates
 
     def residual(self, nodes: ArrayLike | None = None) -> NDArray[Any]:
         """What is left to push, `[k, channels, columns]`."""

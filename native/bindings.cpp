@@ -111,7 +111,7 @@ class Reader final : public Archive {
       if (array.dtype() != type || array.size() != size)
         throw ArchiveError("the array " + name +
                            " has another type or size than its settings need");
-      std::memcpy(data, array.data(), array.nbytes());
+      if (size) std::memcpy(data, array.data(), array.nbytes());
     };
     switch (kind) {
       case Kind::u8:
@@ -537,10 +537,10 @@ void bind_recording(nb::class_<Recorder>& recorder) {
   recorder
       .def(
           "begin",
-          [](Recorder& r, const Propagator<Real>& p, std::size_t first, std::size_t last) {
-            r.begin(p, first, last, kBeginning);
+          [](Recorder& r, Propagator<Real>& p, std::size_t first, std::size_t last) {
+            interruptibly(p, [&] { r.begin(p, first, last, kBeginning); });
           },
-          "propagator"_a, "first"_a, "last"_a, nb::call_guard<nb::gil_scoped_release>())
+          "propagator"_a, "first"_a, "last"_a)
       .def(
           "run",
           [](Recorder& r, Propagator<Real>& p, const Ids& src, const Ids& dst,

@@ -676,7 +676,7 @@ void Graph::archive(Archive& archive, const std::string& name) {
     throw ArchiveError(name + ": the self-edges do not fit the nodes");
   // Weights tell repeated entries of a base apart from distinct ones: counted by edge.
   edges_ = 0;
-  for_each_edge(0, [&](Node, Node, float) { ++edges_; });
+  for_each_edge(0, [&](Node, Node, double) { ++edges_; });
 }
 
 }  // namespace tidegraph

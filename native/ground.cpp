@@ -71,7 +71,7 @@ double Ground<Real>::reachable(std::size_t c) const {
 
 template <class Real>
 double Ground<Real>::finest(double peak) const {
-  double finest = 0;
+  double finest = Precision<Real>::kLeastTolerance;
   for (std::size_t c = 0; c < channels.size(); ++c)
     finest = std::max(finest, ratio(c, peak) / reachable(c));
   return finest;
@@ -88,7 +88,8 @@ double Ground<Real>::lightest_accepted(double peak) const {
     lightest = std::max(lightest,
                         std::ldexp(degree, versions.forget(version)) * versions.horizon(version));
   }
-  return lightest;
+  // A little more, so that rounding cannot refuse afterwards what was accepted.
+  return lightest > kLightest ? lightest * (1 + 0x1p-40) : lightest;
 }
 
 template <class Real>
@@ -118,7 +119,7 @@ bool Ground<Real>::set_precision() {
     // lead away.
     channel.omega =
         estimate * Precision<Real>::kUlp <= 0x1p-4 * rest ? relaxation(channel.spec, view(c)) : 1;
-    channel.rounds = std::ceil(16 * (16 + std::log2(1 + estimate)) / rest);
+    channel.rounds = std::min(0x1p30, std::ceil(16 * (16 + std::log2(1 + estimate)) / rest));
   }
   return changed;
 }

@@ -38,6 +38,8 @@ struct Precision {
   static constexpr double kReach = sizeof(Real) == 4 ? 0x1p21 : 0x1p44;
   // What edges that a row forgets as they decay may weigh together, as a share of its self-loop.
   static constexpr double kForgotten = sizeof(Real) == 4 ? 0x1p-32 : 0x1p-54;
+  // Limits are kept in units of the first threshold and must not vanish.
+  static constexpr double kLeastTolerance = sizeof(Real) == 4 ? 0x1p-60 : 0x1p-500;
   // What reading an estimate out rounds away, as a share of it.
   static constexpr double kReading = (sizeof(Real) == 4 ? 1.01 : 4) * kUlp;
 };

@@ -289,7 +289,7 @@ __attribute__((always_inline)) inline void push(Block<Real>& block, const Lists&
   block.bounds[node].excess = 0;
   if (pivot <= 0) return;  // lost its last edge while it waited: settled exactly
   const Real gamma = Real(block.gamma);
-  Extremes<Real> after, sent;
+  Extremes<Real> after, gained;
   for (std::size_t c = 0; c < vectors; ++c) {
     const V old = p[c], rest = r[c];
     const V sum = old + rest * relaxed;
@@ -299,19 +299,19 @@ __attribute__((always_inline)) inline void push(Block<Real>& block, const Lists&
     r[c] = left;
     q[c] = gamma * pushed;
     after.see(left);
-    sent.see(q[c]);
+    gained.see(pushed);
   }
   ++block.pushes;
-  const Real largest_q = sent.largest();
-  if (largest_q == 0) {  // nothing can be felt: the precision is exhausted
-    block.stalled += after.largest() > 0;
+  Bounds<Real>& bounds = block.bounds[node];
+  const Real left = after.largest(), largest = gained.largest();
+  if (largest == 0) {  // nothing can be felt
+    block.stalled += left > bounds.limit - bounds.drift;
     return;
   }
   touch(block, node);
-  Bounds<Real>& bounds = block.bounds[node];
-  const Real left = after.largest();
-  bounds.drift += write_noise(left, left + pivot * largest_q * block.per_gamma, bounds.limit);
-  spread<kCompact>(block, graph, node, q, largest_q);
+  // What there was is at most what was pushed and what is left.
+  bounds.drift += write_noise(left, left + pivot * largest, bounds.limit);
+  spread<kCompact>(block, graph, node, q, block.steepness * largest);
   // Over-relaxation and rounding may leave this node above its limit.
   if (above(bounds, left)) enqueue(block, node);
 }
@@ -601,6 +601,7 @@ void measure(const Block<Real>& block, const Matrix& matrix, const Range<Real>& 
       measured.ratio[c] = larger(measured.ratio[c], ratio);
       double off = double(r[c]) - sum[c];
       off = off < 0 ? -off : off;
+      if (limit <= 0) continue;
       measured.drift = larger(measured.drift, off / limit);
       measured.untracked = larger(measured.untracked, (off - admitted) / limit);
       measured.excess = larger(measured.excess, size / limit);

@@ -102,7 +102,7 @@ struct Block {
   FeatureRows<Real> features;
   const Real* pivot;  // per node: degree less gamma times the self-weight
   double gamma;
-  Real per_gamma;   // 1 / |gamma|
+  Real steepness;   // |gamma|, rounded up
   Real relaxation;  // 1 for a plain push
   double noise;     // how far a residual computed in float64 may be off, per unit of degree
   Node* queue;      // a ring with room for more than all nodes, as large as a power of two

@@ -27,9 +27,10 @@ std::uint32_t PairMap::find(std::uint64_t key) const {
 
 void PairMap::insert(std::uint64_t key, std::uint32_t value) {
   if (keys_.size() < 2 * (size_ + 1)) {
-    const auto old_keys =
-        std::exchange(keys_, std::vector(std::max<std::size_t>(16, keys_.size() * 2), kNoKey));
-    const auto old_values = std::exchange(values_, std::vector<std::uint32_t>(keys_.size()));
+    std::vector<std::uint64_t> old_keys(std::max<std::size_t>(16, keys_.size() * 2), kNoKey);
+    std::vector<std::uint32_t> old_values(old_keys.size());
+    keys_.swap(old_keys);
+    values_.swap(old_values);
     for (std::size_t at = 0; at < old_keys.size(); ++at) {
       if (old_keys[at] == kNoKey) continue;
       const std::size_t to = locate(old_keys[at]);

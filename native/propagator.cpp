@@ -187,7 +187,7 @@ void Propagator<Real>::resize(std::size_t nodes) {
       s.channel = c;
       s.number = b;
       block.gamma = ground_.channels[c].spec.gamma;
-      block.per_gamma = Real(1 / std::abs(block.gamma));
+      block.steepness = Real(std::abs(block.gamma) * (1 + 4 * Precision<Real>::kUlp));
       block.owner = &s;
       block.rewrite = [](void* owner, Node node) {
         const State& of = *static_cast<State*>(owner);
@@ -248,7 +248,7 @@ double Propagator<Real>::peak_of(const Update& update) const {
   double peak = 0;
   for (const std::span<const double> rows : {update.new_features, update.feature_values})
     for (std::size_t i = 0; i < rows.size(); ++i)
-      peak = std::max(peak, std::abs(double(Real(rows[i] / thresholds_[i % columns()]))));
+      peak = std::max(peak, std::abs(rows[i] / thresholds_[i % columns()]));
   if (update.new_nodes && update.new_features.empty() &&
       settings_.features.kind == FeatureSource::Kind::sketched)
     peak = std::max(peak, peak_of(nodes(), nodes() + update.new_nodes));
@@ -445,11 +445,11 @@ void Propagator<Real>::apply(const Update& update) {
       throw EventError("feature_nodes names node " + std::to_string(node) + ", which was removed");
   }
   const double peak = std::max(ground_.peak, peak_of(update));
-  if (const double finest = ground_.finest(peak); !(finest <= ground_.tolerance))
+  if (peak > ground_.peak && !(ground_.finest(peak) <= ground_.tolerance))
     throw PrecisionError(
         "features as large as " + number(peak) +
         " times their threshold ask for more than the precision can hold, which is " +
-        number(peak * ground_.tolerance / finest) + " times");
+        number(ground_.tolerance / ground_.finest(1)) + " times");
   // Large features and light edges each ask for precision, and may come together.
   ground_.versions.set_lightest_accepted(ground_.lightest_accepted(peak));
   try {
@@ -800,6 +800,20 @@ void Propagator<Real>::degree(std::span<const std::int64_t> nodes, std::span<dou
   });
 }
 
+// How far a node without a degree, which is told exactly, may be off by rounding: [columns].
+template <class Real>
+void Propagator<Real>::isolated(Node node, std::size_t c, double* row) const {
+  Real x[kMaxWidth];
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    features_.read(b, node, x);
+    for (std::size_t i = 0; i < blocks_[b].count; ++i) {
+      const std::size_t column = blocks_[b].first + i;
+      row[column] = isolated_error<Real>(
+          std::abs(ground_.channels[c].spec.gamma0 * double(x[i]) * thresholds_[column]));
+    }
+  }
+}
+
 template <class Real>
 void Propagator<Real>::threshold(std::span<const std::int64_t> nodes, std::span<double> out) const {
   for_nodes(nodes, [&](std::size_t k, Node node, std::size_t c) {
@@ -810,14 +824,7 @@ void Propagator<Real>::threshold(std::span<const std::int64_t> nodes, std::span<
                          (1 - std::abs(spec.gamma));
     double* const row = out.data() + (k * channels() + c) * columns();
     for (std::size_t i = 0; i < columns(); ++i) row[i] = scale * thresholds_[i];
-    if (degree > 0) return;
-    Real x[kMaxWidth];  // without a degree it is exact but for rounding
-    for (std::size_t b = 0; b < blocks_.size(); ++b) {
-      features_.read(b, node, x);
-      for (std::size_t i = 0; i < blocks_[b].count; ++i)
-        row[blocks_[b].first + i] = isolated_error<Real>(
-            std::abs(spec.gamma0 * double(x[i]) * thresholds_[blocks_[b].first + i]));
-    }
+    if (degree <= 0) isolated(node, c, row);
   });
 }
 
@@ -872,12 +879,11 @@ void Propagator<Real>::error_bound(std::span<const std::int64_t> nodes, std::spa
     const double scale =
         power(degree, 1 - spec.beta) * std::abs(spec.gamma0) / (1 - std::abs(spec.gamma));
     const std::size_t at = (k * channels() + c) * columns();
-    for (std::size_t i = 0; i < columns(); ++i) {
-      const double size = std::abs(double(estimates[at + i]));
-      out[at + i] = degree > 0 ? scale * certificate.ratio[c * padded + i] * thresholds_[i] +
-                                     Precision<Real>::kReading * size + kSmallest<Real>
-                               : isolated_error<Real>(size);
-    }
+    if (degree <= 0) return isolated(node, c, out.data() + at);
+    for (std::size_t i = 0; i < columns(); ++i)
+      out[at + i] = scale * certificate.ratio[c * padded + i] * thresholds_[i] +
+                    Precision<Real>::kReading * std::abs(double(estimates[at + i])) +
+                    kSmallest<Real>;
   });
 }
 

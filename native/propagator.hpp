@@ -230,6 +230,7 @@ class Propagator {
                       std::size_t node, double degree);
   double peak_of(std::size_t first, std::size_t last) const;
   double peak_of(const Update& update) const;
+  void isolated(Node node, std::size_t channel, double* row) const;
   void clear_row(std::size_t channel, std::size_t block, Node node);
   void change_features(const Update& update);
   void correct(const Ground<Real>& ground, std::size_t channel, std::size_t block);

@@ -189,7 +189,8 @@ double Versions::half_lives(const Version& version, std::int64_t t) const {
 // Those since a boundary, to the last digit however many there were before it.
 double Versions::half_lives(const Version& version, std::int64_t t, std::int64_t boundary) const {
   const std::int64_t elapsed = t - planned_start_;
-  const double high = double(elapsed), low = double(elapsed - std::int64_t(high));
+  const double high = std::min(double(elapsed), 0x1.fffffffffffffp62);  // which int64 can hold
+  const double low = double(elapsed - std::int64_t(high));
   const double half_life = version.spec.half_life;
   return (std::fma(-double(boundary), half_life, high) + low) / half_life;
 }
@@ -331,8 +332,8 @@ std::size_t Versions::stage_edge(Node src, Node dst) {
     weight *= std::exp2(double(version.decay.boundary - version.planned_boundary));
     if (weight < floor_of(version, lightest_, kLongest)) weight = 0;
   }
-  staged_.push_back({src, dst, std::numeric_limits<std::int64_t>::min()});
   staged_index_.insert(pair, std::uint32_t(slot));
+  staged_.push_back({src, dst, std::numeric_limits<std::int64_t>::min()});
   return slot;
 }
 
@@ -428,6 +429,10 @@ void Versions::stand_on(const CompactLists& sources, const CompactLists& targets
     user_.write(self_nodes[i], self_nodes[i], {&weight, 1});
   }
   sum_degrees();
+  if (self_loop_ > 0) return;
+  user_.for_each_edge(0,
+                      [&](Node, Node, double weight) { lightest_ = std::min(lightest_, weight); });
+  planned_lightest_ = lightest_;
 }
 
 void Versions::sum_degrees() {
@@ -639,6 +644,9 @@ Versions::Difference Versions::difference(const Rows& snapshot) const {
       sums.push_back(0);
     }
     sums[slot] += snapshot.weight.empty() ? 1.0 : snapshot.weight[row];
+    if (sums[slot] > kHeaviest)
+      throw EventError(describe(row, src, dst) + "the weights of this edge add up to " +
+                       number(sums[slot]) + "; they lie between 2**-64 and 2**64");
   }
   Difference difference;
   const auto emit = [&](std::uint64_t pair, double weight, Op op) {

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.oracle import Oracle
 
-from tidegraph import Batch, Channel, PrecisionError, Propagator
+from tidegraph import Batch, Channel, EventStream, PrecisionError, Propagator, building, record
+from tidegraph.errors import ParameterError
 from tidegraph.events import Op
 
 DTYPES = ("float32", "float64")
@@ -195,8 +200,10 @@ def test_without_self_loops_edges_last_relative_to_their_weights(dtype: Any, wei
 @pytest.mark.parametrize("size", [1e-280, 1e-40, 1e-12, 1e12, 1e30])
 def test_features_of_any_size_have_a_bound_that_holds(dtype: Any, size: float) -> None:
     features = np.array([[size], [0.0], [-size], [0.5 * size]])
-    if dtype == "float32" and size < 1e-38:
-        features = features.astype(np.float32).astype(np.float64)  # as they are kept
+    if dtype == "float32" and size < 1e-35:
+        with pytest.raises(ParameterError, match="range of float32"):
+            Propagator(features, dtype=dtype, r_max_unit="l1")
+        return
     follow(features, [Batch([0, 1], [1, 2]), Batch([2], [3])], dtype=dtype, r_max_unit="l1")
 
 
@@ -214,6 +221,54 @@ def test_both_directions_of_a_self_edge_are_added_up() -> None:
     channels = [Channel.low_pass(direction="both")]
     propagator = follow(np.eye(2), batches, directed=True, channels=channels)
     assert propagator.degree()[:, 0].tolist() == [8.0, 4.0]
+
+
+def test_a_graph_from_files_is_asked_for_its_lightest_edge(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    src, dst = np.unique(np.sort(rng.integers(0, 40, (2, 90)), axis=0), axis=1)
+    table = pa.table({"src": src, "dst": dst, "w": np.full(len(src), 1e-9)})
+    pq.write_table(table, tmp_path / "edges.parquet")
+    graph = building.build(tmp_path / "edges.parquet", tmp_path / "graph", weight="w", nodes=40)
+    options: dict[str, Any] = {"self_loop": 0.0, "beta": 0.0}
+    features = rng.normal(size=(40, 2))
+    edges = Batch(src, dst, weight=np.float32(table["w"]))
+    for initial in (graph, edges):
+        with pytest.raises(PrecisionError):
+            Propagator(features, initial=initial, **options)
+    for initial in (graph, edges):
+        propagator = Propagator(features, initial=initial, dtype="float64", **options)
+        assert_kept(propagator, Oracle(features, initial=edges, **options))
+
+
+def test_the_lightest_edge_that_is_accepted_does_not_stand_in_the_way_later() -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        features = rng.normal(size=(3, 1))
+        options: dict[str, Any] = {"self_loop": 0.0, "beta": float(rng.uniform(0, 0.5))}
+        options["r_max"] = float(10 ** rng.uniform(-3, -1))
+        with pytest.raises(PrecisionError) as caught:
+            Propagator(features, **options).apply(Batch([0], [1], weight=[2.0**-64]))
+        found = re.search(r"the lightest that it can is (\S+?);", str(caught.value))
+        assert found is not None
+        lightest = float(found[1]) * (1 + 1e-5)  # it is told to six digits
+        propagator = Propagator(features, **options)
+        propagator.apply(Batch([0], [1], weight=[lightest]))
+        propagator.apply(Batch([1], [2]))
+        assert (propagator.error_bound() <= propagator.threshold()).all()
+
+
+@pytest.mark.parametrize("size", [1e-44, 1e-50])
+def test_a_promise_below_the_smallest_float32_is_refused(size: float) -> None:
+    with pytest.raises(ParameterError, match="range of float32; scale the features or use dtype"):
+        Propagator(np.eye(3) * size, initial=Batch([0], [1]), beta=1.0)
+
+
+def test_refining_cannot_leave_the_range_of_the_limits() -> None:
+    features = np.eye(3) * 1e-30
+    propagator = Propagator(features, r_max=1e14, r_max_unit="absolute", initial=Batch([0], [1]))
+    with pytest.raises(PrecisionError):
+        propagator.refine(1e-33)
+    assert np.isfinite(propagator.audit().drift).all()
 
 
 # Work and interrupts -----------------------------------------------------------------------------
@@ -255,23 +310,66 @@ def slow_case(threads: int) -> tuple[Propagator, Batch]:
     return propagator, Batch(src, dst)
 
 
+def interrupt_soon() -> threading.Timer:
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    return timer
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_interrupted_batch_has_happened_or_not(threads: int) -> None:
     """Ctrl-C ends a long call at once; what it had begun is there when anyone looks."""
     propagator, batch = slow_case(threads)
     begun = time.monotonic()
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            propagator.apply(batch)
-    finally:
-        timer.cancel()
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        propagator.apply(batch)
     assert time.monotonic() - begun < 5
     whole, _ = slow_case(threads)
     whole.apply(batch)
     assert propagator.statistics()["edges"] == whole.statistics()["edges"]
     np.testing.assert_array_equal(propagator.embedding(), whole.embedding())
+
+
+def test_an_interrupted_refinement_has_begun_or_not() -> None:
+    propagator, batch = slow_case(2)
+    propagator.refine(0.1)
+    propagator.apply(batch)
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        propagator.refine(1e-8)
+    assert propagator.r_max == pytest.approx(1e-8 * propagator._native.tolerance)
+    assert (propagator.error_bound() <= propagator.threshold() * (1 + 1e-6)).all()
+    propagator.refine(1e-3)
+    assert propagator.r_max == 1e-3
+    assert propagator._native.tolerance == pytest.approx(1e5)
+
+
+def test_a_record_after_an_interrupted_batch_begins_with_whole_states(tmp_path: Path) -> None:
+    propagator, batch = slow_case(2)
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        propagator.apply(batch)
+    stream = EventStream.from_arrays([0], [1], [5], nodes=propagator.nodes)
+    store = record(stream, propagator, tmp_path)
+    nodes = np.arange(propagator.nodes)
+    first = store.state(nodes, np.full(len(nodes), 5))
+    whole, _ = slow_case(2)
+    whole.apply(batch)
+    apart = np.linalg.norm(first.astype(np.float64) - whole.embedding(), axis=2)
+    assert (apart <= 2 * store.bound(nodes, np.full(len(nodes), 5))).all()
+
+
+def test_a_signal_handler_that_asks_the_interrupted_propagator_is_told_so() -> None:
+    propagator, batch = slow_case(1)
+    before = signal.signal(signal.SIGINT, lambda *_: print(propagator.statistics()))
+    try:
+        interrupt_soon()
+        with pytest.raises(RuntimeError, match="a signal handler called a propagator"):
+            propagator.apply(batch)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert propagator.statistics()["edges"] > 0
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -286,13 +384,9 @@ def test_an_interrupted_stream_ends_between_two_steps(threads: int) -> None:
 
     rng_features = rng.normal(size=(nodes, 64))
     propagator = start()
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            propagator.apply_steps(batch, offsets)
-    finally:
-        timer.cancel()
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        propagator.apply_steps(batch, offsets)
     done = propagator.statistics()["events"]
     assert 0 < done < steps
     other = start()

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph.channels import Channel, Sketch
 from tidegraph.describe import dates
 from tidegraph.errors import DataError, ParameterError
-from tidegraph.events import Batch, Op
+from tidegraph.events import TIME_LIMIT, Batch, Op
 from tidegraph.propagation import Propagator
 from tidegraph.stream import EventStream, NodeNames
 
@@ -286,8 +286,8 @@ def _asked(stream: EventStream, node: Any, t0: Any, t1: Any, top: Any) -> tuple[
     node, t0, t1 = (_whole(*given) for given in (("node", node), ("t0", t0), ("t1", t1)))
     if top is not None:
         top = _whole("top", top)
-    if t0 < -(2**63) or t1 >= 2**63:
-        raise ParameterError(f"the span is {t0} to {t1}; times lie between -2**63 and 2**63")
+    if t0 <= -TIME_LIMIT or t1 >= TIME_LIMIT:
+        raise ParameterError(f"the span is {t0} to {t1}; times lie between -2**62 and 2**62")
     if t0 >= t1:
         raise ParameterError(f"the span is {t0} to {t1}; t0 must be before t1")
     if top is not None and top < 1:

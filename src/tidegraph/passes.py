@@ -155,6 +155,7 @@ def plan(
 _MANIFEST = "embeddings.json"
 _FORMAT, _VERSION = "tidegraph embeddings", 1
 _PIECE_BYTES = 1 << 22  # of an array read, or written, at once
+_ROUNDING = 1e-6  # of residuals, in parts of what `r_max` allows
 
 
 def propagate_in_passes(
@@ -275,7 +276,7 @@ def propagate_in_passes(
 def _checked_residuals(propagator: Propagator, graph: CompactGraph) -> NDArray[np.float64]:
     """Return the largest residual over what `r_max` allows, per channel."""
     residuals = propagator.audit().residual
-    if not (residuals <= 1).all():
+    if not (residuals <= 1 + _ROUNDING).all():
         raise StorageError(
             f"residuals over {graph.path} are {residuals.max():.3g} times what r_max allows, which"
             " rounding does not explain; nothing of this pass is kept. The graph is probably"
@@ -608,7 +609,8 @@ class Embeddings:
     @property
     def excess(self) -> float:
         """By which share of it the largest residual is above what `r_max` allows; mostly 0."""
-        return max(0.0, float(self.residuals.max()) - 1)
+        residual = float(self.residuals.max())
+        return residual - 1 if residual > 1 + _ROUNDING else 0.0
 
     @property
     def dtype(self) -> np.dtype[Any]:

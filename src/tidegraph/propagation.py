@@ -115,11 +115,7 @@ class Propagator:
         source = features if isinstance(features, _Features) else _Features(features, nodes)
         source.check(dtype)
         thresholds = settings.r_max * source.norms(settings.r_max_unit)
-        if not (np.isfinite(thresholds) & (thresholds > 1e-290)).all():
-            raise ParameterError(
-                f"r_max={settings.r_max:g} times the norm of a column leaves the range of float64;"
-                " scale the features"
-            )
+        _check_promise_in_range(settings, thresholds, dtype)
         borrowed = source.lasting()
         self._build(
             settings,
@@ -166,7 +162,7 @@ class Propagator:
         self._graph: CompactGraph | None = None  # whose lists are read where they lie
         self._merged: _Merged | None = None  # where they lie once changes were merged with them
         self._merge_from = float("inf")  # bytes of changed lists
-        self._lock = threading.Lock()
+        self._lock = _Lock()
         versions: list[tuple[int, float, int, int]] = []
         views: list[tuple[int, int]] = []
         natives: list[tuple[int, float, float, float]] = []
@@ -260,9 +256,12 @@ class Propagator:
 
     def _check_precision(self, tolerance: float) -> None:
         finest = self._native.finest_tolerance()
-        if tolerance < finest:
+        if not tolerance >= finest:
             r_max = self._settings.r_max / self._native.tolerance  # the one at the start
-            advice = f"use r_max >= {_round_up(finest * r_max):g}" + (
+            much = (
+                f" >= {_round_up(finest * r_max):g}" if np.isfinite(finest) else ", a larger one,"
+            )
+            advice = f"use r_max{much}" + (
                 " or dtype='float64'" if self._dtype == np.float32 else ""
             )
             raise PrecisionError(
@@ -440,8 +439,11 @@ class Propagator:
         with self._lock:
             factor = settings.r_max / self._settings.r_max * self._native.tolerance
             self._check_precision(factor)
-            self._native.refine(factor)
-            self._settings = settings
+            try:
+                self._native.refine(factor)
+            finally:  # interrupted, it may have begun
+                if self._native.tolerance == factor:
+                    self._settings = settings
 
     def repair(self) -> None:
         """Compute all residuals from scratch; needed only by those who distrust the account."""
@@ -453,7 +455,9 @@ class Propagator:
 
         Raises `PrecisionError` where one is beyond the largest number of `dtype`.
         """
-        estimates = self._rows("embedding", nodes, self._dtype, channels=True)
+        return self._finite(self._rows("embedding", nodes, self._dtype, channels=True))
+
+    def _finite(self, estimates: NDArray[Any]) -> NDArray[Any]:
         if not np.isfinite(estimates).all():
             wider = " or use dtype='float64'" if self._dtype == np.float32 else ""
             raise PrecisionError(
@@ -526,7 +530,7 @@ class Propagator:
         with self._lock:
             out = np.empty((self._native.nodes, len(self.channels), self.columns), self._dtype)
             self._native.finish(out)
-        return out
+        return self._finite(out)
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start (events, pushes, edge_pushes, …) and sizes in bytes."""
@@ -735,6 +739,27 @@ def propagate(
     return propagator._finish()[:, 0]
 
 
+class _Lock:
+    """A lock that a signal handler cannot wait for while it interrupts the call that holds it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+
+    def __enter__(self) -> None:
+        if self._owner == threading.get_ident():
+            raise RuntimeError(
+                "a signal handler called a propagator during a call that it interrupts; note what"
+                " is to be done, and do it afterwards"
+            )
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self._owner = None
+        self._lock.release()
+
+
 class _Merged:
     """Room for the lists of a compact graph and what changed in it, in files without a name.
 
@@ -841,6 +866,24 @@ class _Features:
             total += np.square(sizes).sum(axis=0) if unit == "rms" else sizes.sum(axis=0)
         norms = peak * np.sqrt(total / self.nodes) if unit == "rms" else peak * total
         return np.where(norms > 0, norms, 1.0)
+
+
+def _check_promise_in_range(
+    settings: Settings, thresholds: NDArray[np.float64], dtype: Dtype
+) -> None:
+    """Raise ParameterError where `dtype` cannot hold errors as small or large as promised."""
+    info = np.finfo(dtype)
+    for channel in settings.channels:
+        degree = (settings.self_loop or 2.0**-40) / 2
+        scale = abs(channel.gamma0) / (1 - abs(channel.gamma))
+        least = scale * degree ** (1 - settings.beta_of(channel))
+        promised = thresholds * min(least, scale, 1.0)
+        if not (np.isfinite(thresholds) & (promised > 256 * float(info.tiny))).all():
+            wider = " or use dtype='float64'" if dtype == "float32" else ""
+            raise ParameterError(
+                f"r_max={settings.r_max:g} times the norm of a column and gamma0={channel.gamma0:g}"
+                f" leaves the range of {dtype}; scale the features{wider}"
+            )
 
 
 def check_dtype(dtype: Any) -> None:

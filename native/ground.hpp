@@ -35,7 +35,7 @@ template <class Real>
 struct Precision {
   static constexpr double kUlp = sizeof(Real) == 4 ? 0x1p-24 : 0x1p-53;
   // Y may be this times 1 - |gamma|, or its square.
-  static constexpr double kReach = sizeof(Real) == 4 ? 0x1p21 : 0x1p44;
+  static constexpr double kReach = sizeof(Real) == 4 ? 0x1p22 : 0x1p44;
   // What edges that a row forgets as they decay may weigh together, as a share of its self-loop.
   static constexpr double kForgotten = sizeof(Real) == 4 ? 0x1p-32 : 0x1p-54;
   // Limits are kept in units of the first threshold and must not vanish.

@@ -60,6 +60,8 @@ template <class Real>
 double isolated_error(double size) {
   return size == 0 ? 0 : 4 * Precision<Real>::kUlp * size + kSmallest<Real>;
 }
+// What computing a bound in float64 may take from it.
+constexpr double kRoundUp = 1 + 0x1p-46;
 // Between two questions whether to stop.
 constexpr std::chrono::milliseconds kPatience{20};
 // Nodes touched in a step are listed while they are fewer than this share of all; beyond it, a look
@@ -881,9 +883,9 @@ void Propagator<Real>::error_bound(std::span<const std::int64_t> nodes, std::spa
     const std::size_t at = (k * channels() + c) * columns();
     if (degree <= 0) return isolated(node, c, out.data() + at);
     for (std::size_t i = 0; i < columns(); ++i)
-      out[at + i] = scale * certificate.ratio[c * padded + i] * thresholds_[i] +
-                    Precision<Real>::kReading * std::abs(double(estimates[at + i])) +
-                    kSmallest<Real>;
+      out[at + i] = kRoundUp * (scale * certificate.ratio[c * padded + i] * thresholds_[i] +
+                                Precision<Real>::kReading * std::abs(double(estimates[at + i])) +
+                                kSmallest<Real>);
   });
 }
 

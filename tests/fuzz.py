@@ -393,7 +393,7 @@ class _Player:
         worst = float(ratio.max(initial=0))
         self.outcome.error_over_bound = max(self.outcome.error_over_bound, worst)
         self.say(f"  error/bound {worst:.3g}")
-        if worst > 1 + 1e-9:
+        if worst > 1:
             at = np.unravel_index(int(ratio.argmax()), ratio.shape)
             self.violate(
                 "error",

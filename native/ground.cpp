@@ -1,6 +1,7 @@
 #include "ground.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace tidegraph {
@@ -71,6 +72,7 @@ double Ground<Real>::reachable(std::size_t c) const {
 
 template <class Real>
 double Ground<Real>::finest(double peak) const {
+  if (!(peak <= Precision<Real>::kLargestPeak)) return std::numeric_limits<double>::infinity();
   double finest = Precision<Real>::kLeastTolerance;
   for (std::size_t c = 0; c < channels.size(); ++c)
     finest = std::max(finest, ratio(c, peak) / reachable(c));

@@ -40,6 +40,8 @@ struct Precision {
   static constexpr double kForgotten = sizeof(Real) == 4 ? 0x1p-32 : 0x1p-54;
   // Limits are kept in units of the first threshold and must not vanish.
   static constexpr double kLeastTolerance = sizeof(Real) == 4 ? 0x1p-60 : 0x1p-500;
+  // Times a degree a feature must not overflow.
+  static constexpr double kLargestPeak = sizeof(Real) == 4 ? 0x1p40 : 0x1p900;
   // What reading an estimate out rounds away, as a share of it.
   static constexpr double kReading = (sizeof(Real) == 4 ? 1.01 : 4) * kUlp;
 };

@@ -149,7 +149,7 @@ void Versions::grow(std::size_t count) {
     decay.renewed.resize(nodes, timed_ ? now_ : 0);
     decay.is_active.resize(nodes, 0);
     for (std::size_t node = nodes - count; node < nodes; ++node)
-      if (timed_ && half_lives(version, now_, decay.boundary) > 0) decay.activate(Node(node));
+      if (timed_ && half_lives(version, now_, decay.boundary) != 0) decay.activate(Node(node));
   }
   for (View& view : views_) {
     const std::size_t first = view.degrees().size();
@@ -573,6 +573,8 @@ void Versions::remove_node(Node node) {
   if (directed())
     for (const Node target : user_.targets().neighbours(node)) edges.emplace_back(node, target);
   if (user_.self_edge(node, 0) > 0) edges.emplace_back(node, node);
+  // Compact lists name a neighbour as often as the edge is repeated, one after the other.
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   double weights[kMaxLayers];
   for (const auto& [src, dst] : edges) {
     user_.read(src, dst, {weights, std::size_t(user_.layers())});

@@ -271,6 +271,37 @@ def test_refining_cannot_leave_the_range_of_the_limits() -> None:
     assert np.isfinite(propagator.audit().drift).all()
 
 
+def test_a_node_of_a_graph_with_repeated_edges_can_be_removed(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"src": [0, 0, 0, 0], "dst": [1, 1, 2, 3]}), tmp_path / "e.parquet")
+    graph = building.build(tmp_path / "e.parquet", tmp_path / "graph")
+    propagator = Propagator(np.eye(4), initial=graph)
+    propagator.apply(Batch(removed_nodes=[1]))
+    assert propagator.degree()[:, 0].tolist() == [3.0, 1.0, 2.0, 2.0]
+    oracle = Oracle(np.eye(4), initial=Batch([0, 0, 0, 0], [1, 1, 2, 3]))
+    oracle.apply(Batch(removed_nodes=[1]))
+    assert_kept(propagator, oracle)
+
+
+@pytest.mark.parametrize("t", [10, 10**7, 10**9])
+def test_a_new_node_that_comes_where_half_lives_round_to_a_whole_number(t: int) -> None:
+    batches = [
+        Batch([0], [1], t=0),
+        Batch([0], [2], t=t, new_nodes=1, new_features=[[1.0]]),
+        Batch([2], [1], t=t + 1),
+    ]
+    channels = [Channel.low_pass(half_life=0.1)]
+    follow(np.ones((2, 1)), batches, channels=channels, r_max=1e-9, dtype="float64")
+
+
+def test_a_feature_that_a_heavy_degree_would_overflow_is_refused() -> None:
+    edges = Batch([0, 1], [1, 2], weight=[2.0**64, 1.0])
+    propagator = Propagator(np.ones((3, 1)), initial=edges, beta=1.0, r_max=1e-3)
+    propagator.refine(1e12)
+    with pytest.raises(PrecisionError):
+        propagator.apply(Batch(feature_nodes=[0], feature_values=[[3e17]]))
+    assert np.isfinite(propagator.residual()).all()
+
+
 # Work and interrupts -----------------------------------------------------------------------------
 
 

@@ -196,11 +196,6 @@ class Sketch:
                 f"distribution is {self.distribution!r}; give 'gaussian', 'uniform' or 'sign'"
             )
 
-    @property
-    def largest(self) -> float:
-        """No number of this distribution is larger in size."""
-        return _GAUSSIAN_MEAN / _GAUSSIAN_STD if self.distribution == "gaussian" else 1.0
-
     def part(self, first: int, columns: int) -> Sketch:
         """So many columns of this sketch from its column `first` on, as a sketch."""
         return replace(self, columns=columns, first_column=self.first_column + first)

@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.errors import EventError, TidegraphError
 
-__all__ = ["TIME_LIMIT", "Batch", "Op", "whole_numbers"]
+__all__ = ["TIME_LIMIT", "WEIGHT_MAX", "WEIGHT_MIN", "Batch", "Op", "whole_numbers"]
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float64]
 
 TIME_LIMIT = 2**62  # |t| stays below it, so that no difference of two times leaves int64
 _SMALL = 32  # up to here a Python loop over a list beats the fixed cost of a NumPy reduction
-_WEIGHT_MIN, _WEIGHT_MAX = 2.0**-64, 2.0**64  # room for sums and decay in float32
+WEIGHT_MIN, WEIGHT_MAX = 2.0**-64, 2.0**64  # room for sums and decay in float32
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = np.dtype(np.float64)
 _NONE: tuple[()] = ()  # CPython keeps one empty tuple: `is` recognises the default
@@ -161,13 +161,9 @@ def _weights(weight: Any, op: NDArray[np.uint8] | None, rows: int) -> FloatArray
     if array.shape != (rows,):
         raise EventError(f"weight has shape {array.shape}; give one per row ({rows}), or None")
     array.setflags(write=False)
-    if (
-        op is None
-        and rows <= _SMALL
-        and all(_WEIGHT_MIN <= w <= _WEIGHT_MAX for w in array.tolist())
-    ):
+    if op is None and rows <= _SMALL and all(WEIGHT_MIN <= w <= WEIGHT_MAX for w in array.tolist()):
         return array
-    fine = (array >= _WEIGHT_MIN) & (array <= _WEIGHT_MAX)
+    fine = (array >= WEIGHT_MIN) & (array <= WEIGHT_MAX)
     if op is not None:
         fine |= (op == Op.REMOVE) & (array > 0)  # inf takes the whole edge
     if not fine.all():

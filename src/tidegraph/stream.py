@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import statefile
 from tidegraph.errors import DataError, EventError, ParameterError, StateFileError
-from tidegraph.events import TIME_LIMIT, Batch, Op, whole_numbers
+from tidegraph.events import TIME_LIMIT, WEIGHT_MAX, WEIGHT_MIN, Batch, Op, whole_numbers
 
 __all__ = [
     "PER_SECOND",
@@ -39,7 +39,6 @@ IntArray = NDArray[np.int64]
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 UNITS = ("ns", "us", "ms", "s", "min", "h", "day", "year", "step")
-_WEIGHT_MIN, _WEIGHT_MAX = 2.0**-64, 2.0**64  # what a Batch accepts
 _ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "labels")  # one entry per event
 _FORMAT = 1  # of saved streams
 
@@ -305,7 +304,7 @@ def _weights(values: Any, op: Any, rows: int, name: str = "weight") -> NDArray[n
     if array.shape != (rows,):
         raise EventError(f"{name} has shape {array.shape}; give [{rows}], one per row")
     array = array.astype(np.float64, copy=False)
-    fine = (array >= _WEIGHT_MIN) & (array <= _WEIGHT_MAX)
+    fine = (array >= WEIGHT_MIN) & (array <= WEIGHT_MAX)
     if op is not None:
         fine |= (op == Op.REMOVE) & (array > 0)
     if not fine.all():

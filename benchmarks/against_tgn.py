@@ -27,11 +27,12 @@ import numpy as np
 import torch
 import torch_geometric
 
-from tidegraph import EventStream, bench, datasets, evaluation
-from tidegraph.bench import machine
+from tidegraph import EventStream, bench, evaluation
+from tidegraph.core import machine
 from tidegraph.evaluation import Split
+from tidegraph.events import datasets
+from tidegraph.learning.tasks import LinkPredictor
 from tidegraph.reproduce.tgn import SETTINGS, Replay
-from tidegraph.tasks import LinkPredictor
 
 TARGET = 0.990
 JUDGED_AFTER = (5, 10)  # epochs

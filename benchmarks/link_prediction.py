@@ -21,10 +21,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tidegraph import bench, datasets, experiment
-from tidegraph.bench import machine
-from tidegraph.experiment import Protocol
-from tidegraph.terminal import progress
+from tidegraph import bench
+from tidegraph.core import machine
+from tidegraph.core.display import progress
+from tidegraph.events import datasets
+from tidegraph.runs import experiment
+from tidegraph.runs.experiment import Protocol
 
 SAMPLERS = ("random-dst", "historical", "inductive", "random-all")
 SECTIONS = {

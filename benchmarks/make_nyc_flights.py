@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-TARGET = Path(__file__).parents[1] / "src/tidegraph/datasets/data/nyc-flights.parquet"
+TARGET = Path(__file__).parents[1] / "src/tidegraph/events/datasets/data/nyc-flights.parquet"
 ORIGIN_ZONE = "America/New_York"
 # Airports that the package's table leaves out are all in Puerto Rico and the Virgin Islands.
 OTHER_ZONE = "America/Puerto_Rico"

@@ -25,10 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from tidegraph import EventStream, NodeClassifier, datasets
-from tidegraph.bench import _commit, machine
+from tidegraph import EventStream, NodeClassifier
+from tidegraph.bench import _commit
+from tidegraph.core import machine
 from tidegraph.evaluation import Result, Split, tgb_split, tgn_split, time_split
-from tidegraph.tasks import preset
+from tidegraph.events import datasets
+from tidegraph.learning.tasks import preset
 
 # What is tried on validation; nothing here changes what is recorded of the graph.
 CANDIDATES: dict[str, dict[str, Any]] = {

@@ -31,11 +31,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph import Batch, Channel, Propagator, Sketch, building, compact, load_dataset, passes
-from tidegraph.bench import machine
+from tidegraph import Batch, Channel, Propagator, Sketch, load_dataset
 from tidegraph.bench.plots import plot_scale
-from tidegraph.datasets import generate_gdelt_like, generate_mag_features, generate_mag_like
+from tidegraph.core import machine
+from tidegraph.engine import building, compact, passes
 from tidegraph.evaluation.metrics import micro_f1
+from tidegraph.events.datasets import generate_gdelt_like, generate_mag_features, generate_mag_like
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
 MAG_NODES, MAG_EDGES = 121_751_665, 1_297_748_926
@@ -320,8 +321,8 @@ def _learned(
     """Micro-F1 on the test questions of a small network fitted to the training ones."""
     import torch
 
-    from tidegraph.models.decoders import mlp
-    from tidegraph.training import Training, fit
+    from tidegraph.learning.models.decoders import mlp
+    from tidegraph.learning.training import Training, fit
 
     train, validation, test = (questions.of(part) for part in (_TRAIN, _VALIDATION, _TEST))
     torch.set_num_threads(1)  # so small a network is slowed down by more

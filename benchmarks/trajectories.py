@@ -27,10 +27,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph import Channel, EventStream, Propagator, Sketch, Trajectories, datasets, record
-from tidegraph.bench import _commit, machine
-from tidegraph.recording import new_manifest
-from tidegraph.segments import Records, Segment, write_segment
+from tidegraph import Channel, EventStream, Propagator, Sketch, Trajectories, record
+from tidegraph.bench import _commit
+from tidegraph.core import machine
+from tidegraph.events import datasets
+from tidegraph.store.segments import Records, Segment, write_segment
+from tidegraph.store.writer import new_manifest
 
 K = 8
 IntArray = NDArray[np.int64]

@@ -30,9 +30,11 @@ from typing import Any
 
 import numpy as np
 
-from tidegraph import Channel, EventStream, Propagator, Sketch, datasets, record_shards
-from tidegraph.bench import _commit, machine
-from tidegraph.channels import Settings
+from tidegraph import Channel, EventStream, Propagator, Sketch, record_shards
+from tidegraph.bench import _commit
+from tidegraph.core import machine
+from tidegraph.engine.channels import Settings
+from tidegraph.events import datasets
 
 SHARDS = 2
 SETTINGS = Settings(channels=(Channel.low_pass(), Channel.high_pass()))
@@ -105,7 +107,7 @@ def peak_of_recording(nodes: int, edges: int, columns: int) -> dict[str, Any]:
 
 def awake() -> None:
     """What a worker does before it can work; long enough that no other does it in its place."""
-    import tidegraph.shards  # noqa: F401
+    import tidegraph.store.shards  # noqa: F401
 
     time.sleep(0.2)
 

@@ -3,7 +3,7 @@
 import pandas as pd
 
 import tidegraph
-from tidegraph.formats import from_temporal_data, to_temporal_data
+from tidegraph.events.formats import from_temporal_data, to_temporal_data
 
 frame = pd.DataFrame(
     {

@@ -1,6 +1,6 @@
 // Random features as a function of (seed, node, column): nothing is stored, and other orders, other
 // machines and nodes that come later agree to the bit. Integer arithmetic throughout;
-// tidegraph/channels.py does the same in NumPy.
+// tidegraph/engine/channels.py does the same in NumPy.
 #pragma once
 
 #include <cstddef>

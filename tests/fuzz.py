@@ -56,9 +56,9 @@ from tests.fuzz_shrinking import script, shrink  # noqa: E402
 from tests.oracle import Answer, Refused, Unclear  # noqa: E402
 
 from tidegraph import Propagator  # noqa: E402
-from tidegraph.channels import Sketch  # noqa: E402
-from tidegraph.errors import EventError, ParameterError, PrecisionError  # noqa: E402
-from tidegraph.events import Batch  # noqa: E402
+from tidegraph.core.errors import EventError, ParameterError, PrecisionError  # noqa: E402
+from tidegraph.engine.channels import Sketch  # noqa: E402
+from tidegraph.events.batch import Batch  # noqa: E402
 
 __all__ = ["LAWS", "Outcome", "Summary", "Workers", "chosen", "fuzz", "play", "run"]
 
@@ -836,7 +836,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _save(results: Fields, options: argparse.Namespace) -> None:
-    from tidegraph.bench import _commit, machine
+    from tidegraph.bench import _commit
+    from tidegraph.core import machine
 
     output: Path = options.output
     named = os.path.relpath(output, ROOT) if output.resolve().is_relative_to(ROOT) else output.name

@@ -16,8 +16,8 @@ import numpy as np
 from tests.oracle import Oracle
 
 from tidegraph import Propagator
-from tidegraph.channels import Channel, Sketch
-from tidegraph.events import Batch, Op
+from tidegraph.engine.channels import Channel, Sketch
+from tidegraph.events.batch import Batch, Op
 
 __all__ = ["Fields", "History", "Make", "Step", "write"]
 

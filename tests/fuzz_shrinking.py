@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from tests.fuzz_histories import Fields, History
 
-from tidegraph.channels import Sketch
+from tidegraph.engine.channels import Sketch
 
 __all__ = ["script", "shrink"]
 

@@ -11,9 +11,9 @@ from hypothesis import reject
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidegraph.channels import Channel
-from tidegraph.errors import PrecisionError
-from tidegraph.events import Batch, Op
+from tidegraph.core.errors import PrecisionError
+from tidegraph.engine.channels import Channel
+from tidegraph.events.batch import Batch, Op
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Pair: TypeAlias = tuple[int, int]

@@ -27,8 +27,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.channels import Channel, RMaxUnit, Settings, Sketch, column_norms
-from tidegraph.events import Batch, Op
+from tidegraph.engine.channels import Channel, RMaxUnit, Settings, Sketch, column_norms
+from tidegraph.events.batch import Batch, Op
 
 __all__ = ["LONG_EPS", "Oracle", "Refused", "Unclear", "Verdict", "solve"]
 

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 from tidegraph import bench
-from tidegraph.bench import competitors, machine, sections
+from tidegraph.bench import competitors, sections
 from tidegraph.bench.competitors import PowerIteration, Skipped, Yardstick
 from tidegraph.bench.graphs import MEAN_DEGREE, PowerLaw, load_stream
-from tidegraph.channels import Channel, Sketch
-from tidegraph.datasets import registry
-from tidegraph.errors import ParameterError
-from tidegraph.events import Batch
-from tidegraph.propagation import Propagator
-from tidegraph.reference import exact_of
+from tidegraph.core import machine
+from tidegraph.core.errors import ParameterError
+from tidegraph.engine.channels import Channel, Sketch
+from tidegraph.engine.propagator import Propagator
+from tidegraph.engine.reference import exact_of
+from tidegraph.events.batch import Batch
+from tidegraph.events.datasets import registry
 
 SHARED = Path(__file__).parents[2] / "shared"
 # Takes the arguments of the real one and claims to have needed a second, merged a quarter of one.

@@ -17,8 +17,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tidegraph
-from tidegraph import bench, cli, datasets, demo, terminal, verify
-from tidegraph.terminal import failure
+from tidegraph import bench, cli
+from tidegraph.cli import commands, demo, terminal
+from tidegraph.cli.terminal import failure
+from tidegraph.core import display
+from tidegraph.engine import verify
+from tidegraph.events import datasets
 
 VERIFY = ["verify", "--columns", "8", "--steps", "40", "--samples", "2"]
 
@@ -239,7 +243,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_sections_named_in_the_help_are_those_there_are() -> None:
-    assert list(cli._SECTIONS) == list(bench.SECTIONS)
+    assert list(commands._SECTIONS) == list(bench.SECTIONS)
 
 
 def test_bench_prints_a_table_and_ends_with_json(tmp_path: Path) -> None:
@@ -295,8 +299,8 @@ def test_demo_tells_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_progress_speaks_on_standard_error_when_it_takes_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(terminal, "_QUIET_S", 0.001)
-    monkeypatch.setattr(terminal, "_LINE_EVERY_S", 0.001)
+    monkeypatch.setattr(display, "_QUIET_S", 0.001)
+    monkeypatch.setattr(display, "_LINE_EVERY_S", 0.001)
     deadline = time.monotonic() + 20
     text = ""
     with terminal.progress("work") as report:
@@ -308,7 +312,7 @@ def test_progress_speaks_on_standard_error_when_it_takes_long(
 
 
 def test_the_time_left_is_that_of_the_stage_at_its_own_pace() -> None:
-    pace = terminal._Pace()
+    pace = display._Pace()
     assert pace.left_s(1.0) is None
     pace.see(40, 100, 10.0)  # a run that goes on: these 40 cost nothing now
     assert pace.left_s(12.0) is None
@@ -329,6 +333,6 @@ def test_progress_says_nothing_when_it_is_over_at_once(
 
 
 def test_the_bar_of_a_terminal_takes_reports() -> None:
-    with terminal._bar("work") as report:
+    with display._bar("work") as report:
         report(1, 2, "half")
         report(2, 2, "all")

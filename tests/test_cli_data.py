@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tidegraph import cli, datasets
+from tidegraph import cli
+from tidegraph.events import datasets
 
 
 @pytest.fixture(autouse=True)

@@ -17,19 +17,22 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from tidegraph import EventStream, cli, cli_learn, datasets, evaluation, experiment
-from tidegraph.durable import only_writer
-from tidegraph.errors import (
+from tidegraph import EventStream, cli, evaluation
+from tidegraph.cli import learn
+from tidegraph.core.durable import only_writer
+from tidegraph.core.errors import (
     DataError,
     ParameterError,
     PrecisionError,
     StateFileError,
     StorageError,
 )
-from tidegraph.models import Pair
-from tidegraph.stream import NodeNames
-from tidegraph.tasks import LinkPredictor, preset
-from tidegraph.terminal import Progress
+from tidegraph.core.progress import Progress
+from tidegraph.events import datasets
+from tidegraph.events.stream import NodeNames
+from tidegraph.learning.models import Pair
+from tidegraph.learning.tasks import LinkPredictor, preset
+from tidegraph.runs import experiment
 
 QUICK = {"columns": 8, "epochs": 3, "hidden": 16, "batch_size": 256, "threads": 1}
 QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
@@ -102,11 +105,9 @@ def model(purchases: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_is_written_out_for_speed_is_what_there_is() -> None:
-    assert cli_learn.PROTOCOLS == experiment.PROTOCOLS
-    assert LinkPredictor.presets == cli_learn._PRESETS
-    assert sorted(cli_learn.SAMPLERS) == sorted(
-        name for name in evaluation.SAMPLERS if name != "given"
-    )
+    assert learn.PROTOCOLS == experiment.PROTOCOLS
+    assert LinkPredictor.presets == learn._PRESETS
+    assert sorted(learn.SAMPLERS) == sorted(name for name in evaluation.SAMPLERS if name != "given")
 
 
 def test_training_says_what_it_understood_what_it_achieved_and_what_to_do_next(
@@ -150,7 +151,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(
     words = ["train", purchases, *AWKWARD, *QUICKLY, "-o", path]
     for stage in ("records", "epoch 3", "saving"):
         with monkeypatch.context() as patch:
-            patch.setattr(cli_learn, "progress", killed(stage))
+            patch.setattr(learn, "progress", killed(stage))
             stopped = run(*words)
         assert stopped.exit_code == 130
         assert "give the same command again to go on" in stopped.stderr
@@ -188,8 +189,8 @@ def test_settings_are_judged_before_anything_is_read(tmp_path: Path) -> None:
     meant = dict(line.split(maxsplit=1) for line in listed.splitlines())
     assert {word.partition("=")[0] for word in meant} == set(LinkPredictor().get_params())
     assert "high_pass=true" in meant  # as it may be given back
-    assert set(cli_learn.MEANINGS) == set(LinkPredictor().get_params())
-    given = cli_learn.settings_of(
+    assert set(learn.MEANINGS) == set(LinkPredictor().get_params())
+    given = learn.settings_of(
         ["half_lives=[60,3600.5]", "encoder=lstm", "alpha=1", "threads=none", "path=5"]
     )
     assert given == {
@@ -363,7 +364,7 @@ def test_an_id_that_lost_its_zeros_is_recognised() -> None:
     stream = EventStream(np.array([0, 1]), np.array([2, 3]), np.array([1, 2]), 4, names=names)
     for asked, meant in {"42": "000042", "0000482": "482", "000": "0", "x 7": "x 07"}.items():
         with pytest.raises(DataError, match=f"the nearest id is '{meant}'"):
-            cli_learn._numbers(stream, [asked], "src")
+            learn._numbers(stream, [asked], "src")
 
 
 def test_users_and_items_keep_their_own_numbers(tmp_path: Path) -> None:

@@ -21,23 +21,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidegraph import (
-    Batch,
-    Channel,
-    Propagator,
-    Sketch,
-    building,
-    compact,
-    durable,
-    names,
-    propagation,
-    reference,
-)
-from tidegraph.building import build
-from tidegraph.compact import CompactGraph, open_graph
-from tidegraph.errors import DataError, ParameterError, StateFileError, StorageError
-from tidegraph.events import Op
-from tidegraph.tables.numbering import Numbering
+from tidegraph import Batch, Channel, Propagator, Sketch, reference
+from tidegraph.core import durable
+from tidegraph.core.errors import DataError, ParameterError, StateFileError, StorageError
+from tidegraph.engine import building, compact
+from tidegraph.engine import propagator as engine
+from tidegraph.engine.building import build
+from tidegraph.engine.compact import CompactGraph, open_graph
+from tidegraph.events import names
+from tidegraph.events.batch import Op
+from tidegraph.events.tables.numbering import Numbering
 
 IntArray = NDArray[np.int64]
 
@@ -610,7 +603,7 @@ def test_the_form_of_the_graph_changes_no_bit(
     }
     features = rng.normal(size=(nodes, case["columns"]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(propagation, "_SWEEP_NODES", 0 if case["sweep"] else 1 << 20)
+        patch.setattr(engine, "_SWEEP_NODES", 0 if case["sweep"] else 1 << 20)
         initial = Batch(src=pairs[:, 0], dst=pairs[:, 1], weight=weight)
         one = Propagator(features, initial=initial, **options)
         other = Propagator(features, initial=graph, **options)
@@ -695,7 +688,7 @@ def iterated(propagator: Propagator) -> NDArray[np.float64]:
 def test_sweeps_keep_the_promise_over_repeated_edges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
-    monkeypatch.setattr(propagation, "_SWEEP_NODES", 0)
+    monkeypatch.setattr(engine, "_SWEEP_NODES", 0)
     src, dst = some_pairs(8, 20_000, 100_000)
     edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst}, group=30_000)
     graph = build(edges, tmp_path / "graph")
@@ -719,8 +712,8 @@ def test_sweeps_keep_the_promise_over_repeated_edges(
 
 def merging_always(patch: pytest.MonkeyPatch) -> None:
     """Has changed lists merged with the graph after every call."""
-    patch.setattr(propagation, "_MERGE_BYTES", 0)
-    patch.setattr(propagation, "_MERGE_SHARE", 0)
+    patch.setattr(engine, "_MERGE_BYTES", 0)
+    patch.setattr(engine, "_MERGE_SHARE", 0)
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -747,7 +740,7 @@ def test_merging_changes_keeps_every_bit_and_the_bound_also_over_repeated_edges(
             op=[Op.ADD] * 900 + [Op.SET] * gone.shape[1],
         )
         offsets = np.arange(0, changes.rows + 1, 10).clip(max=changes.rows)
-        patch.setattr(propagation, "_ROWS_BETWEEN_MERGES", 25)
+        patch.setattr(engine, "_ROWS_BETWEEN_MERGES", 25)
         at_once = plain.apply_steps(changes, offsets)
         np.testing.assert_array_equal(merging.apply_steps(changes, offsets), at_once)
     same(plain, merging)
@@ -765,7 +758,7 @@ def test_merging_gives_the_memory_of_changed_lists_back(tmp_path: Path) -> None:
     plain = Propagator(Sketch(2), initial=graph)
     plain.apply(added)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(propagation, "_MERGE_BYTES", 1 << 10)
+        patch.setattr(engine, "_MERGE_BYTES", 1 << 10)
         merging = Propagator(Sketch(2), initial=graph)
         before = merging.statistics()["graph_bytes"]
         merging.apply(added)
@@ -793,7 +786,7 @@ def test_where_there_is_no_room_to_merge_changes_stay_in_memory(
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     merging = Propagator(Sketch(3), initial=graph)
-    monkeypatch.setattr(propagation, "_MERGE_BYTES", 1 << 40)
+    monkeypatch.setattr(engine, "_MERGE_BYTES", 1 << 40)
     plain = Propagator(Sketch(3), initial=graph)
     for k in range(1, 20):
         batch = Batch(src=np.arange(nodes - k), dst=np.arange(k, nodes))

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from tidegraph import config, evaluation, experiment
-from tidegraph.config import Data, Evaluation, Settings, assignments, settle
-from tidegraph.errors import ParameterError
-from tidegraph.tasks import LinkPredictor, NodeClassifier
+from tidegraph import evaluation
+from tidegraph.core.errors import ParameterError
+from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+from tidegraph.runs import config, experiment
+from tidegraph.runs.config import Data, Evaluation, Settings, assignments, settle
 
 UCI = {"data": {"name": "uci"}}
 

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidegraph
-from tidegraph import datasets
-from tidegraph.datasets import registry
-from tidegraph.errors import DataError, TidegraphError
-from tidegraph.stream import EventStream
+from tidegraph.core.errors import DataError, TidegraphError
+from tidegraph.events import datasets
+from tidegraph.events.datasets import registry
+from tidegraph.events.stream import EventStream
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 LOCAL = [name for name, data_set in datasets.DATA_SETS.items() if data_set.compact]

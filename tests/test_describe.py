@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from tidegraph.describe import Description, bars, describe, facts, page, span_in_words
-from tidegraph.errors import DataError
-from tidegraph.stream import Edges, EventStream, NodeLabels
+from tidegraph.core.errors import DataError
+from tidegraph.events.describe import Description, bars, describe, facts, page, span_in_words
+from tidegraph.events.stream import Edges, EventStream, NodeLabels
 
 
 def stream(rows: list[tuple[int, int, int]], nodes: int, unit: str = "s") -> EventStream:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tidegraph import LinkPredictor, generate_communities
-from tidegraph.training import Ranks, joined
+from tidegraph.learning.training import Ranks, joined
 
 ROOT = Path(__file__).parent.parent
 
@@ -44,7 +44,7 @@ from dataclasses import replace
 from pathlib import Path
 import torch
 from tests.test_training import EXAMPLES, TRAINING, problem
-from tidegraph.training import fit, joined
+from tidegraph.learning.training import fit, joined
 
 module, loss, validate = problem()
 module[2].p = 0.0  # what is forgotten at random is the only thing that differs

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tidegraph.durable import only_writer, put_in_place, replace_file
-from tidegraph.errors import StorageError
+from tidegraph.core.durable import only_writer, put_in_place, replace_file
+from tidegraph.core.errors import StorageError
 
 PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 

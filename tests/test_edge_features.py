@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tidegraph import EventStream, LinkPredictor, evaluation
-from tidegraph.edge_features import RECENT, EdgeFeatures
-from tidegraph.errors import DataError
+from tidegraph.core.errors import DataError
+from tidegraph.learning.edge_features import RECENT, EdgeFeatures
 
 NODES = 5
 

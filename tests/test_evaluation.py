@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tidegraph import evaluation
-from tidegraph.errors import DataError, EvaluationError, ParameterError
-from tidegraph.evaluation import baselines, metrics, negatives
-from tidegraph.events import Op
-from tidegraph.stream import EventStream, NodeLabels
+from tidegraph.core.errors import DataError, EvaluationError, ParameterError
+from tidegraph.evaluation import heuristics, metrics, negatives
+from tidegraph.events.batch import Op
+from tidegraph.events.stream import EventStream, NodeLabels
 
 IntArray = NDArray[np.int64]
 
@@ -349,8 +349,8 @@ def test_probabilities_that_are_frequencies_are_calibrated() -> None:
 # Baselines ----------------------------------------------------------------------------------------
 
 
-def every_heuristic() -> list[baselines.Heuristic]:
-    return [*baselines.link_heuristics(20.0), *baselines.snapshot_heuristics(15.0)]
+def every_heuristic() -> list[heuristics.Heuristic]:
+    return [*heuristics.link_heuristics(20.0), *heuristics.snapshot_heuristics(15.0)]
 
 
 NUMBERS = range(len(every_heuristic()))
@@ -398,7 +398,7 @@ def test_an_answer_per_event_is_that_of_a_memory_of_all_events_before_it(number:
 
 def test_edge_memory_sums_the_faded_events_of_a_pair_its_reverse_and_its_destination() -> None:
     stream = EventStream(np.array([0, 1, 0, 2]), np.array([1, 0, 1, 1]), np.array([0, 1, 4, 5]), 3)
-    rule = baselines.EdgeMemory(scale=2.0, reverse=0.5, popularity=0.1)
+    rule = heuristics.EdgeMemory(scale=2.0, reverse=0.5, popularity=0.1)
     rule.update(stream[:2])
     rule.update(stream[2:])
     forward = math.exp(-7 / 2) + math.exp(-3 / 2)
@@ -414,7 +414,7 @@ def test_each_edgebank_keeps_what_it_says() -> None:
     stream = EventStream(np.zeros(7, dtype=np.int64), dst, t, 5)
     kept = {}
     for memory in ("unlimited", "window", "interval", "repeat"):
-        rule = baselines.EdgeBank(memory, proportion=0.3)
+        rule = heuristics.EdgeBank(memory, proportion=0.3)
         rule.update(stream)
         kept[memory] = rule.score(np.zeros(4, dtype=np.int64), np.arange(1, 5), np.full(4, 100))
     assert kept["unlimited"].tolist() == [1, 1, 1, 0]
@@ -422,7 +422,7 @@ def test_each_edgebank_keeps_what_it_says() -> None:
     assert kept["interval"].tolist() == [0, 0, 1, 0]  # mean gap (1 + 10 + 0) / 3
     assert kept["repeat"].tolist() == [1, 0, 0, 0]  # mean count 7 / 3
     # A pair that occurred exactly at the beginning of the window is in it.
-    sharp = baselines.EdgeBank("window", proportion=0.25)
+    sharp = heuristics.EdgeBank("window", proportion=0.25)
     sharp.update(EventStream(np.zeros(5, dtype=np.int64), np.arange(5), np.arange(5), 5))
     held = sharp.score(np.zeros(5, dtype=np.int64), np.arange(5), np.full(5, 9))
     assert held.tolist() == [0, 0, 0, 1, 1]
@@ -485,10 +485,10 @@ def test_a_result_says_what_it_is_of_and_survives_json() -> None:
         result.row(scorer="nobody")
 
 
-class Recorder(baselines.Heuristic):
+class Recorder(heuristics.Heuristic):
     """Passes everything on to a rule and keeps its answers."""
 
-    def __init__(self, rule: baselines.Heuristic) -> None:
+    def __init__(self, rule: heuristics.Heuristic) -> None:
         self.name, self.rule = rule.name, rule
         self.answers: list[NDArray[np.float64]] = []
 
@@ -532,7 +532,7 @@ def test_changing_events_from_a_time_on_changes_no_answer_for_that_time_or_befor
         np.testing.assert_array_equal(before.answers[2 * kept + 1], after.answers[2 * kept + 1])
 
 
-class Witness(baselines.Heuristic):
+class Witness(heuristics.Heuristic):
     """Remembers how many events it had been shown whenever it was asked."""
 
     name = "witness"
@@ -566,7 +566,7 @@ def test_a_heuristic_is_shown_all_events_before_a_batch_and_none_of_it() -> None
 def test_heuristics_are_also_judged_with_what_a_model_may_know() -> None:
     stream = random_stream(8)
     split = evaluation.tgn_split(stream)
-    same = baselines.Recency("pair").per_event(stream)
+    same = heuristics.Recency("pair").per_event(stream)
     for evaluate in (evaluation.evaluate_link, evaluation.evaluate_ranking):
         result = evaluate(same, stream, split)
         scorers = {row.scorer for row in result.rows}
@@ -585,7 +585,7 @@ def test_a_heuristic_that_wins_with_what_a_model_may_know_is_named() -> None:
         stream,
         evaluation.tgb_split(stream),
         parts=("test",),
-        heuristics=lambda: [baselines.EdgeBank()],
+        heuristics=lambda: [heuristics.EdgeBank()],
     )
     assert result.row(scorer="edgebank-unlimited").metrics["auc"] == 0.5
     assert result.row(scorer="edgebank-unlimited@event").metrics["auc"] == 0.75
@@ -620,7 +620,7 @@ def test_a_sample_is_ranked_with_the_same_memory_as_the_whole_part() -> None:
     split = evaluation.tgb_split(stream)
     recorders = []
     for sample in (None, 20):
-        rule = Recorder(baselines.EdgeBank("window"))
+        rule = Recorder(heuristics.EdgeBank("window"))
         recorders.append(rule)
         result = evaluation.evaluate_ranking(
             None, stream, split, sample=sample, batch_size=15, heuristics=partial(list, [rule])
@@ -706,7 +706,7 @@ def test_a_label_is_not_known_before_it_is_known() -> None:
     assert never.row(scorer="last-label").metrics == never.row(scorer="majority").metrics
     train = NodeLabels(np.array([0, 1]), np.array([0, 0]), np.array([0, 1]))
     known = NodeLabels(np.array([4, 4]), np.array([5, 9]), np.array([1, 0]))
-    rule = baselines.LastLabel(known, train, classes=2)
+    rule = heuristics.LastLabel(known, train, classes=2)
     answer = rule.score(np.array([4, 4, 4, 4, 3]), np.array([5, 6, 9, 10, 10]))
     assert answer[:, 1].tolist() == [0.5, 1.0, 1.0, 0.0, 0.5]
 
@@ -714,7 +714,7 @@ def test_a_label_is_not_known_before_it_is_known() -> None:
 def test_degrees_count_strictly_earlier_events() -> None:
     stream = EventStream(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1, 2, 2]), 3)
     train = NodeLabels(np.array([0, 0, 0, 2]), np.array([1, 2, 3, 3]), np.array([0, 0, 1, 1]))
-    rule = baselines.DegreeOnly(stream, train, classes=2)
+    rule = heuristics.DegreeOnly(stream, train, classes=2)
     answer = rule.score(np.array([0, 2, 0, 0]), np.array([3, 3, 2, 0]))[:, 1]
     assert answer[0] == answer[1] > answer[2] > answer[3]
 

@@ -10,9 +10,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tidegraph import datasets, evaluation
-from tidegraph.evaluation.baselines import EdgeBank
-from tidegraph.stream import EventStream
+from tidegraph import evaluation
+from tidegraph.evaluation.heuristics import EdgeBank
+from tidegraph.events import datasets
+from tidegraph.events.stream import EventStream
 
 
 @cache
@@ -146,7 +147,7 @@ def test_popularity_alone_is_strong_against_all_nodes_of_a_bipartite_graph() -> 
         split_of("wikipedia"),
         parts=("test",),
         samplers=("random-dst", "random-all"),
-        heuristics=lambda: [evaluation.baselines.Popularity()],
+        heuristics=lambda: [evaluation.heuristics.Popularity()],
     )
     easy = result.row(sampler="random-all", scorer="popularity").metrics["ap"]
     hard = result.row(sampler="random-dst", scorer="popularity").metrics["ap"]

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidegraph.channels import Channel, Settings, Sketch, column_norms, feature_matrix
-from tidegraph.errors import (
+from tidegraph.core.errors import (
     DataError,
     EventError,
     ParameterError,
@@ -18,7 +17,8 @@ from tidegraph.errors import (
     StateFileError,
     TidegraphError,
 )
-from tidegraph.events import TIME_LIMIT, Batch, Op
+from tidegraph.engine.channels import Channel, Settings, Sketch, column_norms, feature_matrix
+from tidegraph.events.batch import TIME_LIMIT, Batch, Op
 
 NAN, INF = float("nan"), float("inf")
 

@@ -15,11 +15,11 @@ from tests.oracle import Oracle
 
 import tidegraph
 from tidegraph import cli, reference
-from tidegraph.channels import Channel, Sketch
-from tidegraph.errors import DataError, ParameterError
-from tidegraph.events import Batch, Op
-from tidegraph.explanation import Explanation, explain
-from tidegraph.stream import Edges, EventStream
+from tidegraph.core.errors import DataError, ParameterError
+from tidegraph.engine.channels import Channel, Sketch
+from tidegraph.engine.explanation import Explanation, explain
+from tidegraph.events.batch import Batch, Op
+from tidegraph.events.stream import Edges, EventStream
 
 FloatArray = NDArray[np.float64]
 

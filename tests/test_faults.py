@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from tidegraph import EventStream, Sketch, building, compact, passes, record_shards
+from tidegraph import EventStream, Sketch, record_shards
 from tidegraph.cli import main
-from tidegraph.errors import DataError, StorageError
-from tidegraph.passes import Embeddings, propagate_in_passes
+from tidegraph.core.errors import DataError, StorageError
+from tidegraph.engine import building, compact, passes
+from tidegraph.engine.passes import Embeddings, propagate_in_passes
 
 NODES, EDGES = 20_000, 60_000
 ROOT = Path(__file__).parent.parent

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tidegraph import Batch, Channel, PrecisionError, Propagator, Sketch, StateFileError, statefile
+from tidegraph import Batch, Channel, PrecisionError, Propagator, Sketch, StateFileError
+from tidegraph.core import statefile
 
 NODES, COLUMNS = 900, 40  # more nodes than computed rows are remembered
 CHANNELS = (Channel.low_pass(), Channel.high_pass(half_life=20.0))

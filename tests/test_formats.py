@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidegraph import DataError, EventStream, Op, formats, read
-from tidegraph.errors import ParameterError
-from tidegraph.stream import NodeLabels
+from tidegraph import DataError, EventStream, Op, read
+from tidegraph.core.errors import ParameterError
+from tidegraph.events import formats
+from tidegraph.events.stream import NodeLabels
 
 JODIE_HEADER = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features"
 

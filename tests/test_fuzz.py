@@ -18,9 +18,9 @@ from tests.fuzz_shrinking import script, shrink
 from tests.oracle import LONG_EPS, Oracle, Refused, solve
 
 from tidegraph import Propagator
-from tidegraph.channels import Channel
-from tidegraph.errors import EventError
-from tidegraph.events import Batch, Op
+from tidegraph.core.errors import EventError
+from tidegraph.engine.channels import Channel
+from tidegraph.events.batch import Batch, Op
 
 HISTORIES = 200
 

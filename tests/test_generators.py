@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from tidegraph import datasets
-from tidegraph.datasets import storage
-from tidegraph.errors import DataError, ParameterError
-from tidegraph.stream import EventStream, NodeLabels
+from tidegraph.core.errors import DataError, ParameterError
+from tidegraph.events import datasets
+from tidegraph.events.datasets import storage
+from tidegraph.events.stream import EventStream, NodeLabels
 
 GDELT: dict[str, Any] = {
     "nodes": 300,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegraph.errors import DataError, EventError, ParameterError
-from tidegraph.history import History
-from tidegraph.stream import EventStream
+from tidegraph.core.errors import DataError, EventError, ParameterError
+from tidegraph.events.stream import EventStream
+from tidegraph.learning.history import History
 
 NODES = 5
 HALF_LIVES = (3.0, 40.0)

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from tests.histories import WHOLE, History, Row, Step, histories, long_history
 
 from tidegraph import Propagator, reference
-from tidegraph.channels import Channel, Sketch
-from tidegraph.errors import EventError, PrecisionError
-from tidegraph.events import Batch, Op
+from tidegraph.core.errors import EventError, PrecisionError
+from tidegraph.engine.channels import Channel, Sketch
+from tidegraph.events.batch import Batch, Op
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Make: TypeAlias = Callable[..., Any]

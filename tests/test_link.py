@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tidegraph import EventStream, LinkPredictor, evaluation, generate_communities
-from tidegraph.errors import (
+from tidegraph.core.errors import (
     DataError,
     EventError,
     ParameterError,
@@ -21,9 +21,9 @@ from tidegraph.errors import (
     TidegraphError,
 )
 from tidegraph.evaluation import Split
-from tidegraph.history import History
-from tidegraph.models import Pair, Window
-from tidegraph.stream import Edges
+from tidegraph.events.stream import Edges
+from tidegraph.learning.history import History
+from tidegraph.learning.models import Pair, Window
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,
@@ -525,7 +525,7 @@ def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> Non
     assert told[-1] == "epoch 1"
     quick = predictor(epochs=1, columns=4, max_examples=100)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegraph.terminal._QUIET_S", 0.0)
+        patch.setattr("tidegraph.core.display._QUIET_S", 0.0)
         quick.fit(STREAM, SPLIT, progress=True)
     assert "fit: " in capsys.readouterr().err
     quick.fit(STREAM, SPLIT, progress=False)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tidegraph import EventStream, LinkPredictor, experiment
-from tidegraph.errors import DataError, ParameterError
-from tidegraph.experiment import Protocol, Trial
+from tidegraph import EventStream, LinkPredictor
+from tidegraph.core.errors import DataError, ParameterError
+from tidegraph.runs import experiment
+from tidegraph.runs.experiment import Protocol, Trial
 
 IntArray = NDArray[np.int64]
 

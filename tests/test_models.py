@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tidegraph.errors import ParameterError
-from tidegraph.models import (
+from tidegraph.core.errors import ParameterError
+from tidegraph.learning.models import (
     DECODERS,
     ENCODERS,
     Hadamard,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tidegraph as tg
 from tidegraph import Channel, EventStream, Propagator, Sketch, Trajectories
-from tidegraph.trajectories import ChangeKind
+from tidegraph.store.trajectories import ChangeKind
 
 NODES = 6
 CHANNELS = (

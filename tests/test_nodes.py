@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation, generate_communities
-from tidegraph.errors import DataError, ParameterError, StateFileError, TidegraphError
+from tidegraph.core.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import Split
-from tidegraph.models import Window
-from tidegraph.past import Past
-from tidegraph.stream import NodeLabels
-from tidegraph.tasks import nodes
+from tidegraph.events.past import Past
+from tidegraph.events.stream import NodeLabels
+from tidegraph.learning.models import Window
+from tidegraph.learning.tasks import nodes
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,

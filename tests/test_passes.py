@@ -19,12 +19,20 @@ import pytest
 from click.testing import CliRunner
 
 import tidegraph
-from tidegraph import Channel, Propagator, Sketch, building, compact, durable, passes
+from tidegraph import Channel, Propagator, Sketch
 from tidegraph.cli import main
-from tidegraph.compact import CompactGraph
-from tidegraph.durable import only_writer
-from tidegraph.errors import DataError, EventError, ParameterError, PrecisionError, StorageError
-from tidegraph.passes import Embeddings, plan, propagate_in_passes
+from tidegraph.core import durable
+from tidegraph.core.durable import only_writer
+from tidegraph.core.errors import (
+    DataError,
+    EventError,
+    ParameterError,
+    PrecisionError,
+    StorageError,
+)
+from tidegraph.engine import building, compact, passes
+from tidegraph.engine.compact import CompactGraph
+from tidegraph.engine.passes import Embeddings, plan, propagate_in_passes
 
 NODES = 3000
 
@@ -136,7 +144,9 @@ def test_a_plan_keeps_to_the_memory_it_was_given() -> None:
 
 PROMISE = """
 import resource, sys
-from tidegraph import Sketch, compact, passes
+from tidegraph import Sketch
+from tidegraph.engine import compact
+from tidegraph.engine import passes
 limit, dtype = int(sys.argv[3]), sys.argv[4]
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 graph = compact.open_graph(sys.argv[1])

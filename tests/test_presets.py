@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tidegraph import LinkPredictor, NodeClassifier, evaluation, generate_communities
-from tidegraph.errors import ParameterError
-from tidegraph.tasks import preset
-from tidegraph.tasks.presets import LINK_PRESETS, NODE_PRESETS
+from tidegraph.core.errors import ParameterError
+from tidegraph.learning.tasks import preset
+from tidegraph.learning.tasks.presets import LINK_PRESETS, NODE_PRESETS
 
 PAPER = Path("../shared/paper/decoupled-gnn-for-large-dynamic-graphs.tex")
 NAMES = {"UCI-Message": "uci"}  # where ours is not the paper's in small letters

@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.oracle import Oracle
 
-from tidegraph import Batch, Channel, EventStream, PrecisionError, Propagator, building, record
-from tidegraph.errors import ParameterError
-from tidegraph.events import Op
+from tidegraph import Batch, Channel, EventStream, PrecisionError, Propagator, record
+from tidegraph.core.errors import ParameterError
+from tidegraph.engine import building
+from tidegraph.events.batch import Op
 
 DTYPES = ("float32", "float64")
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)

@@ -15,8 +15,8 @@ import pytest
 
 import tidegraph as tg
 from tidegraph import Batch, Channel, EventError, EventStream, Op, Propagator, Sketch
-from tidegraph.propagation import _Features
-from tidegraph.reference import exact_of
+from tidegraph.engine.propagator import _Features
+from tidegraph.engine.reference import exact_of
 
 EVERY_VERSION = (
     Channel.low_pass(),

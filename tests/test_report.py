@@ -16,8 +16,9 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from tests.browser import NAMES, Browser, executable
 
 from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation, generate_communities
-from tidegraph.describe import describe
-from tidegraph.errors import ParameterError, StateFileError
+from tidegraph.core.errors import ParameterError, StateFileError
+from tidegraph.events.describe import describe
+from tidegraph.events.stream import NodeNames
 from tidegraph.report import (
     OBSERVATIONS,
     Observations,
@@ -31,7 +32,6 @@ from tidegraph.report import (
 from tidegraph.report.figures import Axis, _width, chart, linear, logarithmic, time_axis
 from tidegraph.report.markup import Html, element, table
 from tidegraph.report.page import _mover
-from tidegraph.stream import NodeNames
 
 NODES, EVENTS = 80, 3_000
 EVIL = "<script>document.title='taken'</script>&\"'"

@@ -14,8 +14,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from tidegraph import EventStream, cli, cli_reproduce, datasets, evaluation
-from tidegraph.errors import ParameterError
+from tidegraph import EventStream, cli, evaluation
+from tidegraph.core.errors import ParameterError
+from tidegraph.events import datasets
 from tidegraph.reproduce import OVERVIEW, TARGETS, Table, Target, claims, driver, figures, reproduce
 from tidegraph.reproduce import data as data_of_tables
 from tidegraph.reproduce.cells import Cell, SeenOrItem, Workplace, fingerprint, measure
@@ -104,7 +105,7 @@ def test_published_rows_come_first_and_with_their_source(name: str) -> None:
 
 
 def test_the_command_knows_the_targets() -> None:
-    assert set(cli_reproduce.TARGETS) == set(TARGETS)
+    assert set(cli.reproduce.TARGETS) == set(TARGETS)
 
 
 # Numbers and tables -------------------------------------------------------------------------------

@@ -21,26 +21,19 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from tidegraph import (
-    EventStream,
-    cli,
-    cli_run,
-    config,
-    datasets,
-    durable,
-    evaluation,
-    experiment,
-    recording,
-    report,
-    runs,
-    trajectories,
-)
-from tidegraph.config import Settings
-from tidegraph.durable import only_writer
-from tidegraph.errors import DataError, ParameterError, StateFileError, StorageError
-from tidegraph.experiment import Protocol
-from tidegraph.runs import Run
-from tidegraph.tasks import RECORD_SETTINGS, LinkPredictor, NodeClassifier
+from tidegraph import EventStream, cli, evaluation, report, runs
+from tidegraph.cli import run as cli_run
+from tidegraph.core import durable
+from tidegraph.core.durable import only_writer
+from tidegraph.core.errors import DataError, ParameterError, StateFileError, StorageError
+from tidegraph.events import datasets
+from tidegraph.learning.tasks import RECORD_SETTINGS, LinkPredictor, NodeClassifier
+from tidegraph.runs import config, experiment
+from tidegraph.runs import run as run_module
+from tidegraph.runs.config import Settings
+from tidegraph.runs.experiment import Protocol
+from tidegraph.runs.run import Run
+from tidegraph.store import trajectories, writer
 
 QUICK = {"columns": 4, "epochs": 3, "hidden": 8, "batch_size": 512, "threads": 1}
 QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
@@ -227,7 +220,7 @@ def test_killed_while_it_takes_over_a_run_none_mixes_settings_and_events(
     shutil.copytree(whole, directory)
     other = Run(directory, settled("html=false", "epochs=2"), stream[:500])
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "replace_file", writes_before_death(survived))
+        patch.setattr(run_module, "replace_file", writes_before_death(survived))
         with pytest.raises(Killed):
             other.execute()
     if survived < 3:  # the events were not kept yet
@@ -250,7 +243,7 @@ def test_killed_before_any_of_its_writes_a_run_ends_with_the_same_numbers(
     while True:
         directory = tmp_path / f"killed-{survived}"
         with monkeypatch.context() as patch:
-            patch.setattr(runs, "replace_file", writes_before_death(survived))
+            patch.setattr(run_module, "replace_file", writes_before_death(survived))
             try:
                 Run(directory, settings, stream).execute()
                 break
@@ -319,7 +312,7 @@ def test_killed_while_it_removes_a_run_takes_nothing_for_whole_that_is_not(
     directory = tmp_path / "toy"
     shutil.copytree(whole, directory)
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
+        patch.setattr(run_module, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
         with pytest.raises(Killed):
             Run(directory, settled("html=false", *words), stream).execute()
     settings = settled("html=false", *then)
@@ -340,7 +333,7 @@ def test_killed_while_it_forgets_a_seed_a_run_can_still_ask_for_it(
 ) -> None:
     directory = tmp_path / "toy"
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
+        patch.setattr(run_module, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
         with pytest.raises(Killed):
             Run(directory, settled("html=false"), stream).execute()
     shutil.copytree(directory, tmp_path / "apart" / "toy")
@@ -371,7 +364,8 @@ def test_resuming_refuses_a_run_that_was_changed_after_it_was_read(
 def test_a_run_survives_a_real_kill(undisturbed: dict[str, Any], toy: Path, tmp_path: Path) -> None:
     code = f"""
 import os, signal
-from tidegraph import EventStream, config, runs
+from tidegraph import EventStream, runs
+from tidegraph.runs import config
 def progress(done, total, what):
     if "seed 1, epoch 2" in what:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -475,7 +469,7 @@ def _without_manifest(store: Path) -> None:
 
 
 def _being_written(store: Path) -> None:
-    manifest = dataclasses.replace(recording.Manifest.read(store), complete=False)
+    manifest = dataclasses.replace(writer.Manifest.read(store), complete=False)
     manifest.write(store)
 
 
@@ -509,7 +503,7 @@ def test_a_record_that_vanishes_while_it_is_taken_is_made_anew(
         trajectories.copy_store(source, target)
         shutil.rmtree(source)
 
-    monkeypatch.setattr(runs, "copy_store", vanishing)
+    monkeypatch.setattr(run_module, "copy_store", vanishing)
     results = Run(tmp_path / "two", settled("html=false"), stream).execute()
     assert numbers(results) == numbers(undisturbed)
 
@@ -518,7 +512,7 @@ def test_other_code_does_everything_again(
     whole: Path, stream: EventStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(whole, tmp_path / "toy")
-    monkeypatch.setattr(runs, "code_digest", lambda: "another")
+    monkeypatch.setattr(run_module, "code_digest", lambda: "another")
     assert Run(tmp_path / "toy", settled("html=false"), stream).execute()["reused"] == []
 
 
@@ -529,7 +523,7 @@ def test_a_run_and_an_evaluation_begin_from_the_same_settings(
     asked = {"protocol": "roland", "snapshot_seconds": 20, "first_test": 10}
     tree: dict[str, Any] = {"data": {"name": "toy"}, "evaluation": asked, "model": QUICK}
     settings = config.settle({**tree, "preset": preset or "none"})
-    own = runs._make_trial(stream, settings).model(seed=0, path=None).get_params()
+    own = run_module._make_trial(stream, settings).model(seed=0, path=None).get_params()
     protocol = Protocol("roland", snapshot_seconds=20, first_test=10)
     trial = experiment.make_trial(stream, protocol, preset=preset, settings=QUICK)
     assert trial.model(seed=0, path=None).get_params() == own
@@ -672,7 +666,7 @@ def test_tensorboard_reads_the_curves(stream: EventStream, tmp_path: Path) -> No
 def test_tensorboard_is_missed_before_anything_is_done(
     stream: EventStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "find_spec", lambda name: None)
+    monkeypatch.setattr(run_module, "find_spec", lambda name: None)
     with pytest.raises(ParameterError, match=r"pip install 'tidegraph\[tensorboard\]'"):
         Run(tmp_path / "toy", settled("tensorboard=true"), stream)
 

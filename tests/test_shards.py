@@ -31,15 +31,15 @@ from tidegraph import (
     Sketch,
     StateFileError,
     StorageError,
-    shards,
-    workers,
 )
-from tidegraph.channels import Settings
 from tidegraph.cli import main
-from tidegraph.features import PairFeatures
-from tidegraph.history import History
-from tidegraph.stream import Edges
-from tidegraph.trajectories import ChangeKind
+from tidegraph.core import workers
+from tidegraph.engine.channels import Settings
+from tidegraph.events.stream import Edges
+from tidegraph.learning.features import PairFeatures
+from tidegraph.learning.history import History
+from tidegraph.store import shards
+from tidegraph.store.trajectories import ChangeKind
 
 NODES, COLUMNS = 30, 7
 SKETCH = Sketch(COLUMNS, seed=4)
@@ -324,7 +324,8 @@ LOST = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from tests.test_shards import recorded
-from tidegraph import ClusterError, shards
+from tidegraph import ClusterError
+from tidegraph.store import shards
 
 work = shards._record_shard
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegraph import Batch, DataError, EventError, EventStream, Op, Propagator, Steps
-from tidegraph.errors import ParameterError, StateFileError, TidegraphError
-from tidegraph.stream import Edges, NodeLabels, NodeNames, ReadReport
+from tidegraph.core.errors import ParameterError, StateFileError, TidegraphError
+from tidegraph.events.stream import Edges, NodeLabels, NodeNames, ReadReport
 
 
 def random_stream(seed: int, *, events: int = 400, nodes: int = 12, weighted: bool = False) -> Any:

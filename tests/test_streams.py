@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegraph import datasets
-from tidegraph.verify import verify
+from tidegraph.engine.verify import verify
+from tidegraph.events import datasets
 
 
 @pytest.mark.slow

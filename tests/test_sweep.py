@@ -10,16 +10,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tidegraph import (
-    EventStream,
-    ParameterError,
-    StateFileError,
-    evaluation,
-    experiment,
-    generate_communities,
-)
+from tidegraph import EventStream, ParameterError, StateFileError, evaluation, generate_communities
 from tidegraph.cli import main
-from tidegraph.sweep import sweep
+from tidegraph.runs import experiment
+from tidegraph.runs.sweep import sweep
 
 GRID: dict[str, list[Any]] = {"alpha": [0.1, 0.3], "columns": [8, 16]}
 

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidegraph import DataError, EventStream, read_table, scan_table
-from tidegraph.errors import EventError, ParameterError, TidegraphError
-from tidegraph.tables import whole_times
+from tidegraph.core.errors import EventError, ParameterError, TidegraphError
+from tidegraph.events.tables import whole_times
 
 TEXT = "src,dst,t,weight,note\nann,bob,1,0.5,x\nbob,eve,2,2,y\n"
 
@@ -184,7 +184,7 @@ def test_integers_and_names_may_meet_in_one_file(tmp_path: Path) -> None:
 def test_a_name_after_a_million_integers_turns_all_into_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegraph.tables.sources._BLOCK_BYTES", 1000)
+    monkeypatch.setattr("tidegraph.events.tables.sources._BLOCK_BYTES", 1000)
     rows = [f"{k % 97},{k % 31},{k}" for k in range(2000)]
     stream = read_table(write(tmp_path / "a.csv", "\n".join(["src,dst,t", *rows, "007,7,2000"])))
     assert stream.names is not None
@@ -494,7 +494,7 @@ def test_loops_and_repeated_events_are_kept_and_counted(monkeypatch: pytest.Monk
     repeats = len(rows) - len(set(rows))
     loops = int((src == dst).sum())
     for size in (1, 7, 100, 1000):  # runs of one time may end anywhere in a batch
-        monkeypatch.setattr("tidegraph.tables.sources.BATCH_ROWS", size)
+        monkeypatch.setattr("tidegraph.events.tables.sources.BATCH_ROWS", size)
         stream = read_table({"src": src, "dst": dst, "t": t})
         assert len(stream) == 500
         assert f"{loops:,} events lead from a node to itself" in notes(stream)
@@ -654,7 +654,7 @@ def test_a_scan_says_the_same_as_reading_at_once(
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
     whole = read_table(tmp_path / "a.parquet", ids="number")
     for size in (64, 1 << 18):
-        monkeypatch.setattr("tidegraph.tables.sources.BATCH_ROWS", size)
+        monkeypatch.setattr("tidegraph.events.tables.sources.BATCH_ROWS", size)
         scan = scan_table(tmp_path / "a.parquet")
         for _ in range(2):  # a scan can be repeated
             with pytest.raises(DataError, match="not reached its end"):
@@ -670,7 +670,7 @@ def test_a_scan_says_the_same_as_reading_at_once(
 
 
 def test_a_scan_sees_disorder_between_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegraph.tables.sources.BATCH_ROWS", 2)
+    monkeypatch.setattr("tidegraph.events.tables.sources.BATCH_ROWS", 2)
     with pytest.raises(DataError, match=r"t is 1 in row 2 .*after 5"):
         list(scan_table({"src": [0] * 4, "dst": [1] * 4, "t": [4, 5, 1, 2]}))
 

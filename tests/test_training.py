@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tidegraph.errors import ParameterError, StateFileError
-from tidegraph.training import Epoch, Training, fit
+from tidegraph.core.errors import ParameterError, StateFileError
+from tidegraph.learning.training import Epoch, Training, fit
 
 EXAMPLES, COLUMNS = 60, 4
 TRAINING = Training(epochs=4, batch_size=16, learning_rate=1e-2, patience=4, seed=3)

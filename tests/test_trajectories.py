@@ -24,20 +24,12 @@ from numpy.typing import NDArray
 from tests.histories import History, histories, long_history
 
 import tidegraph as tg
-from tidegraph import (
-    Batch,
-    Channel,
-    EventStream,
-    Propagator,
-    Sketch,
-    Steps,
-    Trajectories,
-    datasets,
-    recording,
-)
-from tidegraph.reference import exact, exact_of
-from tidegraph.stream import NodeNames
-from tidegraph.trajectories import copy_store
+from tidegraph import Batch, Channel, EventStream, Propagator, Sketch, Steps, Trajectories
+from tidegraph.engine.reference import exact, exact_of
+from tidegraph.events import datasets
+from tidegraph.events.stream import NodeNames
+from tidegraph.store import writer
+from tidegraph.store.trajectories import copy_store
 
 BEGINNING = np.iinfo(np.int64).min
 FOREVER = 2**62
@@ -401,7 +393,7 @@ def test_a_store_of_a_release_that_measured_drift_counts_it(tmp_path: Path) -> N
     body = json.loads(manifest.read_text())
     del body["digest"]
     body["drift"] = [0.5, 0.0, 0.25]
-    body["digest"] = recording._json_digest(body)
+    body["digest"] = writer._json_digest(body)
     manifest.write_text(json.dumps(body))
     nodes, times = np.arange(25), np.full(25, 30)
     before = store.bound(nodes, times)
@@ -669,7 +661,7 @@ def test_nothing_is_left_of_a_run_that_ended_before_its_first_manifest(
     stream = random_stream(7, events=150)
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", lambda old, new: shutil.copy(old, new))
-        patch.setattr("tidegraph.recording.Manifest.write", lambda *_: 1 / 0)
+        patch.setattr("tidegraph.store.writer.Manifest.write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             tg.record(stream, propagator_for(stream, r_max=0.3), tmp_path, dtype="float16")
     assert files(tmp_path)

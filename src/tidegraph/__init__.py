@@ -6,10 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidegraph import reference
-    from tidegraph.channels import Audit, Channel, Sketch
-    from tidegraph.datasets import generate_communities, load_dataset
-    from tidegraph.errors import (
+    __version__: str
+    from tidegraph import evaluation
+    from tidegraph.core.errors import (
         ClusterError,
         DataError,
         EvaluationError,
@@ -21,16 +20,19 @@ if TYPE_CHECKING:
         StorageError,
         TidegraphError,
     )
-    from tidegraph.events import Batch, Op
-    from tidegraph.explanation import Explanation, explain
-    from tidegraph.formats import read
-    from tidegraph.passes import Embeddings
-    from tidegraph.propagation import Propagator, propagate
-    from tidegraph.shards import ShardedTrajectories, record_shards
-    from tidegraph.stream import EventStream, Steps
-    from tidegraph.tables import read_table, scan_table
-    from tidegraph.tasks import LinkPredictor, NodeClassifier
-    from tidegraph.trajectories import Trajectories, record
+    from tidegraph.engine import reference
+    from tidegraph.engine.channels import Audit, Channel, Sketch
+    from tidegraph.engine.explanation import Explanation, explain
+    from tidegraph.engine.passes import Embeddings
+    from tidegraph.engine.propagator import Propagator, propagate
+    from tidegraph.events.batch import Batch, Op
+    from tidegraph.events.datasets import generate_communities, load_dataset
+    from tidegraph.events.formats import read
+    from tidegraph.events.stream import EventStream, Steps
+    from tidegraph.events.tables import read_table, scan_table
+    from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+    from tidegraph.store.shards import ShardedTrajectories, record_shards
+    from tidegraph.store.trajectories import Trajectories, record
 
 __all__ = [
     "Audit",
@@ -57,6 +59,8 @@ __all__ = [
     "StorageError",
     "TidegraphError",
     "Trajectories",
+    "__version__",
+    "evaluation",
     "explain",
     "generate_communities",
     "load_dataset",
@@ -71,31 +75,37 @@ __all__ = [
 
 # Names are looked up when first used: the command line answers --help without NumPy and the core.
 _HOMES = {
-    "channels": ("Audit", "Channel", "Sketch"),
-    "errors": tuple(name for name in __all__ if name.endswith("Error")),
-    "datasets": ("generate_communities", "load_dataset"),
-    "events": ("Batch", "Op"),
-    "explanation": ("Explanation", "explain"),
-    "formats": ("read",),
-    "passes": ("Embeddings",),
-    "propagation": ("Propagator", "propagate"),
-    "shards": ("ShardedTrajectories", "record_shards"),
-    "stream": ("EventStream", "Steps"),
-    "tasks": ("LinkPredictor", "NodeClassifier"),
-    "tables": ("read_table", "scan_table"),
-    "trajectories": ("Trajectories", "record"),
+    "core.errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "engine.channels": ("Audit", "Channel", "Sketch"),
+    "engine.explanation": ("Explanation", "explain"),
+    "engine.passes": ("Embeddings",),
+    "engine.propagator": ("Propagator", "propagate"),
+    "events.batch": ("Batch", "Op"),
+    "events.datasets": ("generate_communities", "load_dataset"),
+    "events.formats": ("read",),
+    "events.stream": ("EventStream", "Steps"),
+    "events.tables": ("read_table", "scan_table"),
+    "learning.tasks": ("LinkPredictor", "NodeClassifier"),
+    "store.shards": ("ShardedTrajectories", "record_shards"),
+    "store.trajectories": ("Trajectories", "record"),
 }
+_MODULES = {"evaluation": "evaluation", "reference": "engine.reference"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "reference":
-        return import_module("tidegraph.reference")
-    for module, names in _HOMES.items():
-        if name in names:
-            value = getattr(import_module(f"tidegraph.{module}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module 'tidegraph' has no attribute {name!r}")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("tidegraph")
+    elif name in _MODULES:
+        value = import_module(f"tidegraph.{_MODULES[name]}")
+    else:
+        home = next((module for module, names in _HOMES.items() if name in names), None)
+        if home is None:
+            raise AttributeError(f"module 'tidegraph' has no attribute {name!r}")
+        value = getattr(import_module(f"tidegraph.{home}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

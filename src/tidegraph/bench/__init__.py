@@ -1,4 +1,7 @@
-"""Measurements of the engine, as ratios within one run."""
+"""Measurements of the engine, as ratios within one run.
+
+It may import from every package below it: all but `reproduce` and `cli`.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tidegraph.bench import machine
 from tidegraph.bench.competitors import Skipped
 from tidegraph.bench.sections import SECTIONS, BrokenPromise, Run, measure
-from tidegraph.durable import replace_file
-from tidegraph.errors import ParameterError
-from tidegraph.verify import Progress
+from tidegraph.core import machine
+from tidegraph.core.durable import replace_file
+from tidegraph.core.errors import ParameterError
+from tidegraph.core.progress import Progress
 
 __all__ = ["GOALS", "NOT_ASKED_FOR", "SECTIONS", "propagation", "write"]
 

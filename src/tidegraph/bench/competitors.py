@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.propagation import Propagator
+from tidegraph.engine.propagator import Propagator
 
 __all__ = [
     "PowerIteration",

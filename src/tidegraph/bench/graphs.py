@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph import datasets
-from tidegraph.channels import Sketch
-from tidegraph.events import Batch
-from tidegraph.propagation import Propagator
-from tidegraph.verify import step_offsets
+from tidegraph.engine.channels import Sketch
+from tidegraph.engine.propagator import Propagator
+from tidegraph.engine.verify import step_offsets
+from tidegraph.events import datasets
+from tidegraph.events.batch import Batch
 
 __all__ = ["MEAN_DEGREE", "PowerLaw", "Stream", "load_stream"]
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph import datasets
-from tidegraph.bench import machine
 from tidegraph.bench.competitors import PowerIteration, Skipped, Yardstick, needs_scipy
 from tidegraph.bench.graphs import MEAN_DEGREE, PowerLaw, Stream, load_stream
-from tidegraph.channels import Sketch
-from tidegraph.errors import DataError, ParameterError, TidegraphError
-from tidegraph.events import Batch, Op
-from tidegraph.propagation import Propagator
-from tidegraph.verify import step_offsets
+from tidegraph.core import machine
+from tidegraph.core.errors import DataError, ParameterError, TidegraphError
+from tidegraph.engine.channels import Sketch
+from tidegraph.engine.propagator import Propagator
+from tidegraph.engine.verify import step_offsets
+from tidegraph.events import datasets
+from tidegraph.events.batch import Batch, Op
 
 __all__ = ["SECTIONS", "BrokenPromise", "Measured", "Run"]
 

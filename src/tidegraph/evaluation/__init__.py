@@ -1,11 +1,12 @@
 """Honest evaluation of any model on temporal graphs: splits, negatives, metrics, protocols.
 
-Nothing here knows how a model works: a scorer is a function, see `protocols`.
+Nothing here knows how a model works: a scorer is a function, see `protocols`. It may import
+from `core` and `events`.
 """
 
 from __future__ import annotations
 
-from tidegraph.evaluation import baselines, metrics
+from tidegraph.evaluation import heuristics, metrics
 from tidegraph.evaluation.negatives import (
     SAMPLERS,
     GivenNegatives,
@@ -45,11 +46,11 @@ __all__ = [
     "SnapshotSplit",
     "Split",
     "Verdict",
-    "baselines",
     "evaluate_link",
     "evaluate_nodes",
     "evaluate_ranking",
     "evaluate_snapshots",
+    "heuristics",
     "label_split",
     "metrics",
     "negative_sampler",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.errors import EvaluationError, ParameterError
-from tidegraph.events import whole_numbers
+from tidegraph.core.errors import EvaluationError, ParameterError
+from tidegraph.events.batch import whole_numbers
 
 __all__ = [
     "Calibration",

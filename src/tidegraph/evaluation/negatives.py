@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.errors import EvaluationError, ParameterError
-from tidegraph.stream import EventStream, node_numbers
+from tidegraph.core.errors import EvaluationError, ParameterError
+from tidegraph.events.stream import EventStream, node_numbers
 
 __all__ = [
     "SAMPLERS",

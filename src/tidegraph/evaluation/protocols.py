@@ -20,14 +20,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.errors import EvaluationError, ParameterError
-from tidegraph.evaluation import baselines, metrics
-from tidegraph.evaluation.baselines import Heuristic
+from tidegraph.core.errors import EvaluationError, ParameterError
+from tidegraph.evaluation import metrics
+from tidegraph.evaluation.heuristics import (
+    Heuristic,
+    link_heuristics,
+    node_heuristics,
+    snapshot_heuristics,
+)
 from tidegraph.evaluation.negatives import GivenNegatives, NegativeSampler, negative_sampler
 from tidegraph.evaluation.splits import SnapshotSplit, Split
 from tidegraph.evaluation.verdicts import outcome_of_heuristic
-from tidegraph.events import Op
-from tidegraph.stream import EventStream, NodeLabels, node_numbers, time_numbers
+from tidegraph.events.batch import Op
+from tidegraph.events.stream import EventStream, NodeLabels, node_numbers, time_numbers
 
 __all__ = [
     "SEEDS",
@@ -334,7 +339,7 @@ def evaluate_snapshots(
             stream.src[taken], stream.dst[taken], split.index[taken], stream.nodes, unit="step"
         )
 
-    rules = list((heuristics or baselines.snapshot_heuristics)())
+    rules = list((heuristics or snapshot_heuristics)())
     scorers: dict[str, TableScore] = {} if score_all is None else {model: score_all}
     for rule in rules:
         if rule.name in scorers:
@@ -423,7 +428,7 @@ def evaluate_nodes(
     if len(train.label) == 0:
         raise EvaluationError("no example is for training (part 0); the heuristics need some")
     scorers: dict[str, NodeScore] = {} if score is None else {model: score}
-    for rule in baselines.node_heuristics(stream, train, known, classes=classes):
+    for rule in node_heuristics(stream, train, known, classes=classes):
         scorers[rule.name] = rule.score
     rows = []
     for part in parts:
@@ -549,7 +554,7 @@ def _beaten(rows: Sequence[Row], model: str | None, headline: str) -> Iterator[s
 def _heuristics_for(stream: EventStream, split: Split) -> Callable[[], Sequence[Heuristic]]:
     # Memories fade within a thirtieth of the training time: a day where that is a month.
     scale = max(1.0, float(np.ptp(stream.t[split.train])) / 30)
-    return partial(baselines.link_heuristics, scale)
+    return partial(link_heuristics, scale)
 
 
 def _all_nodes(rule: Heuristic, nodes: int, sources: IntArray, task: int) -> FloatArray:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.errors import EvaluationError, ParameterError
-from tidegraph.stream import PER_SECOND, EventStream, NodeLabels
+from tidegraph.core.errors import EvaluationError, ParameterError
+from tidegraph.events.stream import PER_SECOND, EventStream, NodeLabels
 
 __all__ = [
     "ROLAND_SETTINGS",

@@ -1,12 +1,16 @@
-"""What came out of a run, as one page that opens anywhere."""
+"""What came out of a run, as one page that opens anywhere.
+
+It reads the directory of a run and what a fitted predictor answers. It may import from `core`,
+`events`, `engine`, `store`, `evaluation` and `learning`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidegraph.durable import replace_file
-from tidegraph.errors import ParameterError
+from tidegraph.core.durable import replace_file
+from tidegraph.core.errors import ParameterError
 from tidegraph.report.comparison import comparison
 from tidegraph.report.observations import Observations, read_observations, save_observations
 from tidegraph.report.page import page

@@ -13,23 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph import statefile
-from tidegraph.channels import Channel
-from tidegraph.describe import describe, facts, span_in_words
-from tidegraph.errors import EvaluationError, StateFileError
+from tidegraph.core import statefile
+from tidegraph.core.errors import EvaluationError, StateFileError
+from tidegraph.core.progress import Progress, silent
+from tidegraph.engine.channels import Channel
+from tidegraph.engine.explanation import explain
+from tidegraph.engine.propagator import Propagator
 from tidegraph.evaluation import SEEDS, Split, negative_sampler
-from tidegraph.explanation import explain
-from tidegraph.propagation import Propagator
-from tidegraph.stream import EventStream
-from tidegraph.terminal import silent
+from tidegraph.events.describe import describe, facts, span_in_words
+from tidegraph.events.stream import EventStream
 
 if TYPE_CHECKING:  # torch takes seconds to import, and reading a report needs none of it
-    from tidegraph.tasks import LinkPredictor, NodeClassifier
+    from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
 
 __all__ = ["Observations", "read_observations", "save_observations"]
 
 IntArray = NDArray[np.int64]
-Progress = Callable[[int, int, str], None]
 _Gathered = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 _FORMAT = 1

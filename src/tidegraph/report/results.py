@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegraph.errors import StateFileError
+from tidegraph.core.errors import StateFileError
 from tidegraph.evaluation import outcome_of_heuristic, verdicts
 from tidegraph.report.observations import Observations, read_observations
 

@@ -1,4 +1,7 @@
-"""The paper's tables with our own numbers beside them: measured, kept, printed and drawn."""
+"""The paper's tables with our own numbers beside them: measured, kept, printed and drawn.
+
+It may import from every package but `cli`.
+"""
 
 from __future__ import annotations
 

@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.core.progress import Progress
 from tidegraph.evaluation import evaluate_link
-from tidegraph.evaluation.baselines import EdgeBank, Heuristic, Popularity
+from tidegraph.evaluation.heuristics import EdgeBank, Heuristic, Popularity
+from tidegraph.events.stream import EventStream
 from tidegraph.reproduce import data
-from tidegraph.stream import EventStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidegraph.experiment import Trial
-    from tidegraph.tasks import LinkPredictor
-    from tidegraph.tasks.estimator import Estimator
+    from tidegraph.learning.tasks import LinkPredictor
+    from tidegraph.learning.tasks.estimator import Estimator
+    from tidegraph.runs.experiment import Trial
 
 __all__ = ["Cell", "Workplace", "fingerprint", "measure"]
 
@@ -49,7 +50,7 @@ class Cell:
     @property
     def recorded(self) -> str:
         """Cells for which this is the same share one record of the stream."""
-        from tidegraph.tasks import RECORD_SETTINGS
+        from tidegraph.learning.tasks import RECORD_SETTINGS
 
         taken = {name: self.settings[name] for name in RECORD_SETTINGS if name in self.settings}
         return _digest([self.kind, self.data, self.seed, taken])
@@ -125,7 +126,7 @@ def _snapshots(cell: Cell, workplace: Workplace, report: Report) -> dict[str, An
 
 
 def _link(cell: Cell, trial: Trial, workplace: Workplace, report: Report) -> dict[str, Any]:
-    from tidegraph.tasks import LinkPredictor
+    from tidegraph.learning.tasks import LinkPredictor
 
     clock = _Clock()
     predictor = LinkPredictor(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
@@ -223,7 +224,7 @@ def _seen_or_item(trial: Trial) -> dict[str, Any]:
 
 
 def _nodes(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
-    from tidegraph.tasks import NodeClassifier
+    from tidegraph.learning.tasks import NodeClassifier
 
     clock = _Clock()
     stream = workplace.load(cell.data)
@@ -273,10 +274,10 @@ def _tgn(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
 
 def _errors(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     """How fast the engine is under some promise, and how far from the exact solution it ends."""
-    from tidegraph.channels import Channel, Sketch
-    from tidegraph.propagation import Propagator
-    from tidegraph.reference import exact_of
-    from tidegraph.verify import Replay, step_offsets
+    from tidegraph.engine.channels import Channel, Sketch
+    from tidegraph.engine.propagator import Propagator
+    from tidegraph.engine.reference import exact_of
+    from tidegraph.engine.verify import Replay, step_offsets
 
     clock = _Clock()
     options = dict(cell.settings)
@@ -339,6 +340,6 @@ class _Clock:
         return {"elapsed_s": self._wall_s, "cpu_s": self._cpu_s}
 
 
-def _part(report: Report, first: float, last: float) -> Callable[[int, int, str], None]:
+def _part(report: Report, first: float, last: float) -> Progress:
     """A stage's own progress as that of the part of a cell it makes up."""
     return lambda done, total, what: report(first + (last - first) * done / max(1, total), what)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tidegraph import datasets
 from tidegraph.evaluation import ROLAND_SETTINGS, Split, tgb_split, tgn_split, time_split
-from tidegraph.stream import EventStream
+from tidegraph.events import datasets
+from tidegraph.events.stream import EventStream
 
 if TYPE_CHECKING:
-    from tidegraph.experiment import Trial
+    from tidegraph.runs.experiment import Trial
 
 __all__ = ["NODE_TASKS", "NodeTask", "absent", "load", "original", "trial"]
 
@@ -79,7 +79,7 @@ def load(name: str, *, fast: bool) -> EventStream:
 
 def trial(name: str, protocol: str, *, fast: bool) -> Trial:
     """Events to learn links from, and their judgement under `tgn` or `roland`."""
-    from tidegraph.experiment import Protocol, make_trial
+    from tidegraph.runs.experiment import Protocol, make_trial
 
     if protocol == "tgn":
         return make_trial(load(name, fast=fast), Protocol(samplers=_SAMPLERS), name=name)

@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tidegraph import bench
-from tidegraph.bench import machine
-from tidegraph.durable import replace_file
-from tidegraph.errors import ParameterError
-from tidegraph.provenance import code_digest
+from tidegraph.core import machine
+from tidegraph.core.durable import replace_file
+from tidegraph.core.errors import ParameterError
+from tidegraph.core.progress import Progress, silent
+from tidegraph.core.provenance import code_digest
 from tidegraph.reproduce import data
 from tidegraph.reproduce.cells import Cell, Workplace, fingerprint, measure
 from tidegraph.reproduce.claims import overview
 from tidegraph.reproduce.page import OURS, RULE, Row, Table, Value, page
-from tidegraph.terminal import silent
 
 __all__ = ["OVERVIEW", "Column", "Found", "Plan", "Target", "reproduce"]
 
-Progress: TypeAlias = Callable[[int, int, str], None]
 Name: TypeAlias = tuple[str, str]  # data set, model
 _RULES = "heuristics"  # as a model, for cells that learn nothing
 _FAST = {
@@ -78,7 +77,7 @@ class Plan:
 
     def nodes(self, names: Iterable[str], model: str, preset: str, **changes: Any) -> None:
         """Classes of nodes."""
-        from tidegraph.tasks import NodeClassifier
+        from tidegraph.learning.tasks import NodeClassifier
 
         for name in names:
             task = data.NODE_TASKS[name]
@@ -120,7 +119,7 @@ class Plan:
     def _link(
         self, kind: str, name: str, model: str, preset: str, changes: Mapping[str, Any]
     ) -> None:
-        from tidegraph.tasks import LinkPredictor
+        from tidegraph.learning.tasks import LinkPredictor
 
         settings = {**changes, **self._less()}
         whose = data.original(name)

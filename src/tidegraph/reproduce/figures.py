@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidegraph.durable import replace_file
+from tidegraph.core.durable import replace_file
 from tidegraph.reproduce.page import HERE, OURS, PUBLISHED, RULE, Row, Table, Value
 
 __all__ = ["curves", "dots"]

@@ -13,7 +13,7 @@ from torch_geometric.nn.models.tgn import IdentityMessage, LastAggregator, LastN
 
 from tidegraph import evaluation
 from tidegraph.evaluation import SEEDS, Split, metrics
-from tidegraph.stream import EventStream
+from tidegraph.events.stream import EventStream
 
 __all__ = ["SETTINGS", "Replay", "Tgn"]
 

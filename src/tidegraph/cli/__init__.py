@@ -1,0 +1,11 @@
+"""The commands, and what they print on a terminal.
+
+It may import from every package, and none imports from it; whatever is heavy is imported inside the
+commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+from tidegraph.cli.commands import main
+
+__all__ = ["main"]

@@ -1,0 +1,157 @@
+"""The command `tidegraph record`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegraph.cli.data import engine_options, reading_options, told_events
+from tidegraph.cli.terminal import Command, progress
+from tidegraph.core.errors import DataError
+
+__all__ = ["record"]
+
+
+@click.command(cls=Command)
+@click.argument("data", metavar="DATA")
+@reading_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="A directory for the record; with --address one that every machine sees.",
+)
+@click.option(
+    "--columns",
+    type=click.IntRange(min=1),
+    default=128,
+    show_default=True,
+    help="Random feature columns.",
+)
+@click.option("--node-features", is_flag=True, help="Propagates the data's own node features.")
+@click.option(
+    "--shards",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Divides the columns; a pass needs memory for one shard only.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--alpha", type=float, default=0.2, show_default=True, help="Of all filters.")
+@click.option("--high-pass", is_flag=True, help="Adds filters with alternating signs.")
+@click.option(
+    "--half-life",
+    "half_lives",
+    type=float,
+    multiple=True,
+    metavar="TIME",
+    help="Adds channels that forget so fast, in the data's unit; may be given several times.",
+)
+@click.option("--directed", is_flag=True, help="Nodes gather along the edges they send only.")
+@click.option(
+    "--r-max",
+    type=float,
+    default=1e-2,
+    show_default=True,
+    help="The promised error, relative to a typical feature value.",
+)
+@click.option(
+    "--epsilon",
+    type=float,
+    default=0.05,
+    show_default=True,
+    help="How far a node moves, as a part of its norm, before it is recorded again.",
+)
+@click.option("--float16", is_flag=True, help="Stores half the bytes.")
+@engine_options("shard")
+@click.option("--threads", type=click.IntRange(min=1), help="Of each shard.")
+@click.option("--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON.")
+def record(
+    data: str,
+    output: Path,
+    columns: int,
+    node_features: bool,
+    seed: int,
+    alpha: float,
+    high_pass: bool,
+    half_lives: tuple[float, ...],
+    directed: bool,
+    r_max: float,
+    float16: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Record how every node's representation moves, in passes over ranges of columns.
+
+    \b
+      tidegraph record wikipedia -o wikipedia.shards --columns 128 --shards 4 --high-pass
+      tidegraph record big.tide -o /shared/big --shards 32 --engine ray --address auto
+
+    A run that was stopped, or lost a worker, goes on when the same command is given again, and ends
+    with the same bytes, whatever the engine. In Python tidegraph.ShardedTrajectories.open reads the
+    result by node and time.
+    """
+    from tidegraph.core.workers import check_engine
+    from tidegraph.engine.channels import Channel, Settings, Sketch
+    from tidegraph.events.stream import counted
+    from tidegraph.store.shards import record_shards
+
+    check_engine(options["engine"], options["address"], options["workers"])
+    channels = []
+    for half_life in (None, *half_lives):
+        channels.append(Channel.low_pass(alpha, half_life=half_life))
+        if high_pass:
+            channels.append(Channel.high_pass(alpha, half_life=half_life))
+    settings = Settings(channels=tuple(channels), directed=directed, r_max=r_max)
+    reading = {name: options.pop(name) for name in list(options) if name not in _OWN}
+    stream = told_events(data, reading)
+    features: Any = Sketch(columns, seed=seed)
+    if node_features:
+        if stream.node_features is None:
+            raise DataError(f"{data} has no node features; leave --node-features out")
+        features = stream.node_features
+    begun = time.perf_counter()
+    with progress(
+        "record", stopped=f"What is recorded is in {output}; give the same command again"
+    ) as report:
+        store = record_shards(
+            stream,
+            features,
+            output,
+            settings=settings,
+            dtype="float16" if float16 else "float32",
+            progress=report,
+            **options,
+        )
+    elapsed_s = time.perf_counter() - begun
+    click.echo(
+        f"{store.records:,} records of {store.nodes:,} nodes in"
+        f" {counted(len(store.shards), 'shard')},"
+        f" {counted(store.columns, 'column')} in {counted(len(store.channels), 'channel')}:"
+        f" {store.nbytes / 1e6:,.1f} MB in {output}, after {elapsed_s:.1f} s"
+    )
+    if as_json:
+        about = {
+            "output": str(output),
+            "events": len(stream),
+            "nodes": store.nodes,
+            "columns": store.columns,
+            "channels": len(store.channels),
+            "shards": len(store.shards),
+            "engine": options["engine"],
+            "r_max": r_max,
+            "epsilon": store.epsilon,
+            "dtype": str(store.dtype),
+            "records": store.records,
+            "disk_bytes": store.nbytes,
+            "elapsed_s": round(elapsed_s, 3),
+        }
+        click.echo(json.dumps(about))
+
+
+_OWN = {"shards", "epsilon", "engine", "address", "workers", "threads"}

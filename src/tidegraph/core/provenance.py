@@ -1,0 +1,38 @@
+"""Which code a number was made with."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+__all__ = ["code_digest"]
+
+_PACKAGE = Path(__file__).parents[1]
+# What only talks to people: no number depends on it.
+_FACES = ("__main__.py", "cli", "core/display.py")
+
+
+@cache
+def code_digest() -> str:
+    """A hash of the package's sources and of its native module, as they are on disk.
+
+    Between two releases the version stays and the code does not. What a result is kept under names
+    this, so that none is taken for one of another code; the commands' own files are left out.
+    """
+    files = [
+        path
+        for path in sorted(_PACKAGE.rglob("*.py"))
+        if not any(path.is_relative_to(_PACKAGE / face) for face in _FACES)
+    ]
+    native = find_spec("tidegraph._native")
+    if native is not None and native.origin is not None:
+        files.append(Path(native.origin))
+    state = hashlib.blake2b(digest_size=16)
+    for path in files:
+        content = path.read_bytes()
+        name = path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else path.name
+        state.update(f"{name} {len(content)}\n".encode())
+        state.update(content)
+    return state.hexdigest()

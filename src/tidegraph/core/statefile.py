@@ -1,0 +1,139 @@
+"""One file of named arrays and a description: written atomically, versioned, checksummed.
+
+Layout: a magic line, the length and digest of a JSON header, the header, then the arrays one after
+the other. The header lists every array with its type, shape, place and digest. Reading runs no
+code from the file and trusts nothing in it before its digest was compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import struct
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.core.durable import put_in_place, sync
+from tidegraph.core.errors import StateFileError
+
+__all__ = ["pack", "read", "unpack", "write"]
+
+_MAGIC = b"tidegraph state\n"
+_VERSION = 1
+_PREFIX = struct.Struct("<16sIQ16s")  # magic, version, header bytes, header digest
+_TYPES = {"uint8", "uint32", "uint64", "int64", "float32", "float64"}
+_CHUNK = 1 << 24
+
+
+def _digest(*parts: Any) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _write_to(file: BinaryIO, description: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    entries, offset = [], 0
+    for name, array in arrays.items():
+        if array.dtype.name not in _TYPES:
+            raise TypeError(f"{name} has dtype {array.dtype}, which a state file does not hold")
+        entries.append(
+            {
+                "name": name,
+                "dtype": array.dtype.name,
+                "shape": list(array.shape),
+                "offset": offset,
+                "digest": _digest(_bytes(array)).hex(),
+            }
+        )
+        offset += array.nbytes
+    header = json.dumps({"description": description, "arrays": entries, "bytes": offset}).encode()
+    file.write(_PREFIX.pack(_MAGIC, _VERSION, len(header), _digest(header)))
+    file.write(header)
+    for array in arrays.values():
+        file.write(_bytes(array))
+
+
+def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    advice = "copy it again from where it was saved, or save the state anew"
+    prefix = file.read(_PREFIX.size)
+    if len(prefix) < _PREFIX.size or prefix[:16] != _MAGIC:
+        raise StateFileError(f"{source} is not a tidegraph state file")
+    _, version, length, digest = _PREFIX.unpack(prefix)
+    if version != _VERSION:
+        raise StateFileError(
+            f"{source} has format version {version}; this release reads version {_VERSION}: "
+            "load it with the release that saved it"
+        )
+    start = file.tell()
+    size = file.seek(0, os.SEEK_END) - start
+    file.seek(start)
+    if length > size:
+        raise StateFileError(f"{source} is truncated inside its header; {advice}")
+    header_bytes = file.read(length)
+    if _digest(header_bytes) != digest:
+        raise StateFileError(
+            f"{source} was altered: its header does not match its digest; {advice}"
+        )
+    header = json.loads(header_bytes)
+    if size - length != header["bytes"]:
+        raise StateFileError(
+            f"{source} holds {size - length} bytes of arrays where {header['bytes']} were saved; "
+            + advice
+        )
+    arrays: dict[str, NDArray[Any]] = {}
+    for entry in header["arrays"]:
+        array = np.empty(entry["shape"], dtype=entry["dtype"])
+        view = _bytes(array)
+        for at in range(0, len(view), _CHUNK):
+            view[at : at + _CHUNK] = file.read(min(_CHUNK, len(view) - at))
+        if _digest(view).hex() != entry["digest"]:
+            raise StateFileError(f"{source} was altered: {entry['name']} is damaged; {advice}")
+        arrays[entry["name"]] = array
+    return header["description"], arrays
+
+
+def write(path: str | Path, description: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Writes the file whole or not at all: another file of that name stays until this is safe."""
+    path = Path(path)
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with open(aside, "xb") as file:
+            _write_to(file, description, arrays)
+            sync(file)
+        put_in_place(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The description and the arrays, every digest compared."""
+    try:
+        with open(path, "rb") as file:
+            return _read_from(file, str(path))
+    except OSError as error:
+        raise StateFileError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def pack(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
+    """What `write` would put into a file."""
+    buffer = io.BytesIO()
+    _write_to(buffer, description, arrays)
+    return buffer.getvalue()
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The reverse of `pack`."""
+    return _read_from(io.BytesIO(data), "the saved state")

@@ -1,0 +1,258 @@
+"""Graphs near the size of memory: lists of neighbours in files, mapped and not read.
+
+A compact graph is a directory:
+
+graph.json             counts, and the digest of every piece of every file; written last
+sources.offsets        uint64 [nodes + 1]: where the list of a node begins
+sources.neighbours     uint32: for every node those with an edge into it, ascending
+sources.weights        float32, where weights are not all one
+targets.*              the same for the nodes an edge leads to; of directed graphs only
+selves.nodes, .weights edges from a node to itself
+names.*                what the table calls its nodes, where they were numbered; see `names`
+
+An edge that occurs twice stands twice in a list without weights: 8 bytes per undirected edge. Where
+most entries would be repetitions they are merged into weights instead.
+
+`building` makes compact graphs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tidegraph.core.durable import replace_file
+from tidegraph.core.errors import DataError, ParameterError, StorageError
+from tidegraph.core.progress import Progress
+from tidegraph.events.batch import Batch
+from tidegraph.events.names import Kind, StoredNames, files_of
+from tidegraph.events.stream import known_nodes
+
+__all__ = [
+    "HEADER",
+    "UNFINISHED",
+    "VERSION",
+    "CompactGraph",
+    "file_digests",
+    "mapped",
+    "memory_bytes",
+    "memory_text",
+    "open_graph",
+    "write_header",
+]
+
+Lists: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32] | None]
+
+HEADER, UNFINISHED = "graph.json", "building"  # the latter holds what a build has left
+VERSION = 1
+
+_FORMAT = "tidegraph compact graph"
+_PIECE = 1 << 26  # bytes of a file under one digest
+_READ = 1 << 20  # bytes of a file read at once
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def memory_bytes(memory: str | int) -> int:
+    """The bytes that a number, or a text such as "8G" or "500M", stands for.
+
+    >>> memory_bytes("1.5G")
+    1610612736
+    """
+    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
+        return memory
+    match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*)\s*([KMGT]?)I?B?\s*", str(memory).upper())
+    if not isinstance(memory, str) or match is None or float(match[1]) == 0:
+        raise ParameterError(
+            f"memory={memory!r} is no size; give a number of bytes, or 500M, 8G, ..."
+        )
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def memory_text(size: int) -> str:
+    """A short text that stands for so many bytes or a little more.
+
+    >>> memory_text(1_600_000_000)
+    '1.5G'
+    """
+    unit = "G" if size > 1000 << 20 else "M"
+    tenths = -(-size * 10 // _UNITS[unit])
+    return f"{tenths / 10:g}{unit}"
+
+
+# The graph ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CompactGraph:
+    """A graph in a directory: mapped into memory, shared by all who read it, never written to.
+
+    `tidegraph.Propagator(features, initial=graph)` starts from it without copying an edge.
+    """
+
+    path: Path
+    nodes: int
+    edges: int  # distinct ones
+    entries: int  # in all lists
+    directed: bool
+    weighted: bool
+    fingerprint: str  # of everything in it
+    _files: dict[str, dict[str, Any]]
+    named: Kind | None = None  # what kind of ids the table has, where nodes were numbered
+
+    def number(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """The numbers of nodes that the table calls `ids`; an unknown one is an error naming it."""
+        return known_nodes(ids, self.nodes) if self._names is None else self._names.numbers(ids)
+
+    def name(self, nodes: ArrayLike) -> NDArray[Any]:
+        """What the table calls the nodes with these numbers."""
+        known = known_nodes(nodes, self.nodes)
+        return known if self._names is None else self._names.names(known)
+
+    @cached_property
+    def _names(self) -> StoredNames | None:
+        return None if self.named is None else StoredNames(self.path, self.named, self.nodes)
+
+    @property
+    def name_files(self) -> dict[str, dict[str, Any]]:
+        """The files with the names of nodes, their `bytes` and `digests`; none without names."""
+        names = () if self.named is None else files_of(self.named)
+        return {name: self._files[name] for name in names}
+
+    @cached_property
+    def sources(self) -> Lists:
+        """Offsets, neighbours and weights of the lists of nodes with an edge into a node."""
+        return self._lists("sources")
+
+    @cached_property
+    def targets(self) -> Lists:
+        """The lists of nodes that a node has an edge to."""
+        return self._lists("targets") if self.directed else self.sources
+
+    @cached_property
+    def self_edges(self) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """The nodes with an edge to themselves, and its weight."""
+        return self._map("selves.nodes", np.uint32), self._map("selves.weights", np.float32)
+
+    @property
+    def disk_bytes(self) -> int:
+        return sum(int(file["bytes"]) for file in self._files.values())
+
+    def _lists(self, side: str) -> Lists:
+        weights = self._map(f"{side}.weights", np.float32) if self.weighted else None
+        offsets = self._map(f"{side}.offsets", np.uint64)
+        return offsets, self._map(f"{side}.neighbours", np.uint32), weights
+
+    def _map(self, name: str, dtype: Any) -> NDArray[Any]:
+        length = self._files[name]["bytes"] // np.dtype(dtype).itemsize
+        return mapped(self.path / name, dtype, length)
+
+    def neighbours(self, node: int) -> NDArray[np.uint32]:
+        """Those a node has an edge to, ascending; repeated edges are repeated."""
+        offsets, neighbours, _ = self.targets
+        return neighbours[int(offsets[node]) : int(offsets[node + 1])]
+
+    def rows(self) -> Batch:
+        """All edges as rows, undirected ones once: for graphs that fit into memory."""
+        offsets, src, weights = self.sources
+        dst = np.repeat(np.arange(self.nodes), np.diff(offsets).astype(np.int64))
+        once = np.ones(len(dst), dtype=bool) if self.directed else src <= dst
+        selves, self_weights = self.self_edges
+        values = np.ones(len(dst), dtype=np.float32) if weights is None else weights
+        return Batch(
+            src=np.concatenate([src[once], selves]).astype(np.int64),
+            dst=np.concatenate([dst[once], selves]),
+            weight=np.concatenate([values[once], self_weights]).astype(np.float64),
+        )
+
+    def verify(self, progress: Progress | None = None) -> None:
+        """Compares every byte with the digests; raises `StorageError` where one differs."""
+        total = len(self._files)
+        for done, (name, file) in enumerate(self._files.items()):
+            if file_digests(self.path / name) != file["digests"]:
+                raise StorageError(f"{self.path / name} is damaged: build the graph anew")
+            if progress is not None:
+                progress(done + 1, total, "files compared with their digests")
+
+
+def open_graph(path: str | os.PathLike[str]) -> CompactGraph:
+    """The graph in a directory, in an instant: sizes are compared, contents are not (`verify`)."""
+    path = Path(path)
+    try:
+        header = json.loads((path / HEADER).read_bytes())
+        body = header["graph"]
+        whole = header["digest"] == _digest(json.dumps(body).encode())
+    except FileNotFoundError as error:
+        unfinished = (path / UNFINISHED).is_dir()
+        raise DataError(
+            f"{path} holds a graph whose building has not ended; repeat the command that builds it"
+            if unfinished
+            else f"{path} holds no compact graph; make one with tidegraph graph build"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path / HEADER} cannot be read ({error}); build it anew") from error
+    if not whole:
+        raise DataError(f"{path / HEADER} was altered; build the graph anew")
+    if body["format"] != _FORMAT or body["version"] != VERSION:
+        raise DataError(
+            f"{path} has version {body['version']} of {body['format']!r}; this release reads"
+            f" version {VERSION}: build the graph anew"
+        )
+    for name, file in body["files"].items():
+        size = (path / name).stat().st_size if (path / name).is_file() else None
+        if size != file["bytes"]:
+            raise DataError(
+                f"{path / name} has {size} bytes where {file['bytes']} were written;"
+                " copy it again, or build the graph anew"
+            )
+    names = ("nodes", "edges", "entries", "directed", "weighted")
+    return CompactGraph(
+        path=path,
+        fingerprint=header["digest"],
+        _files=body["files"],
+        named=body.get("names"),
+        **{name: body[name] for name in names},
+    )
+
+
+def write_header(path: Path, body: dict[str, Any]) -> None:
+    """Makes a graph of the files in a directory, which `body` describes as `open_graph` has it."""
+    body = {"format": _FORMAT, "version": VERSION, **body}
+    header = {"graph": body, "digest": _digest(json.dumps(body).encode())}
+    replace_file(path / HEADER, json.dumps(header), only_writer=True)
+
+
+def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
+    """The numbers in a file, read where they lie; what is empty cannot be mapped."""
+    if length == 0:
+        return np.empty(0, dtype=dtype)
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(length,)))
+
+
+def _digest(data: Any) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def file_digests(path: Path) -> list[str]:
+    """The digests of the pieces of a file, one after the other."""
+    size = path.stat().st_size
+
+    def piece(first: int) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        with path.open("rb") as file:
+            file.seek(first)
+            for _ in range(0, min(_PIECE, size - first), _READ):
+                digest.update(file.read(_READ))
+        return digest.hexdigest()
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(piece, range(0, size, _PIECE)))

@@ -1,0 +1,203 @@
+"""A stream replayed through the engine and compared with exact solutions along the way."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.core.errors import ParameterError
+from tidegraph.core.progress import Progress
+from tidegraph.engine.channels import Channel, Sketch
+from tidegraph.engine.propagator import Dtype, Propagator
+from tidegraph.engine.reference import exact_of
+from tidegraph.events.batch import Batch
+from tidegraph.events.stream import EventStream
+
+__all__ = ["Replay", "Sample", "Verification", "sampled", "step_offsets", "verify"]
+
+_PIECES = 100  # a replay is cut into about so many, so that progress can be shown
+
+
+def step_offsets(t: NDArray[np.int64], length: int | None = None) -> NDArray[np.int64]:
+    """Where steps begin, `[steps + 1]`: rows `offsets[s]:offsets[s + 1]` are step `s`.
+
+    A step is a distinct time, or with `length` a non-empty interval of that length.
+
+    >>> t = np.array([3, 3, 5, 9])
+    >>> step_offsets(t).tolist(), step_offsets(t, 5).tolist()
+    ([0, 2, 3, 4], [0, 2, 4])
+    """
+    if length is not None and length <= 0:
+        raise ParameterError(f"snapshots are {length} long; give a positive length in units of t")
+    key = t if length is None else t // length
+    inner = np.flatnonzero(key[1:] != key[:-1]) + 1
+    return np.concatenate([[0], inner, [len(t)]]) if len(t) else np.zeros(1, dtype=np.int64)
+
+
+def sampled(steps: int, samples: int) -> list[int]:
+    """Up to `samples` evenly spaced step counts, the last of them `steps`."""
+    return [int(step) for step in np.unique(np.linspace(0, steps, samples + 1)[1:].round()) if step]
+
+
+class Replay:
+    """The steps of a recorded stream, applied to a propagator piece by piece and timed.
+
+    Only the engine is timed; preparing its input is not.
+    """
+
+    def __init__(
+        self,
+        propagator: Propagator,
+        events: EventStream,
+        offsets: NDArray[np.int64],
+        *,
+        progress: Progress | None = None,
+    ) -> None:
+        self.steps = 0  # done so far, as are those below
+        self.touched = 0
+        self.elapsed_s = 0.0
+        self._propagator, self._events, self._offsets = propagator, events, offsets
+        self._progress = progress
+        self._piece = max(1, (len(offsets) - 1) // _PIECES)
+
+    @property
+    def events(self) -> int:
+        return int(self._offsets[self.steps])
+
+    def advance(self, until: int) -> None:
+        """Applies the steps up to `until`."""
+        while self.steps < until:
+            count = min(self._piece, until - self.steps)
+            offsets = self._offsets[self.steps : self.steps + count + 1]
+            batch = _rows(self._events, slice(int(offsets[0]), int(offsets[-1])))
+            start = time.perf_counter()
+            touched = self._propagator.apply_steps(batch, offsets - offsets[0])
+            self.elapsed_s += time.perf_counter() - start
+            self.touched += int(touched.sum())
+            self.steps += count
+            self.report(f"{self.events:,} events")
+
+    def report(self, what: str) -> None:
+        if self._progress is not None:
+            self._progress(self.steps, len(self._offsets) - 1, what)
+
+
+def _rows(events: EventStream, part: slice) -> Batch:
+    weight = None if events.weight is None else events.weight[part]
+    return Batch(events.src[part], events.dst[part], weight=weight, t=events.t[part])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The engine compared with the exact solution after so many steps: the worst of all numbers."""
+
+    step: int
+    events: int
+    touched_per_step: float  # since the sample before
+    error_over_bound: float  # against the certificate, `error_bound`
+    error_over_threshold: float  # against the promise, `threshold`
+    drift: float  # of the stored residuals, in units of the threshold
+
+    @property
+    def holds(self) -> bool:
+        """Whether the certificate and the promise hold."""
+        return self.error_over_bound <= 1 and self.error_over_threshold <= 1
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a replay showed at its samples, and how fast the engine was."""
+
+    samples: tuple[Sample, ...]
+    steps: int
+    events: int
+    engine_s: float
+
+    @property
+    def holds(self) -> bool:
+        return all(sample.holds for sample in self.samples)
+
+    @property
+    def worst_error_over_bound(self) -> float:
+        return max(sample.error_over_bound for sample in self.samples)
+
+    @property
+    def worst_error_over_threshold(self) -> float:
+        return max(sample.error_over_threshold for sample in self.samples)
+
+    @property
+    def drift(self) -> float:
+        return max(sample.drift for sample in self.samples)
+
+    @property
+    def events_per_s(self) -> float:
+        return self.events / self.engine_s
+
+
+def verify(
+    events: EventStream,
+    *,
+    steps: int | None = None,
+    snapshots: int | None = None,
+    columns: int = 64,
+    r_max: float = 1e-2,
+    alpha: float = 0.2,
+    half_life: float | None = None,
+    dtype: Dtype = "float32",
+    samples: int = 8,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Verification:
+    """The engine's errors on the first `steps` steps of a stream, all where None; needs scipy.
+
+    A low-pass and a high-pass channel on random features, and with `half_life` the same two under
+    decay. The exact solutions are sparse solves in float64 of the graph the engine says it holds.
+    """
+    if samples < 1 or (steps is not None and steps < 1):
+        raise ParameterError(f"steps={steps} and samples={samples}; give at least 1 of each")
+    offsets = step_offsets(events.t, snapshots)[: None if steps is None else steps + 1]
+    channels = [Channel.low_pass(alpha), Channel.high_pass(alpha)]
+    if half_life is not None:
+        channels += [
+            Channel.low_pass(alpha, half_life=half_life),
+            Channel.high_pass(alpha, half_life=half_life),
+        ]
+    propagator = Propagator(
+        Sketch(columns, seed=seed),
+        nodes=events.nodes,
+        channels=channels,
+        r_max=r_max,
+        dtype=dtype,
+        threads=threads,
+    )
+    replay = Replay(propagator, events, offsets, progress=progress)
+    compared: list[Sample] = []
+    for step in sampled(len(offsets) - 1, samples):
+        steps_before, touched_before = replay.steps, replay.touched
+        replay.advance(step)
+        replay.report(f"exact solution after {replay.events:,} events")
+        touched_per_step = (replay.touched - touched_before) / (step - steps_before)
+        compared.append(_compare(propagator, step, replay.events, touched_per_step))
+    return Verification(tuple(compared), replay.steps, replay.events, replay.elapsed_s)
+
+
+def _compare(propagator: Propagator, step: int, events: int, touched_per_step: float) -> Sample:
+    error = np.abs(propagator.embedding() - exact_of(propagator))
+    return Sample(
+        step=step,
+        events=events,
+        touched_per_step=touched_per_step,
+        error_over_bound=_worst(error, propagator.error_bound()),
+        error_over_threshold=_worst(error, propagator.threshold()),
+        drift=float(propagator.audit().drift.max()),
+    )
+
+
+def _worst(error: NDArray[np.float64], allowed: NDArray[np.float64]) -> float:
+    """The largest `error / allowed`; where nothing is allowed, any error is infinitely much."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.where(error > 0, error / allowed, 0.0).max())

@@ -1,0 +1,220 @@
+"""Temporal graphs by name or from a file, and made-up ones of any size."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.core.errors import DataError
+from tidegraph.core.progress import Progress
+from tidegraph.events.datasets import registry
+from tidegraph.events.datasets.generators import (
+    generate_communities,
+    generate_gdelt_like,
+    generate_mag_features,
+    generate_mag_like,
+)
+from tidegraph.events.datasets.registry import (
+    DATA_SETS,
+    NAMES,
+    DataSet,
+    cache_directory,
+    data_directory,
+    fetch,
+    find,
+)
+from tidegraph.events.datasets.storage import DESCRIPTION, open_directory
+from tidegraph.events.stream import EventStream, NodeLabels
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = [
+    "DATA_SETS",
+    "NAMES",
+    "DataSet",
+    "cache_directory",
+    "data_directory",
+    "fetch",
+    "find",
+    "generate_communities",
+    "generate_gdelt_like",
+    "generate_mag_features",
+    "generate_mag_like",
+    "load_dataset",
+]
+
+IntArray = NDArray[np.int64]
+
+_DAY_MIN = 24 * 60
+
+
+def load_dataset(
+    name: str | os.PathLike[str],
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    download: bool = False,
+    progress: Progress | None = None,
+) -> EventStream:
+    """The events of a data set in `NAMES`, of a file, or of a directory that a generator wrote.
+
+    A text that is the name of a data set stands for it, whatever lies here under that name: give
+    "./NAME" or a `Path` for that. A named data set is looked for in `directory`, $TIDEGRAPH_DATA
+    (../shared/data where that is not set) and the cache, in the compact form `NAME.csv.gz` and as
+    its authors publish it; with `download` it is fetched where it is in none of them.
+
+    Bitcoin's ratings are edge features, not weights. `labels` are the states of sources at their
+    events; what becomes known of nodes, and when, is in `node_labels`: the delay of a flight is
+    known when it has arrived (a day after departure where that is not recorded), the class of a
+    paper in its first year as a source.
+
+    >>> load_dataset("nyc-flights").names[0]
+    'N14228'
+    """
+    data_set = DATA_SETS.get(name) if isinstance(name, str) else None
+    if data_set is not None:
+        return _named(data_set, directory, download, progress)
+    path = Path(name)
+    if (path / DESCRIPTION).is_file():
+        return open_directory(path)
+    if not path.exists():
+        raise DataError(
+            f"no data set and no file is called {os.fspath(name)!r}; give one of"
+            f" {', '.join(NAMES)}, or the path of a file of events (.csv, .csv.gz, .parquet, ...)"
+        )
+    from tidegraph.events import formats
+
+    try:
+        return formats.read(path)
+    except DataError as error:
+        raise DataError(
+            f"{error} (tidegraph data import {path.name} --help says how to name columns and sort"
+            " once and for all)"
+        ) from error
+
+
+def _named(
+    data_set: DataSet,
+    directory: str | os.PathLike[str] | None,
+    download: bool,
+    progress: Progress | None,
+) -> EventStream:
+    found = find(data_set, directory)
+    if found is None and download and data_set.published:
+        fetch(data_set.name, directory=directory, progress=progress)
+        found = find(data_set, directory)
+    if found is None:
+        raise registry.absent(data_set, directory)
+    registry.check(data_set, found)
+    stream = _READERS[found.form](data_set, found.paths)
+    return replace(stream, title=data_set.title)
+
+
+# The forms of named data sets ---------------------------------------------------------------------
+
+
+def _shipped(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
+    """Flights with a label: late or not, -1 where diverted; known on arrival."""
+    import pyarrow.parquet as pq
+
+    from tidegraph.events.tables import read_table
+
+    table = pq.read_table(paths[0])
+    stream = read_table(table, src="src", dst="dst", t="t", unit=data_set.unit)
+    late = table["late"].cast("int64").fill_null(-1).to_numpy()
+    arrived = table["arrived"].fill_null(0).to_numpy()
+    known = late >= 0
+    return replace(
+        stream,
+        labels=late,
+        node_labels=_by_time(stream.src[known], arrived[known], late[known]),
+    )
+
+
+def _compact(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
+    from tidegraph.events.tables import read_table
+
+    ratings = ("weight",) if data_set.layout == "ratings" else ()
+    stream = read_table(
+        paths[0],
+        src="src",
+        dst="dst",
+        t="time",
+        label="label" if data_set.labelled else False,
+        edge_features=ratings,
+        weight=False,
+        unit=data_set.unit,
+    )
+    if data_set.name == "flights-3m" and stream.labels is not None:
+        known = stream.t + _DAY_MIN  # its arrival is not recorded
+        return replace(stream, node_labels=_by_time(stream.src, known, stream.labels))
+    if data_set.name == "pubmed-temporal":
+        node, label = _classes(paths[1])
+        return replace(stream, node_labels=_by_time(node, _first_years(stream)[node], label))
+    return stream
+
+
+def _published(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
+    from tidegraph.events import formats
+    from tidegraph.events.tables import read_table
+
+    if data_set.layout == "ratings":
+        table = _headerless(paths[0], ["src", "dst", "rating", "time"])
+        return read_table(
+            table,
+            src="src",
+            dst="dst",
+            t="time",
+            weight=False,
+            edge_features=("rating",),
+            unit=data_set.unit,
+            sort=True,
+        )
+    if data_set.layout == "tgl":
+        return formats.read_tgl(paths[0].parent, unit=data_set.unit)
+    read = formats.read_jodie if data_set.layout == "jodie" else formats.read_snap
+    return read(paths[0], unit=data_set.unit)
+
+
+_READERS = {"shipped": _shipped, "compact": _compact, "published": _published}
+
+
+def _headerless(path: Path, columns: list[str]) -> pyarrow.Table:
+    import pyarrow
+    import pyarrow.csv
+
+    try:
+        return pyarrow.csv.read_csv(
+            path, read_options=pyarrow.csv.ReadOptions(column_names=columns)
+        )
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(
+            f"{path} cannot be read as lines of {','.join(columns)}: {error}; fetch it anew"
+        ) from error
+
+
+def _classes(path: Path) -> tuple[IntArray, IntArray]:
+    import pyarrow.csv
+
+    table = pyarrow.csv.read_csv(path)
+    return table["node"].to_numpy(), table["label"].to_numpy()
+
+
+def _first_years(stream: EventStream) -> IntArray:
+    """When each node was first a source; where it never was, when it first appeared."""
+    never = np.iinfo(np.int64).max
+    cites = np.full(stream.nodes, never)
+    np.minimum.at(cites, stream.src, stream.t)
+    appears = cites.copy()
+    np.minimum.at(appears, stream.dst, stream.t)
+    return np.where(cites == never, appears, cites)
+
+
+def _by_time(node: IntArray, t: IntArray, label: IntArray) -> NodeLabels:
+    order = np.argsort(t, kind="stable")
+    return NodeLabels(node=node[order], t=t[order], label=label[order])

@@ -1,0 +1,202 @@
+"""A stream too large for memory as a directory, written piece by piece.
+
+dataset.json           title, unit, counts, and how it was made; written last
+edges.parquet          src, dst, t, in time order
+labels.parquet         node, t, label: the label of a node from t on, in time order
+node_features.npy      [nodes, columns], where there are features
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.core.durable import replace_file, sync
+from tidegraph.core.errors import DataError
+from tidegraph.core.progress import Progress
+from tidegraph.events.stream import EventStream, NodeLabels
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["DESCRIPTION", "EDGES", "LABELS", "NODE_FEATURES", "Target", "open_directory"]
+
+DESCRIPTION = "dataset.json"
+EDGES, LABELS, NODE_FEATURES = "edges.parquet", "labels.parquet", "node_features.npy"
+ROW_GROUP = 1 << 20
+_CHUNK = 1 << 16  # rows made at once: what is in work then stays in the processor's cache
+_WORKERS = 2  # row groups in work at the same time
+_ASCENDING = ("src", "node", "t")  # columns that are worth storing as differences
+
+
+class Target:
+    """A directory into which a data set is written; its description comes last."""
+
+    def __init__(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
+        self.path = Path(path)
+        self._progress = progress
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise DataError(f"{self.path} exists already; give a new or an empty directory")
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def columns(
+        self,
+        name: str,
+        rows: int,
+        make: Callable[[int, int], dict[str, NDArray[Any]]],
+        types: dict[str, str],
+    ) -> None:
+        """Writes the rows that `make(first, last)` gives; threads call it in any order."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in types.items()])
+
+        def group(first: int) -> pyarrow.Table:
+            last = min(first + ROW_GROUP, rows)
+            arrays = {column: np.empty(last - first, dtype=kind) for column, kind in types.items()}
+            for begin in range(first, last, _CHUNK):
+                end = min(begin + _CHUNK, last)
+                for column, values in make(begin, end).items():
+                    arrays[column][begin - first : end - first] = values
+            return pa.table(arrays, schema=schema)
+
+        with pq.ParquetWriter(
+            self.path / name,
+            schema,
+            compression="zstd",
+            use_dictionary=False,
+            column_encoding={
+                column: "DELTA_BINARY_PACKED" if column in _ASCENDING else "PLAIN"
+                for column in types
+            },
+        ) as writer:
+            for first, table in _ahead(group, range(0, rows, ROW_GROUP)):
+                writer.write_table(table, row_group_size=ROW_GROUP)
+                self._report(first + len(table), rows, name)
+        with (self.path / name).open("rb") as file:
+            sync(file)  # before the description, which says that it is there
+
+    def matrix(
+        self,
+        name: str,
+        rows: int,
+        make: Callable[[int, int], NDArray[Any]],
+        columns: int,
+        kind: str,
+    ) -> None:
+        """Writes the rows that `make(first, last)` gives as one array."""
+        write_matrix(
+            self.path / name,
+            rows,
+            make,
+            columns,
+            kind,
+            lambda done: self._report(done, rows, name),
+        )
+
+    def _report(self, done: int, total: int, name: str) -> None:
+        if self._progress is not None:
+            self._progress(done, total, f"rows of {name}")
+
+    def close(self, description: dict[str, Any]) -> Path:
+        """Writes the description, which makes the directory a data set, and returns its path."""
+        describe(self.path, description)
+        return self.path
+
+
+def describe(path: Path, description: dict[str, Any]) -> None:
+    """Writes the description of the data set in a directory, in place of what was there."""
+    replace_file(path / DESCRIPTION, json.dumps(description, indent=2) + "\n", only_writer=True)
+
+
+def write_matrix(
+    path: Path,
+    rows: int,
+    make: Callable[[int, int], NDArray[Any]],
+    columns: int,
+    kind: str,
+    report: Callable[[int], None],
+) -> None:
+    """Writes the rows that `make(first, last)` gives as one array; the file appears whole.
+
+    Written, not mapped: a full disk is then an error and not the end of the process.
+    """
+    piece = max(1, _CHUNK // columns)
+    header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (rows, columns)}
+
+    def write(file: Any) -> None:
+        np.lib.format.write_array_header_1_0(file, header)
+        for first in range(0, rows, piece):
+            last = min(first + piece, rows)
+            file.write(np.ascontiguousarray(make(first, last), dtype=kind).data)
+            report(last)
+
+    replace_file(path, write, only_writer=True)
+
+
+def _ahead(
+    make: Callable[[int], pyarrow.Table], firsts: range
+) -> Iterator[tuple[int, pyarrow.Table]]:
+    """What `make` gives for each, in order; the next ones are being made meanwhile."""
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        waiting = [(first, pool.submit(make, first)) for first in firsts[:_WORKERS]]
+        for following in [*firsts[_WORKERS:], *[None] * len(waiting)]:
+            first, future = waiting.pop(0)
+            if following is not None:
+                waiting.append((following, pool.submit(make, following)))
+            yield first, future.result()
+
+
+def open_directory(path: Path) -> EventStream:
+    """The stream in a directory; features stay on disk where they are float32 already."""
+    try:
+        description: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+        nodes, title, unit, events = (
+            description[name] for name in ("nodes", "title", "unit", "events")
+        )
+    except (ValueError, KeyError) as error:
+        raise DataError(
+            f"{path / DESCRIPTION} does not describe a data set ({error!r}); generate it anew"
+        ) from error
+    src, dst, t = _read(path / EDGES, ("src", "dst", "t"))
+    if len(t) != events:
+        raise DataError(
+            f"{path / EDGES} holds {len(t):,} rows, but {DESCRIPTION} says {events:,};"
+            " generate it anew"
+        )
+    node, known, label = _read(path / LABELS, ("node", "t", "label"))
+    features: NDArray[Any] | None = None
+    if (path / NODE_FEATURES).is_file():
+        features = np.load(path / NODE_FEATURES, mmap_mode="r")
+        if features.dtype != np.float32:
+            features = features.astype(np.float32)
+    return EventStream(
+        src=src,
+        dst=dst,
+        t=t,
+        nodes=nodes,
+        unit=unit,
+        node_features=features,
+        node_labels=NodeLabels(node=node, t=known, label=label),
+        title=title,
+    )
+
+
+def _read(path: Path, columns: tuple[str, ...]) -> Iterator[NDArray[np.int64]]:
+    import pyarrow
+    import pyarrow.parquet as pq
+
+    try:
+        # One at a time: files have narrow integers, streams wide ones.
+        for column in columns:
+            yield pq.read_table(path, columns=[column])[column].to_numpy().astype(np.int64)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path} cannot be read: {error}; generate it anew") from error

@@ -1,0 +1,458 @@
+"""What a stream looks like: counts, rhythm, repetition, degrees; as numbers, text and a page."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.core.errors import DataError
+from tidegraph.events.batch import Op
+from tidegraph.events.stream import EventStream
+
+__all__ = [
+    "QUANTILES",
+    "SECONDS",
+    "Description",
+    "bars",
+    "dates",
+    "describe",
+    "facts",
+    "page",
+    "span_in_words",
+]
+
+IntArray = NDArray[np.int64]
+
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+_ACTIVITY_BINS = 60
+_ENOUGH_GAPS = 3  # to speak of burstiness
+# Seconds in a unit; "step" has no length.
+SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3_600.0,
+    "day": 86_400.0,
+    "year": 365.2425 * 86_400,
+}
+_WORDS = (("year", SECONDS["year"]), ("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0))
+# Times between these are taken for dates; others count from a beginning of their own.
+_PLAUSIBLE = (np.datetime64("1980-01-01", "s"), np.datetime64("2100-01-01", "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a user wants to know of a stream first."""
+
+    title: str
+    events: int
+    nodes: int
+    active_nodes: int  # those with an event
+    pairs: int  # distinct (source, destination)
+    unit: str
+    first: int
+    last: int
+    first_date: str | None  # where times are dates
+    last_date: str | None
+    span: str  # in words
+    repeat_rate: float  # share of events whose pair had occurred before
+    self_edges: int
+    bipartite: bool  # no source is ever a destination
+    sources: int
+    destinations: int
+    times: int  # distinct
+    events_per_time_median: float
+    events_per_time_max: int
+    burstiness: float | None  # of the gaps between events: -1 clockwork, 0 Poisson, 1 bursts
+    burstiness_of_nodes: float | None  # the median over nodes with three gaps or more
+    events_per_node: tuple[int, ...]  # at QUANTILES, of active nodes; a self-edge counts once
+    neighbours_per_node: tuple[int, ...]
+    weighted: bool
+    removals: int
+    initial_edges: int
+    edge_features: int
+    node_features: int
+    event_labels: dict[str, int]  # label -> events, the eight most frequent ones
+    event_classes: int
+    labelled_nodes: int
+    node_classes: int
+    label_changes: int
+    activity: tuple[int, ...]  # events in equal pieces of the span
+    degrees: tuple[tuple[int, int, int], ...]  # (from, to, nodes with so many events)
+    digest: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain numbers and words, for JSON."""
+        return asdict(self) | {"quantiles": list(QUANTILES)}
+
+
+def describe(stream: EventStream) -> Description:
+    """The description of a stream; takes some seconds per ten million events."""
+    src, dst, t = stream.src, stream.dst, stream.t
+    if not len(stream):
+        raise DataError("the stream holds no events; there is nothing to describe")
+    first, last = int(t[0]), int(t[-1])
+    loops = src == dst
+    pairs = _distinct(src * stream.nodes + dst)
+    events_of, gaps_of = _per_node(stream, loops)
+    active = events_of > 0
+    neighbours = _neighbours(pairs, stream.nodes)
+    sources, destinations = (np.bincount(ends, minlength=stream.nodes) > 0 for ends in (src, dst))
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(t) != 0]))
+    per_time = np.diff(np.append(starts, len(t)))
+    first_date, last_date = dates(first, last, stream.unit)
+    event_labels, event_classes = _event_labels(stream)
+    return Description(
+        title=stream.title,
+        events=len(stream),
+        nodes=stream.nodes,
+        active_nodes=int(active.sum()),
+        pairs=len(pairs),
+        unit=stream.unit,
+        first=first,
+        last=last,
+        first_date=first_date,
+        last_date=last_date,
+        span=span_in_words(last - first, stream.unit),
+        repeat_rate=1 - len(pairs) / len(stream),
+        self_edges=int(loops.sum()),
+        bipartite=not (sources & destinations).any(),
+        sources=int(sources.sum()),
+        destinations=int(destinations.sum()),
+        times=len(starts),
+        events_per_time_median=float(np.median(per_time)),
+        events_per_time_max=int(per_time.max()),
+        burstiness=_burstiness(np.diff(t)),
+        burstiness_of_nodes=gaps_of,
+        events_per_node=_quantiles(events_of[active]),
+        neighbours_per_node=_quantiles(neighbours[active]),
+        weighted=stream.weight is not None,
+        removals=0 if stream.op is None else int(np.count_nonzero(stream.op == Op.REMOVE)),
+        initial_edges=0 if stream.initial is None else len(stream.initial.src),
+        edge_features=_columns(stream.edge_features),
+        node_features=_columns(stream.node_features),
+        event_labels=event_labels,
+        event_classes=event_classes,
+        **_node_labels(stream),
+        activity=_activity(t),
+        degrees=_degree_histogram(events_of[active]),
+        digest=stream.digest(),
+    )
+
+
+def _columns(features: NDArray[Any] | None) -> int:
+    return 0 if features is None else int(features.shape[1])
+
+
+def _distinct(values: IntArray) -> IntArray:
+    """Each value once. By sorting: np.unique hashes, many times slower on millions."""
+    ordered = np.sort(values)
+    return np.asarray(ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]])
+
+
+def _quantiles(values: IntArray) -> tuple[int, ...]:
+    return tuple(np.quantile(values, QUANTILES, method="inverted_cdf").astype(int).tolist())
+
+
+def _per_node(stream: EventStream, loops: NDArray[np.bool_]) -> tuple[IntArray, float | None]:
+    """Events per node, and the median over nodes of the burstiness of their gaps."""
+    node = np.concatenate([stream.src, stream.dst[~loops]])
+    event = np.concatenate([np.arange(len(stream)), np.flatnonzero(~loops)])
+    events = np.bincount(node, minlength=stream.nodes)
+    # By node and then by time: one number for both sorts much faster than two keys.
+    node, event = np.divmod(np.sort(node * len(stream) + event), len(stream))
+    same = node[1:] == node[:-1]
+    gap, owner = np.diff(stream.t[event])[same].astype(np.float64), node[1:][same]
+    count = np.bincount(owner, minlength=stream.nodes)
+    enough = count >= _ENOUGH_GAPS
+    if not enough.any():
+        return events, None
+    mean = np.bincount(owner, gap, stream.nodes)[enough] / count[enough]
+    square = np.bincount(owner, gap**2, stream.nodes)[enough] / count[enough]
+    spread = np.sqrt(np.maximum(square - mean**2, 0))
+    known = mean + spread > 0
+    ratio = (spread[known] - mean[known]) / (spread[known] + mean[known])
+    return events, float(np.median(ratio)) if len(ratio) else None
+
+
+def _burstiness(gaps: IntArray) -> float | None:
+    """Goh and Barabási's (σ - μ) / (σ + μ)."""
+    if len(gaps) < _ENOUGH_GAPS or not gaps.any():
+        return None
+    mean, spread = float(gaps.mean()), float(gaps.std())
+    return (spread - mean) / (spread + mean)
+
+
+def _neighbours(pairs: IntArray, nodes: int) -> IntArray:
+    """Distinct neighbours of each node, in any direction, itself left out."""
+    src, dst = np.divmod(pairs, nodes)
+    low, high = np.minimum(src, dst), np.maximum(src, dst)
+    low, high = np.divmod(_distinct((low * nodes + high)[low != high]), nodes)
+    return np.bincount(low, minlength=nodes) + np.bincount(high, minlength=nodes)
+
+
+def _event_labels(stream: EventStream) -> tuple[dict[str, int], int]:
+    if stream.labels is None:
+        return {}, 0
+    labels, counts = np.unique(stream.labels, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:8]
+    return {str(labels[k]): int(counts[k]) for k in most}, len(labels)
+
+
+def _node_labels(stream: EventStream) -> dict[str, int]:
+    known = stream.node_labels
+    if known is None:
+        return {"labelled_nodes": 0, "node_classes": 0, "label_changes": 0}
+    order = np.lexsort([known.t, known.node])
+    node, label = known.node[order], known.label[order]
+    changed = (node[1:] == node[:-1]) & (label[1:] != label[:-1])
+    return {
+        "labelled_nodes": int(np.count_nonzero(np.diff(node))) + 1 if len(node) else 0,
+        "node_classes": len(_distinct(label)),
+        "label_changes": int(changed.sum()),
+    }
+
+
+def _activity(t: IntArray) -> tuple[int, ...]:
+    span = int(t[-1]) - int(t[0])
+    bins = min(_ACTIVITY_BINS, span + 1)
+    edges = t[0] + np.array([(span + 1) * k // bins for k in range(bins + 1)], dtype=np.int64)
+    return tuple(np.diff(np.searchsorted(t, edges)).tolist())
+
+
+def _degree_histogram(events_of: IntArray) -> tuple[tuple[int, int, int], ...]:
+    """Nodes by number of events, in classes that double."""
+    powers = np.floor(np.log2(events_of)).astype(np.int64)
+    counts = np.bincount(powers)
+    fewest = int(powers.min())
+    return tuple((2**k, 2 ** (k + 1) - 1, int(counts[k])) for k in range(fewest, len(counts)))
+
+
+# Words --------------------------------------------------------------------------------------------
+
+
+def dates(first: int, last: int, unit: str) -> tuple[str | None, str | None]:
+    """Two times as dates, in UTC, where they look like dates.
+
+    >>> dates(1_388_534_400, 1_388_534_460, "s")
+    ('2014-01-01 00:00:00', '2014-01-01 00:01:00')
+    """
+    if unit == "year":
+        return str(first), str(last)
+    if unit not in ("ns", "us", "ms", "s"):
+        return None, None
+    dates = np.array([first, last]).astype(f"datetime64[{unit}]").astype("datetime64[s]")
+    if not _PLAUSIBLE[0] <= dates[0] <= dates[1] < _PLAUSIBLE[1]:
+        return None, None
+    begin, end = (str(date).replace("T", " ") for date in dates)
+    return begin, end
+
+
+def span_in_words(length: int, unit: str) -> str:
+    """A length of time as people say it.
+
+    >>> span_in_words(2_678_373, "s"), span_in_words(3, "year"), span_in_words(1, "step")
+    ('31 days', '3 years', '1 step')
+    """
+    if unit == "step":
+        return _counted(length, "step")
+    if unit == "year":
+        return _counted(length, "year")
+    seconds = length * SECONDS[unit]
+    for word, of in _WORDS:
+        amount = seconds / of
+        if amount >= 2:
+            return f"{amount:.1f} {word}s" if amount < 10 else f"{amount:,.0f} {word}s"
+    return f"{seconds:.3g} seconds"
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number:,} {word}" + ("" if number == 1 else "s")
+
+
+def facts(what: Description) -> list[tuple[str, str]]:
+    """The description as lines of (what, value)."""
+    when = f"{what.first:,} to {what.last:,} ({what.unit})"
+    if what.first_date is not None:
+        when = f"{what.first_date} to {what.last_date}"
+    silent = what.nodes - what.active_nodes
+    shape = f"no; {what.sources:,} sources, {what.destinations:,} destinations"
+    if what.bipartite:
+        shape = f"yes: {what.sources:,} sources, {what.destinations:,} destinations"
+    lines = [
+        ("events", f"{what.events:,}"),
+        ("nodes", f"{what.nodes:,}" + (f", {silent:,} of them without events" if silent else "")),
+        ("pairs", f"{what.pairs:,} distinct"),
+        ("span", f"{what.span}, {when}"),
+        ("repeats", f"{what.repeat_rate:.1%} of events repeat a pair"),
+        ("bipartite", shape),
+        ("self-edges", f"{what.self_edges:,}"),
+        (
+            "time steps",
+            f"{what.times:,} distinct times; events in each: median"
+            f" {what.events_per_time_median:g}, at most {what.events_per_time_max:,}",
+        ),
+    ]
+    if what.burstiness is not None:
+        of_nodes = what.burstiness_of_nodes
+        typical = "" if of_nodes is None else f"; of a typical node {of_nodes:+.2f}"
+        lines.append(
+            ("burstiness", f"{what.burstiness:+.2f}{typical} (-1 clockwork, 0 random, 1 bursts)")
+        )
+    lines += [
+        ("events/node", _quantile_words(what.events_per_node)),
+        ("neighbours/node", _quantile_words(what.neighbours_per_node)),
+    ]
+    if what.weighted:
+        lines.append(("weights", "yes"))
+    if what.removals:
+        lines.append(("removals", f"{what.removals:,} events remove an edge"))
+    if what.initial_edges:
+        lines.append(("starts from", f"a graph of {what.initial_edges:,} edges"))
+    if what.event_classes:
+        most = ", ".join(f"{label}: {count:,}" for label, count in what.event_labels.items())
+        rest = ", ..." if what.event_classes > len(what.event_labels) else ""
+        lines.append(("event labels", f"{what.event_classes} classes ({most}{rest})"))
+    if what.node_classes:
+        lines.append(
+            (
+                "node labels",
+                f"{what.node_classes} classes, {what.labelled_nodes:,} nodes,"
+                f" {what.label_changes:,} changes",
+            )
+        )
+    if what.edge_features:
+        lines.append(("edge features", _counted(what.edge_features, "column")))
+    if what.node_features:
+        lines.append(("node features", _counted(what.node_features, "column")))
+    return lines
+
+
+def _quantile_words(values: tuple[int, ...]) -> str:
+    at = dict(zip(QUANTILES, values, strict=True))
+    return f"median {at[0.5]:,}, 90% up to {at[0.9]:,}, 99% up to {at[0.99]:,}, at most {at[1.0]:,}"
+
+
+# Pictures -----------------------------------------------------------------------------------------
+
+
+def bars(values: tuple[int, ...], *, height: int = 4, plain: bool = False) -> list[str]:
+    """A bar chart in lines of text, one column per value; `plain` uses ASCII alone.
+
+    >>> bars((0, 1, 2), height=1, plain=True)
+    [' .:']
+    """
+    marks = " .:" if plain else " ▁▂▃▄▅▆▇█"
+    full = len(marks) - 1
+    peak = max(values, default=0) or 1
+    # What is not nothing shows.
+    levels = [math.ceil(value * height * full / peak) for value in values]
+    return [
+        "".join(marks[min(full, max(0, level - row * full))] for level in levels)
+        for row in reversed(range(height))
+    ]
+
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c2430; --soft: #5c6878; --line: #d9dee5;
+  --paper: #ffffff; --bar: #2f6fb3; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --soft: #9aa6b5; --line: #343c48;
+  --paper: #14181e; --bar: #6ba6e2; } }
+body { margin: 0 auto; max-width: 46rem; padding: 2rem 1rem 4rem; color: var(--ink);
+  background: var(--paper); font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem; }
+h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
+p { color: var(--soft); margin: .25rem 0; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .5rem .35rem 0;
+  border-bottom: 1px solid var(--line); }
+th { font-weight: 500; color: var(--soft); white-space: nowrap; width: 9rem; }
+svg { display: block; width: 100%; height: auto; }
+svg rect { fill: var(--bar); } svg text { fill: var(--soft); font-size: 12px; }
+svg line { stroke: var(--line); }
+@media (max-width: 30rem) { svg text { font-size: 20px; } }
+"""
+
+
+def page(what: Description) -> str:
+    """The description as a self-contained HTML page, for light and dark screens."""
+    rows = "\n".join(
+        f"<tr><th scope='row'>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+        for name, value in facts(what)
+    )
+    begin = what.first_date or f"{what.first:,}"
+    end = what.last_date or f"{what.last:,}"
+    activity = _chart(
+        [(f"{count:,} events", count) for count in what.activity],
+        {0: begin, len(what.activity) - 1: end},
+        "Events over time",
+    )
+    degrees = _chart(
+        [(f"{low:,} to {high:,} events: {n:,} nodes", n) for low, high, n in what.degrees],
+        {k: f"{low:,}" for k, (low, _, _) in enumerate(what.degrees)},
+        "Nodes by number of events",
+    )
+    title = html.escape(what.title or "A stream of events")
+    per_bar = span_in_words((what.last - what.first + 1) // len(what.activity), what.unit)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<h1>{title}</h1>
+<table>
+{rows}
+</table>
+<h2>Events over time</h2>
+<p>Each bar is {html.escape(per_bar)}; the tallest has {max(what.activity):,} events.</p>
+{activity}
+<h2>Nodes by number of events</h2>
+<p>Each bar starts at the number below it and ends before twice that; the tallest has
+{max(n for _, _, n in what.degrees):,} nodes.</p>
+{degrees}
+<p>Digest of the events: <code>{what.digest}</code></p>
+</body>
+</html>
+"""
+
+
+def _chart(bars_of: list[tuple[str, int]], ticks: dict[int, str], label: str) -> str:
+    """Bars as inline SVG; `ticks` names some of them below the axis."""
+    width, height, foot = 720, 180, 26
+    step = width / len(bars_of)
+    peak = max(value for _, value in bars_of) or 1
+    parts = [
+        f"<svg viewBox='0 0 {width} {height + foot}' role='img' aria-label='{html.escape(label)}'>",
+        f"<line x1='0' y1='{height}' x2='{width}' y2='{height}'/>",
+    ]
+    for k, (words, value) in enumerate(bars_of):
+        tall = (height - 8) * value / peak
+        if value:
+            tall = max(tall, 1.0)
+        parts.append(
+            f"<rect x='{k * step + 1:.1f}' y='{height - tall:.1f}'"
+            f" width='{max(step - 2, 0.5):.1f}' height='{tall:.1f}'>"
+            f"<title>{html.escape(words)}</title></rect>"
+        )
+    for k, text in ticks.items():
+        # Labels of the ends stay inside the picture, others stand below their bar.
+        anchor, x = "middle", (k + 0.5) * step
+        if k == 0:
+            anchor, x = "start", k * step + 1
+        elif k == len(bars_of) - 1:
+            anchor, x = "end", width - 1.0
+        parts.append(
+            f"<text x='{x:.1f}' y='{height + 19}' text-anchor='{anchor}'>{html.escape(text)}</text>"
+        )
+    return "\n".join([*parts, "</svg>"])

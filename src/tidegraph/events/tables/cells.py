@@ -1,0 +1,156 @@
+"""What is written in the cells of a column: numbers, operations, and cells that hold neither."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.core.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Bad: TypeAlias = tuple[str, NDArray[np.bool_]]  # why rows cannot be used, and which
+
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^(?i:[+-]?inf(inity)?)$"
+DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
+_MISSING = ("", "na", "n/a", "nan", "nat", "null", "none")  # in columns of numbers and times
+_OPS = {"add": 0, "remove": 1, "set": 2, "+": 0, "-": 1, "=": 2, "0": 0, "1": 1, "2": 2}
+
+
+@dataclass
+class Cells:
+    """A column of one batch: its values, and which rows cannot be used and why."""
+
+    values: Any
+    bad: list[Bad] = field(default_factory=list)
+
+
+def is_arrow(values: Any) -> bool:
+    """Whether these are values of Arrow, and not of NumPy or made here."""
+    import pyarrow as pa
+
+    return isinstance(values, pa.Array)
+
+
+def nulls(column: pa.Array) -> NDArray[np.bool_]:
+    """Which cells hold nothing."""
+    return column.is_null().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def plain_column(column: pa.Array) -> pa.Array:
+    """The column without dictionary encoding; text as one type, trimmed."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if is_text(column):
+        column = pc.utf8_trim_whitespace(column.cast(pa.string()))
+        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+    return column
+
+
+def is_text(column: pa.Array) -> bool:
+    """Whether the cells are strings, of whichever of Arrow's types for them."""
+    import pyarrow as pa
+
+    kind = column.type
+    views = getattr(pa.types, "is_string_view", lambda _: False)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or views(kind))
+
+
+def without_missing(column: pa.Array) -> pa.Array:
+    """Text with nothing in the cells whose word says that there is nothing: NA, null, ..."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = pc.is_in(pc.utf8_lower(column), value_set=pa.array(_MISSING))
+    return pc.if_else(missing, pa.scalar(None, pa.string()), column)
+
+
+def matching(column: pa.Array, pattern: str) -> NDArray[np.bool_]:
+    """Which cells of text are as the pattern says; those that hold nothing pass."""
+    import pyarrow.compute as pc
+
+    matches = pc.match_substring_regex(column, pattern).fill_null(True)
+    return matches.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def cast_if_all_fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The column as `kind`, or as it is where a cell does not fit."""
+    import pyarrow as pa
+
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:
+        return column
+
+
+def numerals(column: pa.Array, what: str) -> tuple[pa.Array, list[Bad]]:
+    """A column of text with nothing but numbers in it, and what else there was."""
+    import pyarrow as pa
+
+    column = without_missing(column)
+    wrong = ~matching(column, NUMBER)
+    if not wrong.any():
+        return column, []
+    kept = pa.array(np.where(wrong, None, column.to_numpy(zero_copy_only=False)), pa.string())
+    return kept, [(f"{what} is not a number", wrong)]
+
+
+def empty_cells(column: pa.Array, what: str, known: Sequence[Bad] = ()) -> list[Bad]:
+    """Which cells are empty for no other reason that is known."""
+    missing = nulls(column)
+    for _, wrong in known:
+        missing = missing & ~wrong
+    return [(f"{what} is missing", missing)] if missing.any() else []
+
+
+def read_numbers(column: pa.Array, what: str) -> Cells:
+    """int64 where all cells are such, float64 elsewhere; cells without a number hold 0."""
+    import pyarrow as pa
+
+    bad: list[Bad] = []
+    column = plain_column(column)
+    if is_text(column):
+        column = cast_if_all_fit(column, pa.int64())
+    if is_text(column):  # the common case is behind us; now cell by cell
+        column, bad = numerals(column, what)
+        column = cast_if_all_fit(column, pa.int64())
+        if is_text(column):
+            column = column.cast(pa.float64())
+    if pa.types.is_null(column.type) or pa.types.is_boolean(column.type):
+        column = column.cast(pa.int64())
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise DataError(f"{what} has type {column.type}; numbers are accepted")
+    bad += empty_cells(column, what, bad)
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)
+    if values.dtype == np.uint64 and values.size and int(values.max()) >= 2**63:
+        values = values.astype(np.float64)
+    if values.dtype.kind in "iu":
+        return Cells(values.astype(np.int64), bad)
+    strange = np.isnan(values)
+    if strange.any():
+        bad.append((f"{what} is missing", strange))
+        values = np.where(strange, values.dtype.type(0), values)
+    return Cells(values, bad)
+
+
+def read_operations(column: pa.Array) -> Cells:
+    """The column as codes of `Op`, from words, signs or codes."""
+    import pyarrow as pa
+
+    text = plain_column(column)
+    if not is_text(text):
+        text = text.cast(pa.string())
+    codes = [_OPS.get((cell or "").lower(), -1) for cell in text.to_pylist()]
+    values = np.array(codes, dtype=np.int64)
+    bad = [("op is none of add, remove, set", values < 0)] if (values < 0).any() else []
+    return Cells(np.maximum(values, 0).astype(np.uint8), bad)

@@ -1,0 +1,295 @@
+"""What the times of a table mean: moments from which nothing is lost, and a clock that counts them.
+
+A time is read as whole units and what is left over. Once a clock has seen all of them it knows the
+coarsest unit that holds them, and gives them as integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.core.errors import DataError
+from tidegraph.events.batch import TIME_LIMIT, whole_numbers
+from tidegraph.events.stream import PER_SECOND
+from tidegraph.events.tables.cells import (
+    DATE,
+    Cells,
+    cast_if_all_fit,
+    empty_cells,
+    is_text,
+    matching,
+    nulls,
+    numerals,
+    plain_column,
+    read_numbers,
+    without_missing,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IntArray: TypeAlias = NDArray[np.int64]
+FloatArray: TypeAlias = NDArray[np.float64]
+
+_DECIMAL = r"^(?P<sign>[+-]?)0*(?P<whole>[0-9]{0,18})(?:\.(?P<fraction>[0-9]*))?$"
+_FRACTION_DIGITS = 18  # that are read of a decimal; as a number they fit into int64
+_FRACTION = 10**_FRACTION_DIGITS
+_DATE_SLACK = 2.0**-52  # of a date's fraction of a second: one division
+_ZONED = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+
+# How many of a unit make one of the next, down to nanoseconds.
+_FINER = {"day": ("h", 24), "h": ("min", 60), "min": ("s", 60), "s": ("ms", 1000)}
+_FINER |= {"ms": ("us", 1000), "us": ("ns", 1000)}
+
+
+@dataclass
+class Moments:
+    """Times as whole units and what is left over, so that nothing is lost before a unit is known.
+
+    A left-over is known up to `slack`: what was lost when it was written as a float.
+    """
+
+    whole: IntArray
+    rest: FloatArray | None = None  # None: all zero
+    slack: FloatArray | None = None
+
+    @classmethod
+    def of(cls, whole: IntArray, rest: FloatArray, slack: FloatArray | float) -> Moments:
+        """The same without left-overs where all of them are zero."""
+        if not rest.any():
+            return cls(whole)
+        return cls(whole, rest, np.broadcast_to(slack, rest.shape))
+
+    def __getitem__(self, rows: NDArray[np.bool_]) -> Moments:
+        if self.rest is None or self.slack is None:
+            return Moments(self.whole[rows])
+        return Moments(self.whole[rows], self.rest[rows], self.slack[rows])
+
+
+class Clock:
+    """Finds the coarsest unit that loses nothing of the times it sees."""
+
+    def __init__(self, unit: str) -> None:
+        self.scales = [(unit, 1)]
+        while self.scales[-1][0] in _FINER:
+            finer, factor = _FINER[self.scales[-1][0]]
+            self.scales.append((finer, factor * self.scales[-1][1]))
+        self.rounded = 0  # times that had to be rounded, of those turned into ticks so far
+        self._level = 0
+        self._reach = 0
+
+    def see(self, moments: Moments) -> None:
+        """Takes the times into account."""
+        if not moments.whole.size:
+            return
+        low, high = int(moments.whole.min()), int(moments.whole.max())
+        self._reach = max(self._reach, -low, high + 1)
+        if moments.rest is None or moments.slack is None:
+            return
+        while self._level + 1 < len(self.scales):
+            scaled = moments.rest * self.scales[self._level][1]
+            room = moments.slack * self.scales[self._level][1]
+            if (np.abs(scaled - np.rint(scaled)) <= room).all():
+                return
+            self._level += 1
+        if len(self.scales) == 1 and (moments.rest != 0).any():
+            raise DataError(
+                f"t has fractions of a {self.scales[0][0]}, which have no smaller unit here; give"
+                " whole numbers"
+            )
+
+    @property
+    def scale(self) -> tuple[str, int]:
+        """The unit, and how many of it make one of the unit given."""
+        level = self._level
+        while level and self._reach * self.scales[level][1] >= TIME_LIMIT:
+            level -= 1  # so far from zero int64 has no room for the finer unit
+        if self._reach * self.scales[level][1] > TIME_LIMIT:
+            raise DataError(
+                f"t reaches {self._reach - 1}, beyond 62-bit integers; use a coarser unit"
+            )
+        return self.scales[level]
+
+    def ticks(self, moments: Moments, unit: str | None = None) -> IntArray:
+        """The times in the clock's unit, or in one given that is finer."""
+        found, factor = self.scale
+        finer = dict(self.scales)[unit or found] // factor
+        if moments.rest is None:
+            return moments.whole * factor * finer
+        scaled = moments.rest * factor
+        nearest = np.rint(scaled)
+        if moments.slack is not None:
+            self.rounded += int((np.abs(scaled - nearest) > moments.slack * factor).sum())
+        return (moments.whole * factor + nearest.astype(np.int64)) * finer
+
+
+def _from_floats(values: NDArray[Any]) -> Moments:
+    """Finite floats, exactly: every float is a whole number and a fraction that float64 holds."""
+    slack = np.spacing(np.abs(values)).astype(np.float64)  # of the type given, be it float32
+    wide = values.astype(np.float64)
+    if (np.abs(wide) >= TIME_LIMIT).any():
+        raise DataError(
+            f"t reaches {np.abs(wide).max():g}, beyond 62-bit integers; use a coarser unit"
+        )
+    whole = np.floor(wide)
+    return Moments.of(whole.astype(np.int64), wide - whole, slack)
+
+
+def _from_seconds(ticks: IntArray, per_second: int) -> Moments:
+    whole, rest = np.divmod(ticks, per_second)
+    return Moments.of(whole, rest / per_second, _DATE_SLACK)
+
+
+def _from_decimals(column: pa.Array) -> Moments:
+    """Numbers as they are written, digit by digit; cells without one are 0.
+
+    A number with an exponent, or with more digits than any time has, is a float's way to be
+    written, and has the meaning of that float.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts = pc.extract_regex(column, _DECIMAL)
+    plain = ~nulls(parts)
+    digits = pc.utf8_slice_codeunits(pc.struct_field(parts, "fraction"), 0, _FRACTION_DIGITS)
+    digits = pc.utf8_rpad(digits, _FRACTION_DIGITS, "0")
+    whole, fraction = (
+        text.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        for text in (pc.utf8_lpad(pc.struct_field(parts, "whole"), 1, "0"), digits)
+    )
+    below = pc.equal(pc.struct_field(parts, "sign"), "-").fill_null(False)
+    below = below.to_numpy(zero_copy_only=False)
+    whole = np.where(below, -whole - (fraction > 0), whole)
+    fraction = np.where(below & (fraction > 0), _FRACTION - fraction, fraction)
+    rest, slack = fraction / _FRACTION, np.full(len(column), 2.0**-51)  # two roundings, and a third
+    written = np.flatnonzero(~plain & ~nulls(column))
+    if len(written):
+        floats = _from_floats(column.take(pa.array(written)).cast(pa.float64()).to_numpy())
+        whole[written] = floats.whole
+        if floats.rest is not None and floats.slack is not None:
+            rest[written], slack[written] = floats.rest, floats.slack
+    return Moments.of(whole, rest, slack)
+
+
+def read_times(column: pa.Array, dates: bool) -> Cells:
+    """The column as `Moments`: of seconds for dates, of the unit given for numbers."""
+    import pyarrow as pa
+
+    column = plain_column(column)
+    if not dates:
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.string())
+        if is_text(column):
+            column = cast_if_all_fit(column, pa.int64())
+        if is_text(column):
+            return _written_times(column)
+        cells = read_numbers(column, "t")
+        if cells.values.dtype.kind == "i":
+            cells.values = Moments(cells.values)
+            return cells
+        infinite = np.isinf(cells.values)
+        if infinite.any():
+            cells.bad.append(("t is not finite", infinite))
+        cells.values = _from_floats(np.where(infinite, cells.values.dtype.type(0), cells.values))
+        return cells
+    if is_text(column):
+        return _written_dates(without_missing(column))
+    bad = empty_cells(column, "t")
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"))
+    ticks = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return Cells(_from_seconds(ticks, PER_SECOND[column.type.unit]), bad)
+
+
+def _written_times(column: pa.Array) -> Cells:
+    """Numbers in text, not all of which are integers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column, bad = numerals(column, "t")
+    bad += empty_cells(column, "t", bad)
+    infinite = matching(column, r"^(?i:[+-]?inf(inity)?)$") & ~nulls(column)
+    if infinite.any():
+        bad.append(("t is not finite", infinite))
+        column = pc.if_else(pa.array(infinite), pa.scalar(None, pa.string()), column)
+    return Cells(_from_decimals(column), bad)
+
+
+def _written_dates(column: pa.Array) -> Cells:
+    """ISO dates: those without a zone are UTC."""
+    import pyarrow as pa
+
+    missing, wrong = nulls(column), ~matching(column, DATE)
+    zoned = ~missing & matching(column, _ZONED)
+    whole, rest = np.zeros(len(column), np.int64), np.zeros(len(column))
+    for zone, rows in (("UTC", zoned & ~wrong), (None, ~zoned & ~missing & ~wrong)):
+        places = np.flatnonzero(rows)
+        for first, size, moments in _parsed_dates(column.take(pa.array(places)), zone, 0):
+            part = places[first : first + size]
+            if moments is None:
+                wrong[part] = True  # it has the shape of a date and is none: the 30th of February
+                continue
+            whole[part] = moments.whole
+            rest[part] = 0 if moments.rest is None else moments.rest
+    bad = empty_cells(column, "t")
+    if wrong.any():
+        bad.append(("t is not an ISO date", wrong))
+    return Cells(Moments.of(whole, rest, _DATE_SLACK), bad)
+
+
+def _parsed_dates(
+    column: pa.Array, zone: str | None, first: int
+) -> Iterator[tuple[int, int, Moments | None]]:
+    """Pieces `(first, size, moments)` of the column; a cell that is no date has None."""
+    import pyarrow as pa
+
+    if not len(column):
+        return
+    for unit, per_second in PER_SECOND.items():
+        ticks = cast_if_all_fit(column, pa.timestamp(unit, zone))
+        if not is_text(ticks):
+            moments = _from_seconds(ticks.cast(pa.int64()).to_numpy(), per_second)
+            yield first, len(column), moments
+            return
+    if len(column) == 1:
+        yield first, 1, None
+        return
+    half = len(column) // 2
+    yield from _parsed_dates(column[:half], zone, first)
+    yield from _parsed_dates(column[half:], zone, first + half)
+
+
+def whole_times(values: Any, unit: str = "s") -> tuple[IntArray, str]:
+    """Numbers of `unit` as int64 in the coarsest unit, from `unit` down, that loses nothing.
+
+    Numbers in text are taken digit by digit.
+
+    >>> whole_times([0.5, 2.0])
+    (array([ 500, 2000]), 'ms')
+    """
+    array = np.asarray(values)
+    if array.dtype.kind in "iu":
+        return whole_numbers(array, "t", error=DataError), unit
+    if array.dtype.kind in "OUT" and array.ndim == 1:
+        import pyarrow as pa
+
+        cells = read_times(pa.array(array.tolist(), pa.string()), dates=False)
+        for reason, bad in cells.bad:
+            row = int(bad.argmax())
+            raise DataError(f"{reason} in row {row}: {array[row]!r}; give finite numbers")
+        moments = cells.values
+    elif array.dtype.kind != "f" or array.ndim != 1:
+        raise DataError(f"t has dtype {array.dtype} and shape {array.shape}; give numbers [events]")
+    elif not np.isfinite(array).all():
+        row = int(np.argmin(np.isfinite(array)))
+        raise DataError(f"t of row {row} is {array[row]}; finite numbers are accepted")
+    else:
+        moments = _from_floats(array)
+    clock = Clock(unit)
+    clock.see(moments)
+    return clock.ticks(moments), clock.scale[0]

@@ -1,0 +1,220 @@
+"""From the window of a node's latest changes to one vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tidegraph.core.errors import ParameterError
+
+__all__ = [
+    "ENCODERS",
+    "Encoder",
+    "Gru",
+    "Lstm",
+    "StateOnly",
+    "TimeEncoding",
+    "Transformer",
+    "Window",
+    "check_encoder",
+    "make_encoder",
+]
+
+_LEAST_SIZE = 1e-6  # of a change; smaller ones are rounding
+_SIZE_SCALE = 4.0  # logarithms of sizes lie between -7 and 2
+
+
+@dataclass(frozen=True)
+class Window:
+    """The latest changes of `B` nodes before a time, newest last, and their states then."""
+
+    change: Tensor  # [B, k, width]
+    elapsed: Tensor  # [B, k]: logarithm of the time from the change to the question
+    known: Tensor  # [B, k]: false where the node has not moved so often
+    state: Tensor  # [B, width]
+
+    def trimmed(self) -> Window:
+        """Without the places at the front where no node has a change; one place is left at least.
+
+        A known change stands behind all unknown ones.
+        """
+        length = self.known.shape[1]
+        some = self.known.any(dim=0).nonzero()
+        first = int(some[0]) if len(some) else length - 1
+        return replace(
+            self,
+            change=self.change[:, first:],
+            elapsed=self.elapsed[:, first:],
+            known=self.known[:, first:],
+        )
+
+
+class TimeEncoding(nn.Module):
+    """Cosines of an elapsed time at frequencies and phases that are learned."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.frequency = nn.Parameter(torch.logspace(0, -3, width))
+        self.phase = nn.Parameter(torch.zeros(width))
+
+    def forward(self, elapsed: Tensor) -> Tensor:
+        return torch.cos(elapsed[..., None] * self.frequency + self.phase)
+
+
+class Encoder(nn.Module):
+    """The parent of all encoders: `forward(window)` gives `[B, self.width]`.
+
+    Any `nn.Module` with that call, made from `(columns, width)`, can stand in its place.
+    """
+
+    def __init__(self, columns: int, width: int) -> None:
+        super().__init__()
+        if columns < 1 or width < 1:
+            raise ParameterError(f"columns is {columns}, width is {width}; both are at least 1")
+        self.columns = columns
+        self.width = width
+
+
+class StateOnly(Encoder):
+    """No sequence model: a layer on the state itself."""
+
+    def __init__(self, columns: int, width: int) -> None:
+        super().__init__(columns, width)
+        self.project = nn.Linear(columns, width)
+
+    def forward(self, window: Window) -> Tensor:
+        return torch.relu(self.project(window.state))
+
+
+class _Sequence(Encoder):
+    """What the sequence models share: changes, and if wanted times, as one input per step.
+
+    A node's first change is a thousand times as large as one among many neighbours. So a change is
+    read as its direction, with entries of about one, and the logarithm of its size.
+    """
+
+    def __init__(self, columns: int, width: int, *, time_encoding: bool) -> None:
+        super().__init__(columns, width)
+        self.time = TimeEncoding(width) if time_encoding else None
+        self.project = nn.Linear(columns + 1 + (width if time_encoding else 0), width)
+
+    def steps(self, window: Window) -> Tensor:
+        size = window.change.norm(dim=-1, keepdim=True).clamp_min(_LEAST_SIZE)
+        read = [window.change * (math.sqrt(self.columns) / size), size.log() / _SIZE_SCALE]
+        if self.time is not None:
+            read.append(self.time(window.elapsed))
+        projected: Tensor = self.project(torch.cat(read, dim=-1))
+        return projected * window.known[..., None]
+
+
+class _Recurrent(_Sequence):
+    cell: type[nn.LSTM] | type[nn.GRU]
+
+    def __init__(
+        self, columns: int, width: int, *, layers: int = 2, time_encoding: bool = False
+    ) -> None:
+        super().__init__(columns, width, time_encoding=time_encoding)
+        self.recurrent = self.cell(width, width, num_layers=layers, batch_first=True)
+
+    def forward(self, window: Window) -> Tensor:
+        # Unknown changes stand at the front. They are moved behind the known ones, where the output
+        # right after the last known one has not seen them.
+        window = window.trimmed()
+        steps = self.steps(window)
+        length = steps.shape[1]
+        count = window.known.sum(dim=1)
+        place = torch.arange(length, device=count.device) + (length - count)[:, None]
+        place = place.clamp(max=length - 1)[..., None].expand(-1, -1, self.width)
+        out, _ = self.recurrent(steps.gather(1, place))  # [B, length, width]
+        last = (count - 1).clamp(min=0)[:, None, None].expand(-1, 1, self.width)
+        answer: Tensor = out.gather(1, last)[:, 0]
+        return answer * (count > 0)[:, None]
+
+
+class Lstm(_Recurrent):
+    """The paper's encoder: a long short-term memory over the changes."""
+
+    cell = nn.LSTM
+
+
+class Gru(_Recurrent):
+    """Gated recurrent units over the changes."""
+
+    cell = nn.GRU
+
+
+class Transformer(_Sequence):
+    """Self-attention over the changes; the newest one's output is the answer.
+
+    window: how many of the latest changes have places of their own; older ones share a place.
+    """
+
+    def __init__(
+        self,
+        columns: int,
+        width: int,
+        *,
+        layers: int = 2,
+        heads: int = 4,
+        time_encoding: bool = False,
+        window: int = 64,
+    ) -> None:
+        super().__init__(columns, width, time_encoding=time_encoding)
+        if width % heads:
+            raise ParameterError(f"width {width} is not a multiple of {heads} heads")
+        if window < 1:
+            raise ParameterError(f"window is {window}; at least one change has a place of its own")
+        layer = nn.TransformerEncoderLayer(
+            width, heads, dim_feedforward=2 * width, dropout=0.0, batch_first=True
+        )
+        self.attention = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.position = nn.Parameter(torch.randn(window, width) / math.sqrt(width))
+        self.nothing = nn.Parameter(torch.zeros(width))  # what stands for a node that never moved
+
+    def forward(self, window: Window) -> Tensor:
+        window = window.trimmed()
+        steps = self.steps(window)
+        age = torch.arange(steps.shape[1] - 1, -1, -1, device=steps.device)
+        steps = steps + self.position[-1 - age.clamp(max=len(self.position) - 1)]
+        first = self.nothing.expand(len(steps), 1, -1)
+        hidden = torch.cat(
+            [torch.zeros_like(window.known[:, :1]), ~window.known], dim=1
+        )  # the first one is always there to be attended to
+        out = self.attention(torch.cat([first, steps], dim=1), src_key_padding_mask=hidden)
+        answer: Tensor = out[:, -1]
+        moved = window.known[:, -1:]
+        return torch.where(moved, answer, out[:, 0])
+
+
+ENCODERS: dict[str, type[Encoder]] = {
+    "state": StateOnly,
+    "lstm": Lstm,
+    "gru": Gru,
+    "transformer": Transformer,
+}
+
+
+def check_encoder(encoder: str | Callable[..., nn.Module] | None) -> None:
+    """Refuses what is neither absent, nor the name of an encoder, nor something to make one."""
+    if encoder is not None and not callable(encoder) and encoder not in ENCODERS:
+        raise ParameterError(
+            f"encoder is {encoder!r}; give None, one of {', '.join(ENCODERS)}, or what makes an"
+            " nn.Module from (columns, width)"
+        )
+
+
+def make_encoder(
+    encoder: str | Callable[..., nn.Module],
+    columns: int,
+    width: int,
+    options: dict[str, Any] | None = None,
+) -> nn.Module:
+    """The encoder of this name, or the one this class or function makes."""
+    check_encoder(encoder)
+    make = ENCODERS[encoder] if isinstance(encoder, str) else encoder
+    return make(columns, width, **(options or {}))

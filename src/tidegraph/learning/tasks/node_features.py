@@ -1,0 +1,172 @@
+"""What a model reads about nodes at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.events.past import Past
+from tidegraph.events.stream import EventStream, NodeLabels
+from tidegraph.learning.edge_features import RECENT, last_and_mean
+from tidegraph.learning.history import History
+from tidegraph.store.trajectories import Trajectories
+
+__all__ = ["NodeFeatures"]
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
+
+_AT_ONCE = 1 << 14  # nodes whose states are in memory together
+_PARTNERS = 8  # of the latest events, whose labels are counted, and those of their partners
+_TINY = 1e-9
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_PERIODS_S = (86_400.0, 7 * 86_400.0)
+_PERIODS_SEEN = 3  # fewer in the training period are nothing to learn from
+
+
+class NodeFeatures:
+    """Numbers about nodes strictly before a time; which of them, say the settings.
+
+    Always: inner products of the node's own representations in all channels and of `x`, what is
+    propagated, on a scale that is logarithmic away from zero (how much of its walks return to it,
+    how far they spread), and the logarithms of their norms.
+
+    span: of the training period, which decides whether it holds enough days and weeks.
+    states: whether the representations themselves are read too.
+    activity: whether to read what `History` knows of the node and of whom it met last, and the
+        time of day and week.
+    edge_features: whether to read those of the latest event and their mean over the latest ones.
+    known: labels with the times from which they are known, or None. Read are the last one of the
+        node, the share of each of `classes` among its own, among the last ones of those it met,
+        and among the last ones of those whom they had met.
+    """
+
+    def __init__(
+        self,
+        stream: EventStream,
+        trajectories: Trajectories,
+        history: History,
+        x: FloatArray,
+        *,
+        span: float,
+        states: bool,
+        activity: bool,
+        edge_features: bool,
+        known: NodeLabels | None,
+        classes: IntArray,
+    ) -> None:
+        self._trajectories = trajectories
+        self._history = history
+        self._x = x
+        self._states = states
+        self._activity = activity
+        self._edge_features = stream.edge_features if edge_features else None
+        self._classes = len(classes)
+        self._periods = _periods(stream.unit, span) if activity else np.zeros(0)
+        # Every event stands at both of its ends.
+        self._events = Past(np.concatenate([stream.src, stream.dst]), np.tile(stream.t, 2))
+        self._partner = np.concatenate([stream.dst, stream.src])
+        self._labels: Past | None = None
+        if known is not None:
+            chosen = np.isin(known.label, classes)
+            node, t = known.node[chosen], known.t[chosen]
+            self._label = np.searchsorted(classes, known.label[chosen])
+            self._labels = Past(node, t)
+            self._labels_by_class = Past(node * self._classes + self._label, t)
+
+    def __call__(self, nodes: IntArray, t: IntArray) -> FloatArray:
+        """`[len(nodes), numbers]`."""
+        pieces = [
+            self._piece(nodes[first : first + _AT_ONCE], t[first : first + _AT_ONCE])
+            for first in range(0, max(1, len(nodes)), _AT_ONCE)
+        ]
+        return np.concatenate(pieces)
+
+    def _piece(self, nodes: IntArray, t: IntArray) -> FloatArray:
+        states = self._trajectories.state(nodes, t)  # [B, channels, columns]
+        parts = [self._products(nodes, states)]
+        if self._states:
+            parts.append(states.reshape(len(nodes), -1))
+        if self._activity:
+            parts += [self._history.of_nodes(nodes, t), self._of_partner(nodes, t)]
+            angle = 2 * np.pi * (t[:, None] % self._periods) / self._periods
+            parts += [np.sin(angle), np.cos(angle), np.sin(2 * angle), np.cos(2 * angle)]
+        if self._edge_features is not None:
+            parts.append(self._of_events(nodes, t, self._edge_features))
+        if self._labels is not None:
+            parts.append(self._of_labels(nodes, t, self._labels))
+        return np.concatenate(parts, axis=1).astype(np.float32, copy=False)
+
+    def _products(self, nodes: IntArray, states: FloatArray) -> FloatArray:
+        own = np.concatenate([self._x[nodes][:, None], states], axis=1)
+        upper = np.triu_indices(own.shape[1])
+        product = (np.matmul(own, own.transpose(0, 2, 1)) / own.shape[2])[:, upper[0], upper[1]]
+        norm = np.sqrt(np.einsum("bcd,bcd->bc", states, states) / own.shape[2])
+        squashed = np.sign(product) * np.log1p(100 * np.abs(product))
+        return np.concatenate([squashed, np.log(norm + _TINY)], axis=1)
+
+    def _of_partner(self, nodes: IntArray, t: IntArray) -> FloatArray:
+        rows, known = self._events.latest(nodes, t, 1)
+        last = self._partner[rows[:, 0]] if len(self._partner) else rows[:, 0]
+        return self._history.of_nodes(last, t) * known
+
+    def _of_events(self, nodes: IntArray, t: IntArray, features: FloatArray) -> FloatArray:
+        rows, known = self._events.latest(nodes, t, RECENT)
+        # The first half of the rows are sources, the second destinations of the same events.
+        return last_and_mean(features, rows % max(1, len(features)), known)
+
+    def _of_labels(self, nodes: IntArray, t: IntArray, labels: Past) -> FloatArray:
+        label, labelled = self._last_label(labels, nodes, t)
+        last = np.eye(self._classes)[label] * labelled[:, None]
+        own = nodes[:, None] * self._classes + np.arange(self._classes)
+        first, end = self._labels_by_class.span(
+            own.ravel(), np.broadcast_to(t[:, None], own.shape).ravel()
+        )
+        count = (end - first).reshape(own.shape)
+        total = count.sum(axis=1, keepdims=True)
+        partner, met = self._met(nodes, t)  # [B, partners]
+        then = np.repeat(t, _PARTNERS)
+        found, known = self._met(partner.ravel(), then)
+        theirs = found.reshape(len(nodes), -1)  # [B, partners · partners]
+        also = known.reshape(theirs.shape) & np.repeat(met, _PARTNERS, axis=1)
+        also &= theirs != nodes[:, None]
+        return np.concatenate(
+            [
+                last,
+                count / np.maximum(total, 1),
+                np.log1p(total),
+                self._shares(labels, partner, met, t),
+                self._shares(labels, theirs, also, t),
+            ],
+            axis=1,
+        ).astype(np.float32)
+
+    def _met(self, nodes: IntArray, t: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
+        """`(partners, known)`, `[B, partners]` each: with whom the latest events were."""
+        rows, known = self._events.latest(nodes, t, _PARTNERS)
+        return (self._partner[rows] if len(self._partner) else rows), known
+
+    def _shares(
+        self, labels: Past, nodes: IntArray, chosen: NDArray[np.bool_], t: IntArray
+    ) -> FloatArray:
+        """Of the last labels of the chosen among `nodes[b]`: the share of each class, how many."""
+        row, column = np.nonzero(chosen)
+        label, known = self._last_label(labels, nodes[row, column], t[row])
+        place = row[known] * self._classes + label[known]
+        count = np.bincount(place, minlength=len(t) * self._classes).reshape(len(t), -1)
+        total = count.sum(axis=1, keepdims=True)
+        return np.concatenate([count / np.maximum(total, 1), np.log1p(total)], axis=1)
+
+    def _last_label(
+        self, labels: Past, nodes: IntArray, t: IntArray
+    ) -> tuple[IntArray, NDArray[np.bool_]]:
+        """The position of each node's last label among the classes, and whether it has one."""
+        rows, known = labels.latest(nodes, t, 1)
+        label = self._label[rows[:, 0]] if len(self._label) else rows[:, 0]
+        return label, known[:, 0]
+
+
+def _periods(unit: str, span: float) -> NDArray[np.float64]:
+    """A day and a week in the stream's unit of time, as far as `span` holds several."""
+    periods = np.array(_PERIODS_S) / _SECONDS[unit] if unit in _SECONDS else np.zeros(0)
+    return periods[periods * _PERIODS_SEEN <= span]

@@ -1,0 +1,311 @@
+"""Fitting the weights of a model to examples: the loop, and nothing about what an example is."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tidegraph.core.durable import replace_file
+from tidegraph.core.errors import ParameterError, StateFileError
+from tidegraph.core.progress import Progress
+
+__all__ = ["Epoch", "Ranks", "Training", "fit", "joined", "read_tensors", "write_tensors"]
+
+Loss = Callable[[NDArray[np.int64]], Tensor]  # positions of examples -> a scalar
+_Value = TypeVar("_Value")
+_WARM_UP = 0.1  # share of the steps during which the learning rate grows
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to fit: Adam, the learning rate rising and then falling along a cosine."""
+
+    epochs: int = 12
+    batch_size: int = 2000
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-6
+    patience: int = 5  # epochs without a better validation score after which to stop
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "patience"):
+            if getattr(self, name) < 1:
+                raise ParameterError(f"{name} is {getattr(self, name)}; it is at least 1")
+        if self.seed < 0:
+            raise ParameterError(f"seed is {self.seed}; it is a whole number from 0 on")
+        if not self.learning_rate > 0:
+            raise ParameterError(f"learning_rate is {self.learning_rate}; it is positive")
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+            reason = str(error).partition("\n")[0]
+            raise ParameterError(
+                f"device {self.device!r} cannot be used here ({reason}); 'cpu' always can"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one pass over the examples achieved."""
+
+    number: int
+    loss: float
+    validation: float
+    elapsed_s: float
+
+    def plain(self) -> dict[str, int | float]:
+        """As histories are kept and shown; people count from 1."""
+        return {
+            "epoch": self.number + 1,
+            "loss": self.loss,
+            "validation": self.validation,
+            "seconds": self.elapsed_s,
+        }
+
+
+# Several processes --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes that train one model together, and which of them this is."""
+
+    rank: int = 0
+    size: int = 1
+
+    @classmethod
+    def present(cls) -> Ranks:
+        """Those that were joined; this process alone where none were."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return cls(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        return cls()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the one that records, validates and writes."""
+        return self.rank == 0
+
+    def share(self, value: _Value) -> _Value:
+        """What the first process gives here, in all of them; until all are here, none goes on."""
+        if self.size == 1:
+            return value
+        box = [value if self.leads else None]
+        torch.distributed.broadcast_object_list(box)
+        return box[0]  # type: ignore[return-value]
+
+    def broadcast(self, module: nn.Module) -> None:
+        """Gives all processes the weights and buffers of the first."""
+        if self.size > 1:
+            for tensor in module.state_dict().values():
+                torch.distributed.broadcast(tensor, 0)
+
+    def add_gradients(self, module: nn.Module) -> None:
+        """Gives all processes the sums of their gradients, in one message."""
+        if self.size == 1:
+            return
+        parameters = [each for each in module.parameters() if each.requires_grad]
+        gradients = [
+            torch.zeros_like(each) if each.grad is None else each.grad for each in parameters
+        ]
+        summed = torch.cat([gradient.flatten() for gradient in gradients])
+        torch.distributed.all_reduce(summed)
+        parts = torch.split(summed, [gradient.numel() for gradient in gradients])
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.grad = part.view_as(parameter)
+
+
+@contextlib.contextmanager
+def joined(device: str) -> Iterator[Ranks]:
+    """Joins the processes that `torchrun` started; elsewhere, and inside another join, nothing.
+
+    On GPUs (`device="cuda"`) process n of a machine takes GPU n and they talk by NCCL, elsewhere by
+    gloo.
+    """
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    if alone or torch.distributed.is_initialized():
+        yield Ranks.present()
+        return
+    on_gpu = torch.device(device).type == "cuda"
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.distributed.init_process_group(
+        "nccl" if on_gpu else "gloo",
+        # The first may propagate for hours while the others wait; torchrun ends them if it dies.
+        timeout=datetime.timedelta(days=30),
+    )
+    try:
+        yield Ranks.present()
+        # Gloo's threads let go of what they sent before anyone leaves: one that does so while its
+        # interpreter ends aborts the process.
+        torch.distributed.barrier()
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+# The loop -----------------------------------------------------------------------------------------
+
+
+def fit(
+    module: nn.Module,
+    examples: int,
+    loss: Loss,
+    validate: Callable[[], float],
+    training: Training,
+    *,
+    checkpoint: Path | None = None,
+    progress: Progress | None = None,
+) -> list[Epoch]:
+    """Leaves `module` with the weights of the epoch whose validation score was the highest.
+
+    `loss` is asked for batches of positions below `examples`. All that is random follows from the
+    seed and the number of the epoch, so a run that was stopped and goes on from its `checkpoint`
+    ends with the same weights as one that was not.
+
+    Processes that were `joined` share out every batch. A step follows the mean over the whole
+    batch, so it is the step of one process but for dropout and rounding; the first process
+    validates and writes the checkpoint, which all must be able to read. `loss` is a mean over the
+    positions it is asked for.
+    """
+    ranks = Ranks.present()
+    ranks.broadcast(module)
+    optimiser = torch.optim.Adam(
+        module.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay
+    )
+    batches = math.ceil(examples / training.batch_size)
+    epochs: list[Epoch] = []
+    best = {name: value.clone() for name, value in module.state_dict().items()}
+    if checkpoint is not None and checkpoint.is_file():
+        epochs, best = _resume(checkpoint, module, optimiser, training)
+    while len(epochs) < training.epochs and not _exhausted(epochs, training.patience):
+        number = len(epochs)
+        begun = time.perf_counter()
+        # Of dropout; processes forget different inputs.
+        torch.manual_seed((training.seed * 1_000_003 + number) * ranks.size + ranks.rank)
+        order = np.random.default_rng((training.seed, number)).permutation(examples)
+        module.train()
+        total = 0.0
+        for batch in range(batches):
+            rate = _rate(training, number * batches + batch, training.epochs * batches)
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+            rows = order[batch * training.batch_size : (batch + 1) * training.batch_size]
+            own = rows[ranks.rank :: ranks.size]
+            optimiser.zero_grad()
+            if len(own):  # the last batch may be smaller than the number of processes
+                value = loss(own) * (len(own) / len(rows))
+                value.backward()  # type: ignore[no-untyped-call]
+                total += float(value.detach())
+            ranks.add_gradients(module)
+            optimiser.step()
+            if progress is not None:
+                done = number * batches + batch + 1
+                progress(done, training.epochs * batches, f"epoch {number + 1}")
+        module.eval()
+        total, score = ranks.share((total * ranks.size, validate() if ranks.leads else 0.0))
+        if not epochs or score > max(epoch.validation for epoch in epochs):
+            best = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+        epochs.append(Epoch(number, total / batches, score, time.perf_counter() - begun))
+        if checkpoint is not None and ranks.leads:
+            _save(checkpoint, module, optimiser, best, epochs, training)
+    module.load_state_dict(best)
+    module.eval()
+    return epochs
+
+
+def _exhausted(epochs: list[Epoch], patience: int) -> bool:
+    if not epochs:
+        return False
+    best = max(range(len(epochs)), key=lambda number: epochs[number].validation)
+    return len(epochs) - 1 - best >= patience
+
+
+def _rate(training: Training, step: int, steps: int) -> float:
+    warm = max(1, int(_WARM_UP * steps))
+    if step < warm:
+        return training.learning_rate * (step + 1) / warm
+    return training.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / (steps - warm)))
+
+
+# Files --------------------------------------------------------------------------------------------
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+    """Tensors and a JSON description in one safetensors file, in place of what was there."""
+    from safetensors.torch import save
+
+    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    data = save(kept, metadata={"tidegraph": json.dumps(about)})
+    replace_file(path, lambda file: file.write(data))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `write_tensors` wrote."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads(file.metadata()["tidegraph"])
+            return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118
+    except (SafetensorError, OSError, KeyError, TypeError) as error:
+        raise StateFileError(f"{path} does not hold the weights of a model: {error}") from None
+
+
+def _save(
+    path: Path,
+    module: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    best: dict[str, Tensor],
+    epochs: list[Epoch],
+    training: Training,
+) -> None:
+    tensors = {f"model.{name}": tensor for name, tensor in module.state_dict().items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
+    for number, state in optimiser.state_dict()["state"].items():
+        tensors |= {
+            f"adam.{number}.{name}": torch.as_tensor(value) for name, value in state.items()
+        }
+    about = {
+        "training": training.__dict__,
+        "epochs": [epoch.__dict__ for epoch in epochs],
+    }
+    write_tensors(path, tensors, about)
+
+
+def _resume(
+    path: Path, module: nn.Module, optimiser: torch.optim.Optimizer, training: Training
+) -> tuple[list[Epoch], dict[str, Tensor]]:
+    tensors, about = read_tensors(path)
+    if about.get("training") != training.__dict__:
+        raise ParameterError(
+            f"{path} was written by a training with {about.get('training')}; "
+            f"this one has {training.__dict__}: remove the file or repeat the settings"
+        )
+
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {
+            name.removeprefix(prefix): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(prefix)
+        }
+
+    module.load_state_dict(part("model."))
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in part("adam.").items():
+        number, _, what = name.partition(".")
+        state.setdefault(int(number), {})[what] = tensor
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+    return [Epoch(**epoch) for epoch in about["epochs"]], part("best.")

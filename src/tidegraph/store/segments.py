@@ -1,0 +1,339 @@
+"""Records of states in files that are written once: grouped by node, checksummed, mergeable.
+
+A segment holds its nodes, where the records of each begin, and for every record its time, its row,
+the exponents of its row where that is in half precision, and the scales of the promised error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import mmap
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.core.durable import replace_file
+from tidegraph.core.errors import StateFileError
+
+__all__ = [
+    "PIECE_BYTES",
+    "VERSION",
+    "Entry",
+    "Layout",
+    "Records",
+    "Segment",
+    "StoreDtype",
+    "as_bytes",
+    "digest",
+    "first_to_merge",
+    "merged",
+    "other_version",
+    "write_segment",
+]
+
+IntArray: TypeAlias = NDArray[np.int64]
+StoreDtype: TypeAlias = Literal["float32", "float16"]
+
+VERSION = 1  # of segments and of what lists them
+PIECE_BYTES = 1 << 23  # what merging and restoring hold in memory at a time
+_MOST_SEGMENTS = 8
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What one record looks like."""
+
+    channels: int
+    columns: int
+    dtype: StoreDtype
+
+    @property
+    def half(self) -> bool:
+        return self.dtype == "float16"
+
+    def arrays(self) -> dict[str, tuple[np.dtype[Any], int]]:
+        """Type and numbers per record of what a segment holds for each of its records."""
+        return {
+            "times": (np.dtype("<i8"), 1),
+            "rows": (np.dtype("<f2" if self.half else "<f4"), self.channels * self.columns),
+            "exponents": (np.dtype("i1"), self.channels if self.half else 0),
+            "scales": (np.dtype("<f4"), self.channels),
+        }
+
+    @property
+    def record_bytes(self) -> int:
+        return sum(dtype.itemsize * width for dtype, width in self.arrays().values())
+
+
+class Records(NamedTuple):
+    """Records in some order, `[records, numbers per record]` each."""
+
+    times: NDArray[Any]
+    rows: NDArray[Any]
+    exponents: NDArray[Any]
+    scales: NDArray[Any]
+
+
+_PREFIX = struct.Struct("<16sIIQQ")  # magic, version, of rows, nodes, records
+_MAGIC = b"tidegraph traj.\n"
+_ALIGNMENT = 64
+
+
+def _places(layout: Layout, nodes: int, records: int) -> tuple[dict[str, tuple[int, int]], int]:
+    """Where each array of a segment begins and how many numbers it has; the size of the file."""
+    sizes = {"nodes": (8, nodes), "offsets": (8, nodes + 1)}
+    for name, (dtype, width) in layout.arrays().items():
+        sizes[name] = (dtype.itemsize, records * width)
+    places, at = {}, _PREFIX.size
+    for name, (itemsize, count) in sizes.items():
+        at = -(-at // _ALIGNMENT) * _ALIGNMENT
+        places[name] = (at, count)
+        at += itemsize * count
+    return places, at
+
+
+def digest(*parts: Any) -> str:
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        state.update(part)
+    return state.hexdigest()
+
+
+def as_bytes(array: NDArray[Any]) -> Any:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+class _Digests:
+    """One hash per array of a segment, as all are written and merged side by side."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix = prefix
+        self._parts = {name: hashlib.blake2b(digest_size=16) for name in _ARRAYS}
+
+    def add(self, name: str, array: NDArray[Any]) -> None:
+        self._parts[name].update(as_bytes(array))
+
+    def value(self) -> str:
+        return digest(self._prefix, *(part.digest() for part in self._parts.values()))
+
+
+_ARRAYS = ("nodes", "offsets", *Records._fields)
+
+
+def _prefix(layout: Layout, nodes: int, records: int) -> bytes:
+    return _PREFIX.pack(_MAGIC, VERSION, layout.columns * layout.channels, nodes, records)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A segment as the manifest lists it."""
+
+    number: int
+    until: int  # it holds records of steps before this one
+    nodes: int
+    records: int
+    bytes: int
+    digest: str
+
+    @property
+    def file(self) -> str:
+        return f"segment-{self.number:06d}.records"
+
+
+class Segment:
+    """A segment's arrays, mapped from its file."""
+
+    def __init__(self, directory: Path, layout: Layout, entry: Entry) -> None:
+        self.entry, self.path = entry, directory / entry.file
+        self._layout = layout
+        with open(self.path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != entry.bytes:
+                raise StateFileError(
+                    f"{self.path} holds {size} bytes where {entry.bytes} were written: it is"
+                    " damaged; copy it again or record anew"
+                )
+            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._prefix = memory[: _PREFIX.size]
+        magic, version, *_ = _PREFIX.unpack(self._prefix)
+        if magic == _MAGIC and version != VERSION:
+            raise other_version(self.path, version)
+        if self._prefix != _prefix(layout, entry.nodes, entry.records):
+            raise StateFileError(
+                f"{self.path} does not begin as its manifest says: it is damaged; copy it again"
+                " or record anew"
+            )
+        types = {name: dtype for name, (dtype, _) in layout.arrays().items()}
+        places, _ = _places(layout, entry.nodes, entry.records)
+
+        def array(name: str) -> NDArray[Any]:
+            at, count = places[name]
+            dtype = types.get(name, np.dtype("<i8"))
+            return np.frombuffer(memory, dtype=dtype, count=count, offset=at)
+
+        self.nodes: IntArray = array("nodes")
+        self.offsets: IntArray = array("offsets")
+        self._flat = Records(*(array(name) for name in Records._fields))
+        # The core follows these without looking where they lead.
+        whole = self.offsets[0] == 0 and self.offsets[-1] == entry.records
+        if not whole or (np.diff(self.offsets) < 0).any() or (np.diff(self.nodes) <= 0).any():
+            raise StateFileError(
+                f"{self.path} lists its records in an impossible order: it is damaged; copy it"
+                " again or record anew"
+            )
+
+    def native(self) -> tuple[Any, ...]:
+        """The arrays as the reader of the core takes them."""
+        times, rows, exponents, scales = self._flat
+        return self.nodes, self.offsets, times, rows.view(np.uint8), exponents, scales
+
+    def records(self, first: int, last: int) -> Records:
+        """The records `first` to `last` (not included)."""
+        widths = [width for _, width in self._layout.arrays().values()]
+        return Records(
+            *(
+                array[first * width : last * width].reshape(last - first, width)
+                for array, width in zip(self._flat, widths, strict=True)
+            )
+        )
+
+    def digests(self) -> _Digests:
+        """Hashes in which nodes and offsets stand already."""
+        digests = _Digests(self._prefix)
+        digests.add("nodes", self.nodes)
+        digests.add("offsets", self.offsets)
+        return digests
+
+    def compare(self, digests: _Digests) -> None:
+        if digests.value() != self.entry.digest:
+            raise StateFileError(
+                f"{self.path} was altered: it does not match its digest; copy it again or"
+                " record anew"
+            )
+
+    def verify(self) -> None:
+        digests = self.digests()
+        step = max(1, PIECE_BYTES // self._layout.record_bytes)
+        for first in range(0, self.entry.records, step):
+            piece = self.records(first, min(first + step, self.entry.records))
+            for name, array in zip(Records._fields, piece, strict=True):
+                digests.add(name, array)
+        self.compare(digests)
+
+
+def write_segment(
+    directory: Path,
+    layout: Layout,
+    number: int,
+    until: int,
+    nodes: IntArray,
+    offsets: IntArray,
+    pieces: Iterator[Records],
+) -> Entry:
+    """Writes a segment whose records come in pieces, in order by node; whole or not at all."""
+    records = int(offsets[-1])
+    places, size = _places(layout, len(nodes), records)
+    positions = {name: at for name, (at, _) in places.items()}
+    prefix = _prefix(layout, len(nodes), records)
+    digests = _Digests(prefix)
+    entry = Entry(number, until, len(nodes), records, size, "")
+
+    def produce(file: Any) -> None:
+        def put(name: str, array: NDArray[Any]) -> None:
+            file.seek(positions[name])
+            file.write(as_bytes(array))
+            digests.add(name, array)
+            positions[name] += array.nbytes
+
+        file.write(prefix)
+        put("nodes", nodes)
+        put("offsets", offsets)
+        for piece in pieces:
+            for name, array in zip(Records._fields, piece, strict=True):
+                put(name, array)
+        file.truncate(size)  # empty arrays at the end leave the padding before them
+
+    replace_file(directory / entry.file, produce)
+    return dataclasses.replace(entry, digest=digests.value())
+
+
+def other_version(path: Path, version: Any) -> StateFileError:
+    return StateFileError(
+        f"{path} has format version {version}; this release reads version {VERSION}: open it with"
+        " the release that wrote it, or record anew"
+    )
+
+
+def merged(
+    segments: Sequence[Segment], layout: Layout
+) -> tuple[IntArray, IntArray, Iterator[Records]]:
+    """Nodes, offsets and records of neighbouring segments as one, with bounded memory.
+
+    Every input is compared with its digest on the way, so that no damage is copied.
+    """
+    nodes = segments[0].nodes
+    for segment in segments[1:]:
+        nodes = np.union1d(nodes, segment.nodes)
+    counts = np.zeros(len(nodes), dtype=np.int64)
+    for segment in segments:
+        counts[np.searchsorted(nodes, segment.nodes)] += np.diff(segment.offsets)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+
+    def pieces() -> Iterator[Records]:
+        all_digests = [segment.digests() for segment in segments]
+        per_piece = max(1, PIECE_BYTES // layout.record_bytes)
+        first = 0
+        while first < len(nodes):
+            last = int(np.searchsorted(offsets, offsets[first] + per_piece, side="right")) - 1
+            last = min(max(last, first + 1), len(nodes))
+            owners, parts = [], []
+            for segment, digests in zip(segments, all_digests, strict=True):
+                begin, end = np.searchsorted(segment.nodes, [nodes[first], nodes[last - 1] + 1])
+                bounds = segment.offsets[begin : end + 1]
+                owners.append(np.repeat(segment.nodes[begin:end], np.diff(bounds)))
+                part = segment.records(int(bounds[0]), int(bounds[-1]))
+                for name, array in zip(Records._fields, part, strict=True):
+                    digests.add(name, array)
+                parts.append(part)
+            yield _interleaved(owners, parts)
+            first = last
+        for segment, digests in zip(segments, all_digests, strict=True):
+            segment.compare(digests)
+
+    return nodes, offsets, pieces()
+
+
+def _interleaved(owners: Sequence[IntArray], parts: Sequence[Records]) -> Records:
+    """The records of all parts by their owners, of one owner in the order of the parts."""
+    place = np.empty(sum(map(len, owners)), dtype=np.int64)
+    place[np.argsort(np.concatenate(owners), kind="stable")] = np.arange(len(place))
+    columns = []
+    for column in zip(*parts, strict=True):
+        joined = np.empty((len(place), column[0].shape[1]), dtype=column[0].dtype)
+        first = 0
+        for array in column:
+            joined[place[first : first + len(array)]] = array
+            first += len(array)
+        columns.append(joined)
+    return Records(*columns)
+
+
+def first_to_merge(records: Sequence[int]) -> int:
+    """Where the segments to be merged begin, all to the end; their number if none are.
+
+    The smallest ones go: two at least, and before them any that are no larger than all of those,
+    so that every record is copied a few times only, however many segments there will have been.
+    """
+    if len(records) <= _MOST_SEGMENTS:
+        return len(records)
+    first = len(records) - 2
+    while first > 0 and records[first - 1] <= sum(records[first:]):
+        first -= 1
+    return first

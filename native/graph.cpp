@@ -347,16 +347,17 @@ void Adjacency::set_weight(Node node, std::uint32_t position, int layer, double 
   put_weight(own(node), position, layer, weight);
 }
 
-bool Adjacency::scale(Node node, int layer, double factor, double floor) {
+Adjacency::Scaled Adjacency::scale(Node node, int layer, double factor, double floor) {
   List& list = own(node);
   const Entries entries = entries_of(list, layer);
-  bool left = false;
+  Scaled scaled;
   for (std::uint32_t e = 0; e < list.size; ++e) {
-    const double weight = factor * weight_at(entries, e);
-    put_weight(list, e, layer, weight < floor ? 0 : weight);
-    left |= weight >= floor;
+    const double before = weight_at(entries, e), weight = factor * before;
+    const bool falls = weight < floor;
+    put_weight(list, e, layer, falls ? 0 : weight);
+    scaled |= {!falls, falls && before > 0};
   }
-  return left;
+  return scaled;
 }
 
 void Adjacency::reallocate(Node node, std::uint32_t size_class) {
@@ -608,15 +609,15 @@ double* Graph::own_self(Node node) {
   return self_.data() + self_place(node);
 }
 
-bool Graph::scale_edges_of(Node node, int layer, double factor, double floor) {
-  bool left = sources_.scale(node, layer, factor, floor);
-  if (directed_) left |= targets_.scale(node, layer, factor, floor);
+Adjacency::Scaled Graph::scale_edges_of(Node node, int layer, double factor, double floor) {
+  Adjacency::Scaled scaled = sources_.scale(node, layer, factor, floor);
+  if (directed_) scaled |= targets_.scale(node, layer, factor, floor);
   if (self_edge(node, layer) > 0) {
     double& self = own_self(node)[layer];
     self = self * factor < floor ? 0 : self * factor;
-    left |= self > 0;
+    scaled |= {self > 0, self == 0};
   }
-  return left;
+  return scaled;
 }
 
 void Graph::tidy() {

@@ -129,7 +129,7 @@ def test_where_repetitions_prevail_they_are_merged_into_weights(tmp_path: Path) 
     assert graph.weighted
     assert graph.sources[2] is not None
     assert graph.sources[2].sum() == 2 * (src != dst).sum()
-    offsets, neighbours, _ = graph.sources
+    offsets, neighbours, _, _ = graph.sources
     for node in range(graph.nodes):
         others = np.concatenate([dst[src == node], src[dst == node]])
         np.testing.assert_array_equal(graph.neighbours(node), np.unique(others[others != node]))
@@ -463,9 +463,10 @@ def test_any_number_of_self_edges_is_built_within_the_memory_promised(tmp_path: 
     words = [sys.executable, "-c", PROMISE, *map(str, order)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    found, weights = open_graph(tmp_path / "graph").self_edges
+    found, weights, fractions = open_graph(tmp_path / "graph").self_edges
     np.testing.assert_array_equal(found, np.arange(nodes))
     assert (weights == 1).all()
+    assert fractions is None
 
 
 def test_self_edges_add_up_in_the_order_of_rows_whatever_the_memory(

@@ -13,9 +13,9 @@ selves.*               nodes, weights and fractions of edges from a node to itse
 names.*                what the table calls its nodes, where they were numbered; see `names`
 
 An edge that occurs twice stands twice in a list without weights: 8 bytes per undirected edge. Where
-most entries would be repetitions they are merged into weights instead. Weights are those of the
-table to the bit, 8 bytes per undirected edge where all are float32 numbers and 16 elsewhere; those
-of an edge that occurs twice are added in float64, in the order of rows.
+most entries would be repetitions they are merged into weights instead. Weights are the float64
+numbers of the table: an undirected edge takes 16 bytes where all are float32 numbers, and 24
+elsewhere. Those of an edge that occurs twice are added in the order of rows.
 
 `building` makes compact graphs.
 """

@@ -272,7 +272,7 @@ def test_a_graph_with_weights_that_no_engine_takes_opens_and_is_not_propagated(
     graph = build(write_edges(tmp_path / "e.parquet", table), tmp_path / "graph", weight="w")
     for name in ("sources.weights", "selves.weights"):  # as an earlier release could leave them
         intact = (graph.path / name).read_bytes()
-        (graph.path / name).write_bytes(np.float32([np.inf]).tobytes() + intact[4:])
+        (graph.path / name).write_bytes(np.array([np.inf], dtype=np.float32).tobytes() + intact[4:])
         old = open_graph(graph.path)
         with pytest.raises(
             DataError, match=f"graph: .*weight of inf; {RANGE}: build .* another unit"

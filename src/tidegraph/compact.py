@@ -186,7 +186,7 @@ class CompactGraph:
         offsets, src, weights, fractions = self.sources
         dst = np.repeat(np.arange(self.nodes), np.diff(offsets).astype(np.int64))
         once = np.ones(len(dst), dtype=bool) if self.directed else src <= dst
-        selves, *of_selves = self.self_edges
+        selves, self_weights, self_fractions = self.self_edges
         values = (
             np.ones(int(once.sum()))
             if weights is None
@@ -195,7 +195,7 @@ class CompactGraph:
         return Batch(
             src=np.concatenate([src[once], selves]).astype(np.int64),
             dst=np.concatenate([dst[once], selves]),
-            weight=np.concatenate([values, joined_weights(*of_selves)]),
+            weight=np.concatenate([values, joined_weights(self_weights, self_fractions)]),
         )
 
     def verify(self, progress: Progress | None = None) -> None:

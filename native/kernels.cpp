@@ -425,7 +425,9 @@ std::size_t sweep(const Block<Real>& block, const Matrix& matrix, const Range<Re
     };
     for (int which = 0; which < 2; ++which) {
       const Entries list = entries_in(matrix.rows, which, Node(node));
-      if (list.weights)
+      if (sizeof(Real) == 8 && list.fractions)
+        gather(list, [&](std::uint32_t e) { return Real(exact_weight(list, e)); });
+      else if (list.weights)
         gather(list, [&](std::uint32_t e) { return Real(list.weights[e]); });
       else
         gather(list, [](std::uint32_t) { return Real(1); });

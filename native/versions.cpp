@@ -422,11 +422,20 @@ bool Versions::plain() const {
 }
 
 void Versions::stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
-                        std::span<const Node> self_nodes, std::span<const float> self_weights) {
+                        const Entries& selves) {
+  const auto check = [](const float* weights, std::size_t size) {
+    for (std::size_t e = 0; weights && e < size; ++e)
+      if (!(weights[e] >= kLightest && weights[e] <= kHeaviest))
+        throw EventError("an edge has a weight of " + number(weights[e]) +
+                         "; weights lie between 2**-64 and 2**64");
+  };
+  check(sources.weights, sources.offsets[sources.nodes]);
+  if (directed()) check(targets.weights, targets.offsets[targets.nodes]);
+  check(selves.weights, selves.size);
   user_.stand_on(sources, targets, edges);
-  for (std::size_t i = 0; i < self_nodes.size(); ++i) {
-    const double weight = double(self_weights[i]);
-    user_.write(self_nodes[i], self_nodes[i], {&weight, 1});
+  for (std::uint32_t i = 0; i < selves.size; ++i) {
+    const double weight = weight_at(selves, i);
+    user_.write(selves.neighbours[i], selves.neighbours[i], {&weight, 1});
   }
   sum_degrees();
   if (self_loop_ > 0) return;

@@ -166,10 +166,11 @@ class Versions {
   // The first rows of all, without staging them; false where these rows or versions need the long
   // way.
   bool load(const Rows& rows, std::optional<std::int64_t> end);
-  // Starts from the lists of a graph without edges so far, which must outlive this object. Only
-  // where plain(): every version sees all edges as they are.
+  // Starts from the lists of a graph without edges so far, which must outlive this object, and from
+  // the edges of `selves` to themselves. Only where plain(): every version sees all edges as they
+  // are. Throws where a weight is not accepted; nothing has changed then.
   void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
-                std::span<const Node> self_nodes, std::span<const float> self_weights);
+                const Entries& selves);
   bool plain() const;
   Graph& graph_to_merge() { return user_; }  // to change where it lies, not what it says
   // Errors count rows from here.

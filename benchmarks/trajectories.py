@@ -31,8 +31,8 @@ from tidegraph import Channel, EventStream, Propagator, Sketch, Trajectories, re
 from tidegraph.bench import _commit
 from tidegraph.core import machine
 from tidegraph.events import datasets
-from tidegraph.store.segments import Records, Segment, write_segment
-from tidegraph.store.writer import new_manifest
+from tidegraph.store.recording import new_manifest
+from tidegraph.store.segments import Layout, Records, Segment, write_segment
 
 K = 8
 IntArray = NDArray[np.int64]
@@ -130,8 +130,9 @@ def synthetic_store(directory: Path, nodes: int, per_node: int, columns: int) ->
     stream = EventStream(src=nothing, dst=nothing, t=nothing, nodes=nodes)
     propagator = Propagator(Sketch(columns), nodes=nodes)
     directory.mkdir()
+    layout = Layout(1, columns, "float32")
     manifest = new_manifest(
-        directory, stream, stream.steps(), propagator, 0.05, "float32", segment_bytes=1
+        directory, stream, stream.steps(), propagator, 0.05, layout, segment_bytes=1
     )
 
     def pieces() -> Iterator[Records]:
@@ -145,7 +146,7 @@ def synthetic_store(directory: Path, nodes: int, per_node: int, columns: int) ->
             yield Records(times.reshape(-1, 1), rows, exponents, scales)
 
     offsets = np.arange(nodes + 1) * per_node
-    entry = write_segment(directory, manifest.layout, 0, 0, np.arange(nodes), offsets, pieces())
+    entry = write_segment(directory, layout, 0, 0, np.arange(nodes), offsets, pieces())
     replace(manifest, segments=(entry,), complete=True).write(directory)
     return Trajectories.open(directory)
 

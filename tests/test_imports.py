@@ -41,7 +41,15 @@ LAYERS: dict[str, list[str]] = {
         "building propagator reference",
         "explanation passes verify",
     ],
-    "store": ["segments", "writer", "trajectories", "shards"],
+    "store": [
+        "segments queries",
+        "manifest",
+        "inputs",
+        "writer",
+        "recording",
+        "trajectories",
+        "shards",
+    ],
     "evaluation": [
         "heuristics metrics negatives splits verdicts",
         "protocols",

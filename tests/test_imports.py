@@ -68,7 +68,11 @@ LAYERS: dict[str, list[str]] = {
         "comparison",
     ],
     "runs": ["experiment", "config sweep", "run"],
-    "bench": ["competitors graphs plots", "sections"],
+    "bench": [
+        "measuring plots results",
+        "competitors graphs",
+        "recomputing scaling streams",
+    ],
     "reproduce": [
         "data published tgn",
         "cells page",

@@ -43,6 +43,12 @@ def published(table: str) -> tuple[list[str], list[Published]]:
     ]
 
 
+def best_published() -> dict[tuple[str, str, str], str]:
+    """Return the best published result by data set, sampler and part, with its model's name."""
+    rows: list[list[str]] = _tables()["best"]["rows"]
+    return {(data, sampler, part): text for data, sampler, part, text in rows}
+
+
 def number(text: str) -> tuple[float, float | None] | None:
     """Mean and spread of a printed number; None where it is something else, a percentage say.
 

@@ -76,8 +76,9 @@ LAYERS: dict[str, list[str]] = {
     "reproduce": [
         "data published tgn",
         "cells page",
-        "claims figures",
-        "driver",
+        "claims figures wording",
+        "plan",
+        "accuracy driver studies",
         "targets",
     ],
     "cli": [

@@ -42,9 +42,9 @@ LAYERS: dict[str, list[str]] = {
         "explanation passes verify",
     ],
     "store": [
-        "segments queries",
+        "segments",
         "manifest",
-        "inputs",
+        "inputs queries",
         "writer",
         "recording",
         "trajectories",

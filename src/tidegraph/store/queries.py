@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -10,15 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.engine.channels import Channel
+from tidegraph.events.describe import dates
 from tidegraph.events.stream import NodeNames, known_nodes, moment
+from tidegraph.store.manifest import StoreManifest
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Queries"]
+__all__ = ["Queries", "Times"]
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float32]
+Times: TypeAlias = ArrayLike | datetime | Sequence[datetime]
 
 _BEGINNING = np.iinfo(np.int64).min  # the time of a node's state before any event
 
@@ -31,38 +37,19 @@ class Queries(ABC):
     strings, `datetime` or `numpy.datetime64`, in UTC unless they have a zone.
     """
 
-    @property
-    @abstractmethod
-    def nodes(self) -> int:
-        """The number of nodes."""
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
 
     @property
     @abstractmethod
-    def columns(self) -> int:
-        """The number of columns per channel."""
-
-    @property
-    @abstractmethod
-    def channels(self) -> tuple[Channel, ...]:
-        """The channels that were recorded."""
-
-    @property
-    @abstractmethod
-    def unit(self) -> str | None:
-        """The unit of time, if a stream was recorded."""
-
-    @property
-    @abstractmethod
-    def names(self) -> NodeNames | None:
-        """The names of the nodes, if the recorded stream had any."""
+    def _manifests(self) -> tuple[StoreManifest, ...]:
+        """The manifests of all shards."""
 
     @abstractmethod
-    def state(
-        self, nodes: ArrayLike, times: ArrayLike, *, out: FloatArray | None = None
-    ) -> FloatArray:
+    def state(self, nodes: ArrayLike, times: Times, *, out: FloatArray | None = None) -> FloatArray:
         """Return the states `[B, channels, columns]` of `nodes[b]` strictly before `times[b]`."""
 
-    def frame(self, at: Any, nodes: ArrayLike | None = None) -> pd.DataFrame:
+    def frame(self, at: Times, nodes: ArrayLike | None = None) -> pd.DataFrame:
         """Return the states strictly before the time `at` as a pandas DataFrame.
 
         The index holds node names, or node numbers if there are no names; the columns are pairs
@@ -83,7 +70,67 @@ class Queries(ABC):
             ),
         )
 
-    def _resolve(self, nodes: ArrayLike, times: Any) -> tuple[IntArray, IntArray]:
+    @property
+    @abstractmethod
+    def names(self) -> NodeNames | None:
+        """The names of the nodes, if the recorded stream had any."""
+
+    @property
+    def path(self) -> Path:
+        return self._directory
+
+    @property
+    def nodes(self) -> int:
+        return self._manifests[0].nodes
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of each channel."""
+        return sum(manifest.columns for manifest in self._manifests)
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        settings = self._manifests[0].propagator["settings"]
+        return tuple(Channel(**channel) for channel in settings["channels"])
+
+    @property
+    def epsilon(self) -> float:
+        return self._manifests[0].epsilon
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self._manifests[0].dtype)
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of time, if a stream was recorded."""
+        return self._manifests[0].unit
+
+    @property
+    def records(self) -> int:
+        """The number of records, including the states before any event."""
+        return sum(manifest.records for manifest in self._manifests)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the segments on disk."""
+        return sum(entry.bytes for manifest in self._manifests for entry in manifest.segments)
+
+    def __repr__(self) -> str:
+        first, *more = self._manifests
+        shards = f"{1 + len(more)} shards, " if more else ""
+        until = ""
+        if first.time is not None:
+            unit = first.unit or "step"
+            day = dates(first.time, first.time, unit)[1]
+            until = f", up to {day or f'{first.time:,} {unit}'}"
+        return (
+            f"{type(self).__name__}({str(self.path)!r}, {shards}{self.nodes:,} nodes,"
+            f" {self.records:,} records of {len(self.channels)} × {self.columns} {self.dtype},"
+            f" {self.nbytes / 1e6:,.1f} MB{until}{'' if first.complete else ', not complete'})"
+        )
+
+    def _resolve(self, nodes: ArrayLike, times: Times) -> tuple[IntArray, IntArray]:
         """Return node numbers and times `[B]`; one time may stand for all nodes."""
         numbers, before = self._node_numbers(nodes), self._times(times)
         if len(before) == 1 != len(numbers):
@@ -113,14 +160,14 @@ class Queries(ABC):
             )
         return names.numbers(given)
 
-    def _times(self, times: Any) -> IntArray:
+    def _times(self, times: Times) -> IntArray:
         given = _vector(times, "times")
         if given.dtype.kind not in "iu" and given.size:
             # Without a stream there is no unit, and no dates.
             given = np.array([moment(when, self.unit or "step") for when in given])
         if given.size and not _BEGINNING < int(given.min()) <= int(given.max()) < 2**63:
             raise DataError("times lie strictly between -2**63 and 2**63")
-        return given.astype(np.int64)
+        return given.astype(np.int64, copy=False)
 
 
 def _vector(values: Any, name: str) -> NDArray[Any]:

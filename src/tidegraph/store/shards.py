@@ -21,12 +21,12 @@ from tidegraph.core.durable import not_written
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.core.workers import Engine, check_engine, run
-from tidegraph.engine.channels import Channel, Settings, Sketch
+from tidegraph.engine.channels import Settings, Sketch
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
 from tidegraph.events.stream import EventStream, NodeNames
-from tidegraph.store.manifest import MANIFEST, read_sealed, write_sealed
-from tidegraph.store.queries import Queries
+from tidegraph.store.manifest import MANIFEST, StoreManifest, read_sealed, write_sealed
+from tidegraph.store.queries import Queries, Times
 from tidegraph.store.recording import SEGMENT_BYTES
 from tidegraph.store.segments import Layout, StoreDtype, as_bytes, digest
 from tidegraph.store.trajectories import ChangeKind, Trajectories, record
@@ -288,7 +288,7 @@ class ShardedTrajectories(Queries):
     """
 
     def __init__(self, directory: Path, listed: _ShardList, stores: list[Trajectories]) -> None:
-        self._directory = directory
+        super().__init__(directory)
         self._list = listed
         self._stores = stores
 
@@ -320,9 +320,7 @@ class ShardedTrajectories(Queries):
 
     # Queries --------------------------------------------------------------------------------------
 
-    def state(
-        self, nodes: ArrayLike, times: ArrayLike, *, out: FloatArray | None = None
-    ) -> FloatArray:
+    def state(self, nodes: ArrayLike, times: Times, *, out: FloatArray | None = None) -> FloatArray:
         """Return the states `[B, channels, columns]`; see `Trajectories.state`."""
         numbers, before = self._resolve(nodes, times)
         for store, columns in self._columns_of():
@@ -339,7 +337,7 @@ class ShardedTrajectories(Queries):
         return out
 
     def window(
-        self, nodes: ArrayLike, times: ArrayLike, k: int, g: ChangeKind = "difference"
+        self, nodes: ArrayLike, times: Times, k: int, g: ChangeKind = "difference"
     ) -> tuple[FloatArray, IntArray, NDArray[np.bool_]]:
         """Return the `k` latest changes in any shard; see `Trajectories.window`."""
         numbers, before = self._resolve(nodes, times)
@@ -369,7 +367,7 @@ class ShardedTrajectories(Queries):
             states[:, :, columns] = rows[np.searchsorted(known, times, side="right") - 1]
         return times, states
 
-    def bound(self, nodes: ArrayLike, times: ArrayLike) -> NDArray[np.float64]:
+    def bound(self, nodes: ArrayLike, times: Times) -> NDArray[np.float64]:
         """Return the bounds over the columns of all shards; see `Trajectories.bound`."""
         numbers, before = self._resolve(nodes, times)
         parts = [store.bound(numbers, before) for store in self._stores]
@@ -379,58 +377,17 @@ class ShardedTrajectories(Queries):
     # Properties -----------------------------------------------------------------------------------
 
     @property
-    def path(self) -> Path:
-        return self._directory
-
-    @property
     def shards(self) -> tuple[Trajectories, ...]:
         """The store of each range of columns."""
         return tuple(self._stores)
-
-    @property
-    def nodes(self) -> int:
-        return self._stores[0].nodes
-
-    @property
-    def columns(self) -> int:
-        return sum(shard.columns for shard in self._list.shards)
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        return self._stores[0].channels
-
-    @property
-    def epsilon(self) -> float:
-        return self._list.epsilon
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self._list.dtype)
-
-    @property
-    def unit(self) -> str | None:
-        return self._stores[0].unit
 
     @property
     def names(self) -> NodeNames | None:
         return self._stores[0].names
 
     @property
-    def records(self) -> int:
-        """The number of records in all shards, including the states before any event."""
-        return sum(store.records for store in self._stores)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the segments on disk."""
-        return sum(store.nbytes for store in self._stores)
-
-    def __repr__(self) -> str:
-        return (
-            f"ShardedTrajectories({str(self._directory)!r}, {len(self._stores)} shards,"
-            f" {self.nodes:,} nodes, {self.records:,} records, {len(self.channels)} ×"
-            f" {self.columns} {self.dtype}, {self.nbytes / 1e6:,.1f} MB)"
-        )
+    def _manifests(self) -> tuple[StoreManifest, ...]:
+        return tuple(store._view[0] for store in self._stores)
 
 
 def _latest(

@@ -13,12 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph import _native
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
-from tidegraph.engine.channels import Channel, is_number
+from tidegraph.engine.channels import is_number
 from tidegraph.engine.propagator import Propagator
-from tidegraph.events.describe import dates
 from tidegraph.events.stream import EventStream, NodeNames, Steps
 from tidegraph.store.manifest import StoreManifest
-from tidegraph.store.queries import Queries
+from tidegraph.store.queries import Queries, Times
 from tidegraph.store.recording import SEGMENT_BYTES, append_to, record_into
 from tidegraph.store.segments import PIECE_BYTES, StoreDtype
 
@@ -121,7 +120,7 @@ class Trajectories(Queries):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool, threads: int) -> None:
-        self._directory = Path(path)
+        super().__init__(Path(path))
         self._threads = threads
         self._names: NodeNames | None = None
         self._view = self._newest(verify)
@@ -190,9 +189,7 @@ class Trajectories(Queries):
 
     # Queries --------------------------------------------------------------------------------------
 
-    def state(
-        self, nodes: ArrayLike, times: ArrayLike, *, out: FloatArray | None = None
-    ) -> FloatArray:
+    def state(self, nodes: ArrayLike, times: Times, *, out: FloatArray | None = None) -> FloatArray:
         """Return the states `[B, channels, columns]` of `nodes[b]` strictly before `times[b]`.
 
         One time may be given for all nodes.
@@ -207,7 +204,7 @@ class Trajectories(Queries):
     def window(
         self,
         nodes: ArrayLike,
-        times: ArrayLike,
+        times: Times,
         k: int,
         g: ChangeKind = "difference",
         *,
@@ -253,7 +250,7 @@ class Trajectories(Queries):
         reader.records(number, times, states)
         return times, states
 
-    def bound(self, nodes: ArrayLike, times: ArrayLike) -> NDArray[np.float64]:
+    def bound(self, nodes: ArrayLike, times: Times) -> NDArray[np.float64]:
         """Return how far `state` may be from exact, per channel in the L2 norm, `[B, channels]`.
 
         Exact is the solution on the graph after the last step before `times[b]`. The bound is the
@@ -285,68 +282,19 @@ class Trajectories(Queries):
     # Properties -----------------------------------------------------------------------------------
 
     @property
-    def path(self) -> Path:
-        return self._directory
-
-    @property
-    def nodes(self) -> int:
-        return self._view[0].nodes
-
-    @property
-    def columns(self) -> int:
-        return self._view[0].columns
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        settings = self._view[0].propagator["settings"]
-        return tuple(Channel(**channel) for channel in settings["channels"])
-
-    @property
-    def epsilon(self) -> float:
-        return self._view[0].epsilon
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self._view[0].dtype)
-
-    @property
-    def unit(self) -> str | None:
-        return self._view[0].unit
-
-    @property
-    def records(self) -> int:
-        """The number of records, including the states before any event."""
-        return self._view[0].records
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the segments on disk."""
-        return sum(entry.bytes for entry in self._view[0].segments)
-
-    @property
     def complete(self) -> bool:
         """Whether the last call of `record` or `append` ran to its end."""
         return self._view[0].complete
 
     @property
     def names(self) -> NodeNames | None:
-        """The names of the nodes, if the recorded stream had any."""
         if self._names is None:
             self._names = self._view[0].read_names(self._directory)
         return self._names
 
-    def __repr__(self) -> str:
-        manifest = self._view[0]
-        until = ""
-        if manifest.time is not None:
-            unit = manifest.unit or "step"
-            day = dates(manifest.time, manifest.time, unit)[1]
-            until = f", up to {day or f'{manifest.time:,} {unit}'}"
-        return (
-            f"Trajectories({str(self._directory)!r}, {self.nodes:,} nodes, {self.records:,} records"
-            f" of {len(self.channels)} × {self.columns} {self.dtype}, {self.nbytes / 1e6:,.1f} MB"
-            f"{until}{'' if self.complete else ', not complete'})"
-        )
+    @property
+    def _manifests(self) -> tuple[StoreManifest, ...]:
+        return (self._view[0],)
 
 
 def _output(given: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> NDArray[Any]:

@@ -180,7 +180,7 @@ def main() -> None:
     if len(contents) != 1:
         raise SystemExit("the sides recorded different bytes")
     median = {name: statistics.median(values) for name, values in seconds.items()}
-    kept = json.loads(given.output.read_text()) if given.output.exists() else {}
+    old = json.loads(given.output.read_text()) if given.output.exists() else {}
     about = circumstances(script_command())
     about["machine"] |= {
         "load_average_before": load_before,
@@ -209,7 +209,7 @@ def main() -> None:
         "disk_bytes": disk_bytes,
         **about,
         "ray": ray.__version__,
-        "memory": kept.get("memory", []),
+        "memory": old.get("memory", []),
     }
     given.output.parent.mkdir(parents=True, exist_ok=True)
     write_json(results, given.output)

@@ -1,4 +1,4 @@
-"""Where the tests find what the repository does not hold: a directory `shared` next to it."""
+"""Where tests find data that is not shipped: beside the project, unless the environment says."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 _SHARED = Path(__file__).parents[2] / "shared"
 
-for _variable, _folder in (("TIDEGRAPH_DATA", "data"), ("TIDEGRAPH_YARDSTICK", "yardstick")):
-    if (_SHARED / _folder).is_dir():
-        os.environ.setdefault(_variable, str(_SHARED / _folder))
+# In the environment, so that the commands which tests start find it as well.
+os.environ.setdefault("TIDEGRAPH_DATA", str(_SHARED / "data"))
+os.environ.setdefault("TIDEGRAPH_YARDSTICK", str(_SHARED / "yardstick"))

@@ -609,9 +609,9 @@ def test_a_second_writer_is_rejected(tmp_path: Path) -> None:
     met: list[str] = []
 
     def interrupt(*_: Any) -> None:
-        with pytest.raises(tg.StorageError) as refused:
+        with pytest.raises(tg.StorageError) as rejected:
             Trajectories.open(tmp_path).append(stream.between(50, 60))
-        met.append(str(refused.value))
+        met.append(str(rejected.value))
 
     store.append(stream.between(50, 60), progress=interrupt)
     assert str(tmp_path) in met[0]
@@ -768,12 +768,12 @@ def test_a_full_disk_loses_nothing(
             resumable_run(tmp_path)
     assert error.value.errno == errno.ENOSPC
     assert not list(tmp_path.glob("*.part*"))
-    kept = Trajectories.open(tmp_path, verify=True)
-    assert not kept.complete
-    records = kept.records
+    store = Trajectories.open(tmp_path, verify=True)
+    assert not store.complete
+    records = store.records
     resumable_run(tmp_path)
-    assert kept.refresh()
-    assert kept.records > records
+    assert store.refresh()
+    assert store.records > records
     assert files(tmp_path) == undisturbed
 
 

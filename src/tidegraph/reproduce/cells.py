@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.progress import Progress
-from tidegraph.evaluation import evaluate_link
+from tidegraph.evaluation import Split, evaluate_link
 from tidegraph.evaluation.heuristics import EdgeBank, Heuristic, Popularity
 from tidegraph.events.stream import EventStream
 from tidegraph.reproduce import data
@@ -26,7 +26,7 @@ from tidegraph.reproduce import data
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidegraph.learning.tasks import LinkPredictor
+    from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
     from tidegraph.learning.tasks.estimator import Estimator
     from tidegraph.runs.experiment import Trial
 
@@ -69,9 +69,13 @@ class Workplace:
     def stream(self, cell: Cell) -> EventStream:
         """Return the events of a cell."""
         if cell.kind.startswith("snapshot"):
-            events: EventStream = self.trial(cell.data, "roland").events
-            return events
+            return self.trial_of(cell).events
         return self.load(cell.data)
+
+    def trial_of(self, cell: Cell) -> Trial:
+        """Return the events and the evaluation of a cell about links."""
+        trial: Trial = self.trial(cell.data, "roland" if cell.kind.startswith("snap") else "tgn")
+        return trial
 
     def division(self, cell: Cell) -> tuple[float, float] | None:
         """Return the times after which validation and test begin, if the cell has such parts."""
@@ -80,8 +84,7 @@ class Workplace:
         if cell.kind == "nodes":
             split = data.NODE_TASKS[cell.data].split(self.load(cell.data))
         else:
-            protocol = "roland" if cell.kind.startswith("snapshot") else "tgn"
-            split = self.trial(cell.data, protocol).training
+            split = self.trial_of(cell).training
         return float(split.validation_time), float(split.test_time)
 
     def record(self, cell: Cell) -> Path:
@@ -117,24 +120,13 @@ def measure(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
 # Links --------------------------------------------------------------------------------------------
 
 
-def _events(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
-    return _link(cell, workplace.trial(cell.data, "tgn"), workplace, report)
-
-
-def _snapshots(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
-    return _link(cell, workplace.trial(cell.data, "roland"), workplace, report)
-
-
-def _link(cell: Cell, trial: Trial, workplace: Workplace, report: Report) -> dict[str, Any]:
+def _link(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     from tidegraph.learning.tasks import LinkPredictor
 
     times = _StageTimes()
+    trial = workplace.trial_of(cell)
     predictor = LinkPredictor(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
-    with times.stage("record"):
-        predictor.observe(trial.events, trial.training, progress=_part(report, 0.0, 0.3))
-    with times.stage("train"):
-        predictor.train(trial.training, progress=_part(report, 0.3, 0.9))
-    report(0.9, "scoring")
+    _learn(predictor, trial.events, trial.training, times, report)
     with times.stage("score"):
         table = trial.judge(predictor).table[_MODEL]
     return {
@@ -145,6 +137,20 @@ def _link(cell: Cell, trial: Trial, workplace: Workplace, report: Report) -> dic
         "record_s": workplace.record_s(cell, times),
         **times.stages(),
     }
+
+
+def _learn(
+    model: LinkPredictor | NodeClassifier,
+    events: EventStream,
+    split: Split,
+    times: _StageTimes,
+    report: Report,
+) -> None:
+    with times.stage("record"):
+        model.observe(events, split, progress=_part(report, 0.0, 0.3))
+    with times.stage("train"):
+        model.train(split, progress=_part(report, 0.3, 0.9))
+    report(0.9, "scoring")
 
 
 def _moved(predictor: LinkPredictor, trial: Trial) -> float:
@@ -167,18 +173,13 @@ def _training(predictor: Estimator) -> dict[str, Any]:
     }
 
 
-def _event_heuristics(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
+def _heuristics(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     times = _StageTimes()
-    trial = workplace.trial(cell.data, "tgn")
+    trial = workplace.trial_of(cell)
     with times.stage("score"):
-        table = trial.judge(None).table | _seen_or_item(trial)
-    return {"rules": table, **times.stages()}
-
-
-def _snapshot_heuristics(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
-    times = _StageTimes()
-    with times.stage("score"):
-        table = workplace.trial(cell.data, "roland").judge(None).table
+        table = trial.judge(None).table
+        if cell.kind == "event-rules":
+            table |= _seen_or_item(trial)
     return {"rules": table, **times.stages()}
 
 
@@ -229,11 +230,7 @@ def _nodes(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     stream = workplace.load(cell.data)
     split = data.NODE_TASKS[cell.data].split(stream)
     classifier = NodeClassifier(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
-    with times.stage("record"):
-        classifier.observe(stream, split, progress=_part(report, 0.0, 0.4))
-    with times.stage("train"):
-        classifier.train(split, progress=_part(report, 0.4, 0.9))
-    report(0.9, "scoring")
+    _learn(classifier, stream, split, times, report)
     with times.stage("score"):
         result = classifier.evaluate(split, parts=("test",))
     found = {row.scorer: {"none": {"all": _finite(row.metrics)}} for row in result.rows}
@@ -258,7 +255,7 @@ def _tgn(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     """Time epochs of PyG's TGN on the same events."""
     from tidegraph.reproduce.tgn import SETTINGS, Replay
 
-    trial = workplace.trial(cell.data, "tgn")
+    trial = workplace.trial_of(cell)
     replay = Replay(trial.events, trial.training, seed=cell.seed)
     generator = np.random.default_rng(cell.seed)
     times, seconds = _StageTimes(), []
@@ -308,10 +305,10 @@ def _errors(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
 
 
 _WORK: dict[str, Callable[[Cell, Workplace, Report], dict[str, Any]]] = {
-    "events": _events,
-    "event-rules": _event_heuristics,
-    "snapshots": _snapshots,
-    "snapshot-rules": _snapshot_heuristics,
+    "events": _link,
+    "event-rules": _heuristics,
+    "snapshots": _link,
+    "snapshot-rules": _heuristics,
     "nodes": _nodes,
     "tgn": _tgn,
     "errors": _errors,

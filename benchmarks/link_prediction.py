@@ -1,27 +1,24 @@
-"""Measures link prediction over seeds; writes benchmarks/results/link_prediction.json.
+"""Measure link prediction over seeds; write benchmarks/results/link_prediction.json.
 
 python benchmarks/link_prediction.py [SECTION ...] [--seeds 0,1,2] [--fast] [--output FILE]
 
-Sections that are not named keep the numbers they have. Events: TGN's split of Wikipedia and UCI
-under four kinds of negatives, on Wikipedia also ranking every page for 1,500 test events.
-Snapshots: ROLAND's fixed split of UCI and both Bitcoin graphs, the latter also with every edge
-reversed too, as ROLAND has them; live, the model goes on learning during the test, as ROLAND does.
-Heuristics that learn nothing stand beside every number, and seconds beside every stage. --fast
-takes the beginning of each stream and little training, to see that all of it works; its numbers
-mean nothing, and are printed, not written.
+Only the named sections are measured again. Events: TGN's split of Wikipedia and UCI under four
+kinds of negatives; on Wikipedia, 1,500 test events also rank every page. Snapshots: ROLAND's fixed
+split of UCI and both Bitcoin graphs, the latter also with every edge reversed, as ROLAND uses them;
+live, the model keeps learning during the test, as ROLAND does. Results include heuristics and the
+seconds of every stage. --fast uses the beginning of each stream and little training to try
+everything out; its numbers mean nothing and are printed, not written.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tidegraph import bench
+from tidegraph.bench.results import circumstances, script_command, write_json
 from tidegraph.core import machine
 from tidegraph.core.display import progress
 from tidegraph.events import datasets
@@ -49,7 +46,7 @@ FAST_SETTINGS = {"columns": 16, "epochs": 2, "max_examples": 5000}
 
 
 def measure(section: str, seeds: tuple[int, ...], fast: bool) -> dict[str, Any]:
-    """What `experiment.evaluate` says about a section, and the machine it was measured on."""
+    """Return the evaluation of a section, and the load of the machine."""
     section_data = section.removesuffix("-live").removesuffix("-snapshots")
     name = section_data.removesuffix("-reversed")
     stream = datasets.load_dataset(name)
@@ -57,7 +54,7 @@ def measure(section: str, seeds: tuple[int, ...], fast: bool) -> dict[str, Any]:
         stream = stream.with_reversed()
     protocol = SECTIONS[section]
     if fast:
-        # Snapshots are fixed, so only events may be fewer; few sources have to be ranked there.
+        # Snapshots are fixed: later tests leave fewer sources to rank.
         if protocol.name == "roland":
             protocol = replace(protocol, first_test={"uci": 83}.get(name, 134))
         else:
@@ -78,18 +75,18 @@ def measure(section: str, seeds: tuple[int, ...], fast: bool) -> dict[str, Any]:
 
 
 def summary(section: str, results: dict[str, Any]) -> str:
-    """A line per kind of negatives: the model, and the best heuristic."""
+    """Return a line per kind of negatives: the model, and the best heuristic."""
     lines = []
     for sampler, parts in results["metrics"].items():
         for part, values in parts.items():
             metric = next(iter(values))
-            rules = results["heuristics"]
-            best = max(rules, key=lambda rule: rules[rule][sampler][part][metric])
+            heuristics = results["heuristics"]
+            best = max(heuristics, key=lambda name: heuristics[name][sampler][part][metric])
             own = values[metric]
             lines.append(
                 f"{section:<24} {sampler:<11} {part:<4} {metric:<9}"
                 f" {own['mean']:.4f} ± {own['std']:.4f}"
-                f"   {best} {rules[best][sampler][part][metric]:.4f}"
+                f"   {best} {heuristics[best][sampler][part][metric]:.4f}"
             )
     return "\n".join([*lines, f"{section:<24} {results['elapsed_s']}"])
 
@@ -113,14 +110,9 @@ def main() -> None:
         print(summary(section, results), flush=True)
         if given.fast:
             continue
-        written[section] = {
-            **results,
-            "command": shlex.join(["python", "benchmarks/link_prediction.py", *sys.argv[1:]]),
-            "machine": machine.describe(),
-            **bench._commit(),
-        }
-        # After every section: the whole takes long.
-        bench.write(written, given.output)
+        written[section] = {**results, **circumstances(script_command())}
+        # After every section, since all of them take long.
+        write_json(written, given.output)
 
 
 if __name__ == "__main__":

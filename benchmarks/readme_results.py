@@ -10,31 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tidegraph.reproduce.published import best_published
+
 ROOT = Path(__file__).parent.parent
 BEGIN = "<!-- results: written by benchmarks/readme_results.py -->\n"
 END = "<!-- end of results -->\n"
 
 
-# What others have published for the same split and negatives, in percent: the best of EdgeBank,
-# TGN, GraphMixer, DyGFormer, TPNet and PINT, or of ROLAND and the paper where the metric is theirs.
-PUBLISHED = {
-    ("wikipedia", "random-dst", "all"): "TPNet 99.32",
-    ("wikipedia", "random-dst", "new"): "TPNet 98.91",
-    ("wikipedia", "historical", "all"): "PINT 91.33",
-    ("wikipedia", "inductive", "all"): "GraphMixer 88.59",
-    ("wikipedia", "all-dst", "all"): "TPNet 82.7 (TGB's own negatives)",
-    ("uci", "random-dst", "all"): "TPNet 97.35",
-    ("uci", "random-dst", "new"): "TPNet 95.74",
-    ("uci", "historical", "all"): "PINT 93.96",
-    ("uci", "inductive", "all"): "PINT 83.61",
-    ("uci-snapshots", "all-nodes", "all"): "ROLAND 22.89",
-    ("bitcoin-otc-snapshots", "all-nodes", "all"): "ROLAND 22.03 (both ways)",
-    ("bitcoin-alpha-snapshots", "all-nodes", "all"): "ROLAND 28.85 (both ways)",
-    ("bitcoin-otc-reversed", "all-nodes", "all"): "ROLAND 22.03",
-    ("bitcoin-alpha-reversed", "all-nodes", "all"): "ROLAND 28.85",
-    ("bitcoin-otc-reversed-live", "all-nodes", "all"): "ROLAND 22.03",
-    ("bitcoin-alpha-reversed-live", "all-nodes", "all"): "ROLAND 28.85",
-}
+PUBLISHED = best_published()
 TITLES = {
     "wikipedia": "Wikipedia",
     "uci": "UCI",

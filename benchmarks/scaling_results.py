@@ -1,8 +1,8 @@
-"""Writes the measured tables of docs/scaling.md from benchmarks/results/, or checks them.
+"""Write the measured tables of docs/scaling.md from benchmarks/results/, or check them.
 
 python benchmarks/scaling_results.py [--check]
 
-What has not been measured is said to be missing, with the command that measures it.
+Tables that have not been measured are replaced by the command that measures them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK = re.compile(
 
 
 def look_alikes(scale: dict[str, Any]) -> str:
-    """Stages of each look-alike: time, memory, disk."""
+    """Return time, memory and disk of the stages of each look-alike."""
     rows = [
         "| look-alike | nodes | edges or events | columns | stage | seconds | peak anonymous |",
         "|---|---|---|---|---|---|---|",
@@ -42,7 +42,7 @@ def look_alikes(scale: dict[str, Any]) -> str:
 
 
 def constants(scale: dict[str, Any]) -> str:
-    """What the formulas multiply by, from the largest look-alike that was measured."""
+    """Return the constants of the formulas, from the look-alikes that were measured."""
     rows = ["| constant | look-alike | value | fields of scale.json |", "|---|---|---|---|"]
     for section in LOOK_ALIKES:
         stages = scale.get(section, {}).get("stages", {})
@@ -76,7 +76,7 @@ def constants(scale: dict[str, Any]) -> str:
 
 
 def growth(scale: dict[str, Any]) -> str:
-    """Time and memory by edges, with the larger look-alikes, by columns and by r_max."""
+    """Return time and memory by edges, including larger look-alikes, by columns and by r_max."""
     rows = [
         "| by | edges | columns | r_max | generate s | build s | first s | first, CPU s |"
         " first, peak anonymous | graph on disk |",
@@ -118,7 +118,7 @@ def growth(scale: dict[str, Any]) -> str:
 
 
 def classification(scale: dict[str, Any]) -> str:
-    """Micro-F1 of what reads stored embeddings, beside what does not."""
+    """Return the micro-F1 of networks that read stored embeddings, and of others."""
     rows = [
         "| look-alike | read | micro-F1 on the test, mean (range over seeds) |",
         "|---|---|---|",
@@ -148,7 +148,7 @@ def _classified(scale: dict[str, Any], section: str) -> dict[str, Any]:
 
 
 def recording(workers: dict[str, Any]) -> str:
-    """The peak of a recording beside the formula."""
+    """Return the peak memory of recordings next to the formula."""
     rows = [
         "| nodes | edges | columns | peak anonymous | of the formula | of the engine's own count |",
         "|---|---|---|---|---|---|",
@@ -171,7 +171,7 @@ SIDES = {
 
 
 def sides(workers: dict[str, Any]) -> str:
-    """Threads and workers: times of the same work, and the start of a cluster."""
+    """Return times of the same work with threads and workers, and of starting a cluster."""
     rows = ["| | seconds, median | of all rounds | starting the cluster |", "|---|---|---|---|"]
     for side, title in SIDES.items():
         if side not in workers.get("seconds", {}):

@@ -1,17 +1,15 @@
-"""Peak memory of scanning a large Parquet file of events, every chunk checked.
+"""Measure the peak memory of scanning a large Parquet file of events, with every chunk checked.
 
-python benchmarks/scan_memory.py [--rows 200000000] [--nodes 10000000] [--directory /tmp]
+python benchmarks/scan_memory.py [--rows 200000000] [--nodes 10000000] [--directory SCRATCH]
 
-The file is generated in bounded memory, scanned in a process of its own for each way of numbering
-nodes, and deleted. Prints the result as JSON and writes it to --out where given.
+The file is generated in bounded memory, scanned in a new process for each way of numbering nodes,
+and deleted. The result is printed as JSON and, with --out, written.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -21,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from tidegraph.bench.results import circumstances, script_command, write_json
+
 CHUNK = 1 << 20
 
-# Not getrusage: its maximum begins with the size of the process that started this one.
+# Not getrusage: its maximum includes the size of the parent process.
 SCAN = """
 import json, sys, time
 import numpy as np
@@ -46,7 +46,7 @@ print(json.dumps({
 
 
 def generate(path: Path, rows: int, nodes: int) -> None:
-    """Events between random nodes, several per second, in row groups of a million."""
+    """Write events between random nodes, several per second, in row groups of a million."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -66,28 +66,12 @@ def generate(path: Path, rows: int, nodes: int) -> None:
 
 
 def scan(path: Path, ids: str) -> dict[str, Any]:
-    """What one scan took, in a process of its own."""
+    """Scan the file in a new process; return its peak memory and time."""
     done = subprocess.run(
         [sys.executable, "-c", SCAN, str(path), ids], check=True, capture_output=True, text=True
     )
     result: dict[str, Any] = json.loads(done.stdout)
     return result
-
-
-def machine() -> dict[str, Any]:
-    model = platform.processor()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            model = line.partition(":")[2].strip()
-            break
-    return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform()}
-
-
-def commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
 
 
 def main() -> None:
@@ -102,19 +86,16 @@ def main() -> None:
         begin = time.perf_counter()
         generate(path, options.rows, options.nodes)
         result = {
-            "command": " ".join(["python", *sys.argv]),
-            "commit": commit(),
-            "machine": machine(),
+            **circumstances(script_command()),
             "rows": options.rows,
             "nodes": options.nodes,
             "file_mb": round(path.stat().st_size / 2**20, 1),
             "seconds_to_generate": round(time.perf_counter() - begin, 1),
             "scans": [scan(path, ids) for ids in ("keep", "number")],
         }
-    text = json.dumps(result, indent=2)
-    print(text)
+    print(json.dumps(result, indent=2))
     if options.out is not None:
-        options.out.write_text(text + "\n")
+        write_json(result, options.out)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""Measures recording and reading trajectories; writes benchmarks/results/trajectories.json.
+"""Measure recording and reading trajectories; write benchmarks/results/trajectories.json.
 
 python benchmarks/trajectories.py [SECTION ...] [--directory SCRATCH] [--output FILE]
 
-Sections that are not named keep the numbers they have. Recording: Wikipedia, and a generated stream
-of Reddit's size, two channels of 128 columns. Movement: how much of it a node owes to events that
-it is no end of. Reading: windows of 8 changes out of 20 M records of
-16 floats, against NumPy on the same mapped file. Beside seconds of the clock stand those of the
-processor, which tell more where the machine is shared.
+Only the named sections are measured again. Recording: Wikipedia, and a generated stream of Reddit's
+size, with two channels of 128 columns. Movement: how much nodes move by events of others. Reading:
+windows of 8 changes out of 20 M records of 16 floats, against NumPy on the same mapped file. CPU
+seconds are given as well, since they are more reliable on a shared machine.
 """
 
 from __future__ import annotations
@@ -14,9 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph import Channel, EventStream, Propagator, Sketch, Trajectories, record
-from tidegraph.bench import _commit
+from tidegraph.bench.results import circumstances, script_command, write_json
 from tidegraph.core import machine
 from tidegraph.events import datasets
-from tidegraph.store.segments import Records, Segment, write_segment
-from tidegraph.store.writer import new_manifest
+from tidegraph.store.recording import new_manifest
+from tidegraph.store.segments import Layout, Records, Segment, write_segment
 
 K = 8
 IntArray = NDArray[np.int64]
@@ -46,7 +43,7 @@ def wikipedia() -> EventStream:
 
 
 def like_reddit() -> EventStream:
-    """Posts of 10,000 users in 984 places: heavy tails, and four of five in the place before."""
+    """Return posts of 10,000 users in 984 places, four of five in the previous place."""
     rng = np.random.default_rng(0)
     users, places, events = 10_000, 984, 672_447
 
@@ -55,7 +52,7 @@ def like_reddit() -> EventStream:
         return rng.choice(count, size=events, p=weight / weight.sum())
 
     src, drawn, again = heavy(users), heavy(places), rng.random(events) < 0.8
-    # The place of a user's last event that was not a return; their first event cannot be one.
+    # Returns go to the place of the user's latest event that was no return.
     order = np.argsort(src, kind="stable")
     fresh = ~again[order]
     fresh[np.flatnonzero(np.diff(src[order], prepend=-1))] = True
@@ -67,6 +64,8 @@ def like_reddit() -> EventStream:
 
 
 def measure_recording(stream: EventStream, dtype: Any, directory: Path) -> dict[str, Any]:
+    """Measure applying a stream with and without recording it."""
+
     def propagator() -> Propagator:
         channels = (Channel.low_pass(), Channel.high_pass())
         return Propagator(Sketch(128), nodes=stream.nodes, channels=channels)
@@ -94,7 +93,7 @@ def measure_recording(stream: EventStream, dtype: Any, directory: Path) -> dict[
 
 
 def measure_movement(stream: EventStream, directory: Path) -> dict[str, Any]:
-    """How much nodes move at times at which they have no event of their own, at the defaults."""
+    """Return how much nodes move at times without an event of their own, with default settings."""
     store = record(stream.steps(), Propagator(Sketch(128), nodes=stream.nodes), directory)
     ends = np.concatenate([stream.src, stream.dst])
     times = np.tile(stream.t, 2)[np.argsort(ends, kind="stable")]
@@ -124,14 +123,15 @@ def measure_movement(stream: EventStream, directory: Path) -> dict[str, Any]:
 
 
 def synthetic_store(directory: Path, nodes: int, per_node: int, columns: int) -> Trajectories:
-    """Every node with so many records at random times, written as `record` writes a segment."""
+    """Write a store with `per_node` records of every node, at random times."""
     rng = np.random.default_rng(1)
     nothing = np.zeros(0, dtype=np.int64)
     stream = EventStream(src=nothing, dst=nothing, t=nothing, nodes=nodes)
     propagator = Propagator(Sketch(columns), nodes=nodes)
     directory.mkdir()
+    layout = Layout(1, columns, "float32")
     manifest = new_manifest(
-        directory, stream, stream.steps(), propagator, 0.05, "float32", segment_bytes=1
+        directory, stream, stream.steps(), propagator, 0.05, layout, segment_bytes=1
     )
 
     def pieces() -> Iterator[Records]:
@@ -145,13 +145,13 @@ def synthetic_store(directory: Path, nodes: int, per_node: int, columns: int) ->
             yield Records(times.reshape(-1, 1), rows, exponents, scales)
 
     offsets = np.arange(nodes + 1) * per_node
-    entry = write_segment(directory, manifest.layout, 0, 0, np.arange(nodes), offsets, pieces())
+    entry = write_segment(directory, layout, 0, 0, np.arange(nodes), offsets, pieces())
     replace(manifest, segments=(entry,), complete=True).write(directory)
     return Trajectories.open(directory)
 
 
 class NumPyWindows:
-    """The same windows by vectorised NumPy: one search among keys of (node, time) made before."""
+    """The same windows in vectorised NumPy: one search in precomputed keys of (node, time)."""
 
     def __init__(self, segment: Segment) -> None:
         self._offsets = segment.offsets
@@ -173,7 +173,7 @@ class NumPyWindows:
 
 
 def rates(work: Callable[[], Any], questions: int, repeats: int = 7) -> tuple[float, float]:
-    """Questions per second of the clock and of the processor: medians after a run to warm up."""
+    """Return queries per second of wall time and of CPU time: medians after a warm-up."""
     clock, processor = [], []
     for _ in range(repeats + 1):
         start = time.perf_counter(), time.process_time()
@@ -184,9 +184,9 @@ def rates(work: Callable[[], Any], questions: int, repeats: int = 7) -> tuple[fl
 
 
 def measure_reading_from_disk(directory: Path) -> dict[str, Any]:
-    """Windows with none of the store in the page cache, as where it exceeds memory."""
+    """Measure windows with none of the store in the page cache, as if it exceeded memory."""
     nodes, questions = 200_000, 20_000
-    synthetic_store(directory, nodes, 100, 16)  # let go at once: mapped pages stay in the cache
+    synthetic_store(directory, nodes, 100, 16)  # not bound: mapped pages would stay in the cache
     rng = np.random.default_rng(2)
     ids, times = rng.integers(0, nodes, questions), rng.integers(0, 1 << 30, questions)
     for path in directory.iterdir():
@@ -204,6 +204,7 @@ def measure_reading_from_disk(directory: Path) -> dict[str, Any]:
 
 
 def measure_reading(directory: Path) -> dict[str, Any]:
+    """Measure windows and states of a cached store, and the same windows with NumPy."""
     nodes, per_node, columns, questions = 200_000, 100, 16, 200_000
     start = time.perf_counter()
     store = synthetic_store(directory, nodes, per_node, columns)
@@ -256,7 +257,7 @@ SECTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
-    parser.add_argument("--directory", type=Path, help="where to write stores, for a while")
+    parser.add_argument("--directory", type=Path, help="where to write temporary stores")
     default = Path(__file__).parent / "results" / "trajectories.json"
     parser.add_argument("--output", type=Path, default=default)
     options = parser.parse_args()
@@ -271,12 +272,10 @@ def main() -> None:
         results[name] = {
             **measured,
             "load_average_before": load,
-            "command": shlex.join(["python", *sys.argv]),
-            **_commit(),
-            "machine": machine.describe(),
+            **circumstances(script_command()),
         }
         print(json.dumps({name: measured}), flush=True)
-        options.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        write_json(results, options.output)
 
 
 if __name__ == "__main__":

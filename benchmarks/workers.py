@@ -1,15 +1,15 @@
-"""Measures workers against threads on one machine; writes benchmarks/results/workers.json.
+"""Compare workers with threads on one machine; write benchmarks/results/workers.json.
 
 python benchmarks/workers.py [--events N] [--columns D] [--repeat R] [--output FILE]
 python benchmarks/workers.py --memory NODES EDGES COLUMNS [--output FILE]
 
-Wikipedia's first events are recorded in two shards: in passes with one thread, in passes with two,
-and by a local Ray cluster with one worker and with two, each with one thread. All take turns in
-every round, the median counts, and all must leave the same bytes. Starting a cluster is measured
-apart from working on it. On a machine that others use too the spread tells how much to believe.
+Wikipedia's first events are recorded in two shards: in this process with one thread and with two,
+and on a local Ray cluster with one worker and with two, of one thread each. All take turns in every
+round, the median counts, and all must write the same bytes. Starting a cluster is measured
+separately. On a shared machine, the spread shows how reliable the times are.
 
-With --memory a random graph is recorded as one shard, and the peak of anonymous memory is compared
-with what engine and docs/scaling.md account for; the row is added to the file.
+With --memory, a random graph is recorded as one shard, and the peak of anonymous memory is compared
+with the engine's own count and the formula in docs/scaling.md; the row is added to the file.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ import argparse
 import hashlib
 import json
 import os
-import shlex
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from watch import Watch, anonymous_bytes
 
 from tidegraph import Channel, EventStream, Propagator, Sketch, record_shards
-from tidegraph.bench import _commit
+from tidegraph.bench.results import circumstances, script_command, write_json
 from tidegraph.core import machine
 from tidegraph.engine.channels import Settings
 from tidegraph.events import datasets
@@ -41,6 +40,7 @@ SETTINGS = Settings(channels=(Channel.low_pass(), Channel.high_pass()))
 
 
 def content(path: Path) -> str:
+    """Return a digest of all files in a directory."""
     state = hashlib.blake2b()
     for file in sorted(path.rglob("*")):
         if file.is_file():
@@ -49,40 +49,25 @@ def content(path: Path) -> str:
     return state.hexdigest()
 
 
-def anonymous_bytes() -> int:
-    """Memory of this process that no file stands behind."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return 1024 * int(status.partition("RssAnon:")[2].split()[0])
-
-
 def peak_of_recording(nodes: int, edges: int, columns: int) -> dict[str, Any]:
+    """Record a random graph, and compare the peak memory with what is expected."""
     rng = np.random.default_rng(0)
     src, dst = rng.integers(0, nodes, (2, edges))
     stream = EventStream(src=src, dst=dst, t=np.sort(rng.integers(0, 120, edges)), nodes=nodes)
     segment = 1 << 24
-    before = peak = anonymous_bytes()
-    over = threading.Event()
-
-    def look() -> None:
-        nonlocal peak
-        while not over.wait(0.005):
-            peak = max(peak, anonymous_bytes())
-
-    looking = threading.Thread(target=look, daemon=True)
-    looking.start()
+    before = anonymous_bytes()
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "shards"
-        store = record_shards(
-            stream, Sketch(columns), path, shards=1, threads=1, epsilon=0.5, segment_bytes=segment
-        )
-        over.set()
-        looking.join()
+        options: dict[str, Any] = {"epsilon": 0.5, "segment_bytes": segment}
+        with Watch(every_s=0.005) as watch:
+            store = record_shards(stream, Sketch(columns), path, shards=1, threads=1, **options)
         saved = next((path / "shard-000").glob("checkpoint-*.state"))
         counted = Propagator.load(saved, threads=1).statistics()
+    peak = watch.peak_anonymous - before
     engine = counted["graph_bytes"] + counted["state_bytes"]
-    # As docs/scaling.md has it: states as readers see them and those of a step; records that wait,
-    # of up to a step more than a segment, while they are sealed; the lists in a checkpoint; and
-    # which step an event belongs to.
+    # The formula of docs/scaling.md: recorded states and those of a step; waiting records, up to a
+    # step more than a segment, while they are sealed; the lists of a checkpoint; and the step of
+    # every event.
     record = 8 + 4 + 4 * columns
     formula = (
         engine + 2 * 4 * columns * nodes + 2.5 * (segment + record * nodes) + 16 * edges + 8 * edges
@@ -93,27 +78,26 @@ def peak_of_recording(nodes: int, edges: int, columns: int) -> dict[str, Any]:
         "columns": columns,
         "channels": 1,
         "segment_bytes": segment,
-        "peak_anonymous_bytes": peak - before,
+        "peak_anonymous_bytes": peak,
         "engine_bytes": engine,
         "formula_bytes": int(formula),
-        "peak_over_engine": round((peak - before) / engine, 2),
-        "peak_over_formula": round((peak - before) / formula, 2),
+        "peak_over_engine": round(peak / engine, 2),
+        "peak_over_formula": round(peak / formula, 2),
         "records": store.records,
         "disk_bytes": store.nbytes,
-        "command": shlex.join(["python", *sys.argv]),
-        **_commit(),
+        **circumstances(script_command()),
     }
 
 
 def awake() -> None:
-    """What a worker does before it can work; long enough that no other does it in its place."""
+    """Import what a worker needs; wait, so that every worker runs this once."""
     import tidegraph.store.shards  # noqa: F401
 
     time.sleep(0.2)
 
 
 def cluster(cores: int) -> float:
-    """Starts a local Ray cluster and one worker per core; the seconds that took."""
+    """Start a local Ray cluster and one worker per core; return the seconds it took."""
     import ray
 
     begun = time.perf_counter()
@@ -147,7 +131,7 @@ def main() -> None:
             if [entry[name] for name in size] != [found[name] for name in size]
         ]
         results["memory"] = [*others, found]
-        given.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        write_json(results, given.output)
         return
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
@@ -196,7 +180,12 @@ def main() -> None:
     if len(contents) != 1:
         raise SystemExit("the sides recorded different bytes")
     median = {name: statistics.median(values) for name, values in seconds.items()}
-    kept = json.loads(given.output.read_text()) if given.output.exists() else {}
+    old = json.loads(given.output.read_text()) if given.output.exists() else {}
+    about = circumstances(script_command())
+    about["machine"] |= {
+        "load_average_before": load_before,
+        "load_average_after": machine.load_average(),
+    }
     results = {
         "data": "wikipedia",
         "events": len(stream),
@@ -218,18 +207,12 @@ def main() -> None:
         "ray_1_worker_over_2_workers": round(median["ray_1_workers"] / median["ray_2_workers"], 3),
         "threads_1_over_2": round(median["passes_1_thread"] / median["passes_2_threads"], 3),
         "disk_bytes": disk_bytes,
-        "machine": {
-            **machine.describe(),
-            "load_average_before": load_before,
-            "load_average_after": machine.load_average(),
-        },
+        **about,
         "ray": ray.__version__,
-        "command": shlex.join(["python", *sys.argv]),
-        **_commit(),
-        "memory": kept.get("memory", []),
+        "memory": old.get("memory", []),
     }
     given.output.parent.mkdir(parents=True, exist_ok=True)
-    given.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    write_json(results, given.output)
     print(json.dumps(results["seconds"]))
 
 

@@ -836,8 +836,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _save(results: Fields, options: argparse.Namespace) -> None:
-    from tidegraph.bench import _commit
-    from tidegraph.core import machine
+    from tidegraph.bench.results import circumstances
 
     output: Path = options.output
     named = os.path.relpath(output, ROOT) if output.resolve().is_relative_to(ROOT) else output.name
@@ -848,9 +847,7 @@ def _save(results: Fields, options: argparse.Namespace) -> None:
         "seed": options.seed,
         "first": options.first,
         "limit_s": options.limit,
-        "command": shlex.join(command),
-        **_commit(),
-        "machine": machine.describe(),
+        **circumstances(shlex.join(command)),
     }
     output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 

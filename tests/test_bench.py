@@ -1,9 +1,11 @@
-"""Benchmarks compare like with like, report what they were made of, and skip what is absent."""
+"""Benchmarks compare like with like, store what they were computed from, skip what is absent."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,11 @@ import numpy as np
 import pytest
 
 from tidegraph import bench
-from tidegraph.bench import competitors, sections
-from tidegraph.bench.competitors import PowerIteration, Skipped, Yardstick
+from tidegraph.bench import competitors, measuring, recomputing, scaling
+from tidegraph.bench.competitors import PowerIteration, Yardstick
 from tidegraph.bench.graphs import MEAN_DEGREE, PowerLaw, load_stream
+from tidegraph.bench.measuring import BenchSettings, Skipped
+from tidegraph.bench.results import circumstances
 from tidegraph.core import machine
 from tidegraph.core.errors import ParameterError
 from tidegraph.engine.channels import Channel, Sketch
@@ -23,8 +27,8 @@ from tidegraph.engine.reference import exact_of
 from tidegraph.events.batch import Batch
 from tidegraph.events.datasets import registry
 
-SHARED = Path(__file__).parents[2] / "shared"
-# Takes the arguments of the real one and claims to have needed a second, merged a quarter of one.
+YARDSTICK = Path(os.environ["TIDEGRAPH_YARDSTICK"])  # before a test changes it
+# Takes the arguments of the real one and claims to have taken a second, merged a quarter of one.
 STAND_IN = """
 #include <cstdio>
 #include <cstdlib>
@@ -37,7 +41,7 @@ int main(int, char** a) {
 
 @pytest.fixture
 def small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Data sets under the names the benchmarks ask for, small enough to run them all."""
+    """Write data sets with the names of the benchmarks', small enough to run them all."""
     rng = np.random.default_rng(3)
     for name, length in (("uci", 190_080), ("wikipedia", 1)):
         lines = ["src,dst,time,label"] + [f"{i},{i + 30},0,0" for i in range(30)]
@@ -53,7 +57,7 @@ def small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def assert_positive(value: Any) -> None:
-    """Every number in it, however deep, is finite and above zero."""
+    """Check that every number in it, however deep, is finite and above zero."""
     if isinstance(value, dict):
         value = list(value.values())
     for one in value if isinstance(value, list) else [value]:
@@ -91,7 +95,7 @@ def test_every_section_gives_its_numbers(small_data: Path) -> None:
     json.dumps(results, allow_nan=False)
 
 
-def test_what_is_absent_is_skipped_and_named(
+def test_sections_without_their_data_are_skipped_with_the_reason(
     small_data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     results = bench.propagation(only=["uci"], repeat=1, scale=0.01)
@@ -111,20 +115,20 @@ def test_what_is_absent_is_skipped_and_named(
 def test_times_without_the_promised_error_are_not_reported(
     small_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sections, "_PROMISE", 1e-9)
+    monkeypatch.setattr(measuring, "_PROMISE", 1e-9)
     results = bench.propagation(only=["latency"], scale=0.01)
     assert "promised" in results["failed"]["latency"]
     assert "event_latency_us" not in results
 
 
-def test_an_unknown_section_or_setting_is_refused() -> None:
-    with pytest.raises(ParameterError, match="there are uci"):
+def test_an_unknown_section_or_setting_is_rejected() -> None:
+    with pytest.raises(ParameterError, match=r"nothing.* uci, wikipedia"):
         bench.propagation(only=["nothing"])
     with pytest.raises(ParameterError, match="scale"):
         bench.propagation(only=["growth"], scale=0.0)
 
 
-def test_results_are_written_with_a_plot_beside_them(tmp_path: Path) -> None:
+def test_results_are_written_with_a_plot(tmp_path: Path) -> None:
     results = bench.propagation(only=["growth"], repeat=1, scale=0.001)
     written = bench.write(results, tmp_path / "result.json")
     assert json.loads((tmp_path / "result.json").read_text())["growth"] == results["growth"]
@@ -134,13 +138,13 @@ def test_results_are_written_with_a_plot_beside_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(
-    not (SHARED / "yardstick").is_dir() or shutil.which("g++") is None,
-    reason="no ../shared/yardstick, or no g++ to compile it",
+    not YARDSTICK.is_dir() or shutil.which("g++") is None,
+    reason="there is no $TIDEGRAPH_YARDSTICK, or no g++ to compile it",
 )
 def test_the_yardstick_reads_what_the_engine_streams(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_data: Path
 ) -> None:
-    monkeypatch.setenv("TIDEGRAPH_YARDSTICK", str(SHARED / "yardstick"))
+    monkeypatch.setenv("TIDEGRAPH_YARDSTICK", str(YARDSTICK))
     stream = load_stream("uci")
     yardstick = Yardstick(tmp_path)
     file = yardstick.write("uci", stream.text())
@@ -150,7 +154,7 @@ def test_the_yardstick_reads_what_the_engine_streams(
     assert elapsed_s > 0
 
 
-def test_a_yardstick_that_stops_early_is_noticed(small_data: Path) -> None:
+def test_a_yardstick_that_stops_early_is_an_error(small_data: Path) -> None:
     if shutil.which("g++") is None:
         pytest.skip("the yardstick is compiled with g++")
     (small_data / "yardstick.cpp").write_text(STAND_IN.replace("steps %s", "steps 0%.0s"))
@@ -164,7 +168,7 @@ def test_a_yardstick_that_stops_early_is_noticed(small_data: Path) -> None:
 def test_power_iteration_reaches_the_error_it_certifies(channel: Channel) -> None:
     edges = PowerLaw(300, seed=1).edges(1500)
     propagator = Propagator(Sketch(5), nodes=300, channels=[channel], initial=edges)
-    # As tight as float32 allows, so that what is left of the allowance is the certificate's own.
+    # As tight as float32 allows, so that the certificate leaves little room.
     limit = np.full(5, 1e-4)
     competitor = PowerIteration(propagator)
     solution = competitor.solve(competitor.first, limit)
@@ -179,13 +183,13 @@ def test_power_iteration_reaches_the_error_it_certifies(channel: Channel) -> Non
 def test_the_limit_of_power_iteration_is_the_engines_own_bound() -> None:
     edges = PowerLaw(300, seed=2).edges(1500)
     propagator = Propagator(Sketch(5), nodes=300, initial=edges)
-    limit = sections._limit(propagator, 1.0)
+    limit = recomputing._limit(propagator, 1.0)
     np.testing.assert_allclose(
         limit * np.sqrt(propagator.degree()), propagator.threshold()[:, 0], rtol=1e-12
     )
 
 
-def test_a_power_law_graph_has_the_degrees_it_says() -> None:
+def test_a_power_law_graph_has_the_expected_degrees() -> None:
     nodes = 20_000
     law = PowerLaw(nodes, seed=5)
     edges = law.edges(nodes * MEAN_DEGREE // 2)
@@ -235,12 +239,12 @@ def test_probes_measure_something() -> None:
     assert machine.describe()["cores"] >= 1
 
 
-def test_growing_takes_back_only_what_it_added(tmp_path: Path) -> None:
-    graph = sections._Growing(200, sections.Run(tmp_path, threads=1))
+def test_growing_removes_only_what_it_added(tmp_path: Path) -> None:
+    graph = scaling._Growing(200, BenchSettings(tmp_path, threads=1))
     before = weights(graph.propagator)
     graph.add_events(31)
     after = weights(graph.propagator)
-    # 31 events are 10 times (add, add, take the first back) and one more addition.
+    # 31 events are 10 times (add, add, remove the first) and one more addition.
     assert after.sum() - before.sum() == pytest.approx(11)
     assert (after - before >= 0).all()
 
@@ -284,3 +288,22 @@ def test_the_same_numbers_are_the_same_picture(tmp_path: Path) -> None:
     )
     assert one == other
     assert one.count(b"<use") > less.count(b"<use")
+
+
+def test_circumstances_hold_no_path_of_the_machine(tmp_path: Path) -> None:
+    command = f"python benchmarks/scale.py --out {tmp_path}/x.json --directory={tmp_path} uci"
+    about = circumstances(command)
+    expected = f"python benchmarks/scale.py --out x.json --directory={tmp_path.name} uci"
+    assert about["command"] == expected
+    assert str(tmp_path.parent) not in json.dumps(about)
+
+
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+
+
+def test_committed_results_hold_no_path_of_the_machine() -> None:
+    path = re.compile(r"""(?:^|["'\s=(])(?:/\w[\w.-]*){2,}|(?:^|[\s"'])(?:~|\.\.)/""", re.MULTILINE)
+    for file in sorted(RESULTS.rglob("*")):
+        if file.suffix in (".json", ".md"):
+            found = path.search(file.read_text(encoding="utf-8"))
+            assert found is None, f"{file.relative_to(RESULTS)} holds {found[0]!r}"

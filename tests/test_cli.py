@@ -267,9 +267,9 @@ def test_bench_refuses_an_output_it_could_not_write() -> None:
 
 
 def test_bench_exits_with_1_where_a_promise_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidegraph.bench import sections
+    from tidegraph.bench import measuring
 
-    monkeypatch.setattr(sections, "_PROMISE", 1e-9)
+    monkeypatch.setattr(measuring, "_PROMISE", 1e-9)
     result = run("bench", "propagation", "--only", "growth", "--scale", "0.001", "--json")
     assert result.exit_code == 1
     assert "promised" in last_line(result)["failed"]["growth"]

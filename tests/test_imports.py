@@ -41,7 +41,15 @@ LAYERS: dict[str, list[str]] = {
         "building propagator reference",
         "explanation passes verify",
     ],
-    "store": ["segments", "writer", "trajectories", "shards"],
+    "store": [
+        "segments",
+        "manifest",
+        "inputs queries",
+        "writer",
+        "recording",
+        "trajectories",
+        "shards",
+    ],
     "evaluation": [
         "heuristics metrics negatives splits verdicts",
         "protocols",
@@ -60,12 +68,17 @@ LAYERS: dict[str, list[str]] = {
         "comparison",
     ],
     "runs": ["experiment", "config sweep", "run"],
-    "bench": ["competitors graphs plots", "sections"],
+    "bench": [
+        "measuring plots results",
+        "competitors graphs",
+        "recomputing scaling streams",
+    ],
     "reproduce": [
         "data published tgn",
         "cells page",
-        "claims figures",
-        "driver",
+        "claims figures wording",
+        "plan",
+        "accuracy driver studies",
         "targets",
     ],
     "cli": [

@@ -33,7 +33,8 @@ from tidegraph.runs import run as run_module
 from tidegraph.runs.config import Settings
 from tidegraph.runs.experiment import Protocol
 from tidegraph.runs.run import Run
-from tidegraph.store import trajectories, writer
+from tidegraph.store import trajectories
+from tidegraph.store.manifest import StoreManifest
 
 QUICK = {"columns": 4, "epochs": 3, "hidden": 8, "batch_size": 512, "threads": 1}
 QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
@@ -469,7 +470,7 @@ def _without_manifest(store: Path) -> None:
 
 
 def _being_written(store: Path) -> None:
-    manifest = dataclasses.replace(writer.Manifest.read(store), complete=False)
+    manifest = dataclasses.replace(StoreManifest.read(store), complete=False)
     manifest.write(store)
 
 

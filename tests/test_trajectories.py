@@ -1,4 +1,4 @@
-"""A record of how representations moved: what it holds, what it answers, what it survives."""
+"""Stores of trajectories: what they hold, what they answer, and what they survive."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ from tidegraph import Batch, Channel, EventStream, Propagator, Sketch, Steps, Tr
 from tidegraph.engine.reference import exact, exact_of
 from tidegraph.events import datasets
 from tidegraph.events.stream import NodeNames
-from tidegraph.store import writer
+from tidegraph.store import manifest as store_manifest
 from tidegraph.store.trajectories import copy_store
 
 BEGINNING = np.iinfo(np.int64).min
@@ -61,14 +63,14 @@ def propagator_for(stream: EventStream, columns: int = 6, **options: Any) -> Pro
 
 
 class Recorded(NamedTuple):
-    """What a recording should hold, found by applying one step after the other."""
+    """What a recording should hold, computed by applying one step after the other."""
 
     records: list[list[tuple[int, NDArray[np.float32]]]]  # of each node: time and state
     embeddings: list[NDArray[Any]]  # before the first step and after each
 
 
 def by_hand(steps: Steps, propagator: Propagator, epsilon: float) -> Recorded:
-    """The rule of recording in NumPy; float32 stores only, as `last` is what was stored."""
+    """Apply the rule of recording in NumPy; for float32 stores only, since `last` is rounded."""
     now = propagator.embedding()
     records = [[(BEGINNING, now[node])] for node in range(propagator.nodes)]
     scales = propagator.threshold()[:, :, 0]
@@ -142,7 +144,7 @@ def test_progress_counts_up_to_the_last_step(tmp_path: Path) -> None:
     assert "records" in seen[-1][2]
 
 
-def test_a_store_knows_what_it_holds(tmp_path: Path) -> None:
+def test_a_store_describes_what_it_holds(tmp_path: Path) -> None:
     stream = random_stream()
     ids = [f"page {number}" for number in range(stream.nodes)]
     named = replace(stream, names=NodeNames(ids), unit="min")
@@ -154,7 +156,8 @@ def test_a_store_knows_what_it_holds(tmp_path: Path) -> None:
     assert store.names.numbers(["page 7"]).tolist() == [7]
     assert store.complete
     assert store.nbytes == sum(f.stat().st_size for f in tmp_path.glob("segment-*"))
-    assert f"records={store.records:,}" in repr(store)
+    for fact in (str(tmp_path), "25 nodes", f"{store.records:,} records", "3 × 6 float16", "min"):
+        assert fact in repr(store)
 
 
 # What is answered ---------------------------------------------------------------------------------
@@ -228,37 +231,100 @@ def test_answers_can_be_written_into_given_arrays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "words"),
+    ("query", "error", "facts"),
     [
-        (lambda s: s.state([0, 25], [1, 1]), "node 25 was asked for; there are nodes 0 to 24"),
-        (lambda s: s.state([-1], [1]), "node -1 was asked for"),
-        (lambda s: s.state([0, 1, 2], [1, 2]), "3 nodes and 2 times"),
-        (lambda s: s.state([0.5], [1]), "nodes has dtype float64"),
-        (lambda s: s.state([[0]], [1]), r"shape \(1, 1\)"),
-        (lambda s: s.state([0], ["now"]), "times has dtype"),
-        (lambda s: s.state([0], [BEGINNING]), "strictly between"),
-        (lambda s: s.window([0], [1], 0), "k is 0"),
-        (lambda s: s.window([0], [1], True), "k is True"),
-        (lambda s: s.window([0], [1], 2, "angle"), "g is 'angle'"),
-        (lambda s: s.changes([0, 1]), "2 nodes were given"),
-        (lambda s: s.append("events"), "give an EventStream or Steps"),
-        (lambda s: s.append(replace(later_steps(), offsets=np.array([0.0, 1.5]))), "offsets has"),
-        (lambda s: s.append(replace(later_steps(), times=np.array([999.5]))), "times has dtype"),
-        (lambda s: s.state([True], [1]), "nodes has dtype bool"),
-        (lambda s: s.state([0], [np.uint64(2**63)]), "strictly between"),
-        (lambda s: s.append(random_stream()), "begin at 1; .* up to 196"),
-        (lambda s: s.append(replace(random_stream(), unit="h")), "time in 'h', the store in 's'"),
-        (lambda s: s.append(random_stream(nodes=40).steps()), "there are nodes 0 to 24"),
+        (lambda s: s.state([0, 25], [1, 1]), tg.DataError, "25 .* 0 to 24"),
+        (lambda s: s.state([-1], [1]), tg.DataError, "-1 .* 0 to 24"),
+        (lambda s: s.state(["ann"], [1]), tg.DataError, "'ann' .* 0 to 24"),
+        (lambda s: s.state([0, 1, 2], [1, 2]), tg.DataError, "3 nodes and 2 times"),
+        (lambda s: s.state([0.5], [1]), tg.DataError, "float64"),
+        (lambda s: s.state([True], [1]), tg.DataError, "bool"),
+        (lambda s: s.state([[0]], [1]), tg.DataError, r"\(1, 1\)"),
+        (lambda s: s.state([0], ["now"]), tg.DataError, "'now'"),
+        (lambda s: s.state([0], [1.5]), tg.DataError, "1.5"),
+        (lambda s: s.state([0], [BEGINNING]), tg.DataError, "-2.*63"),
+        (lambda s: s.state([0], [np.uint64(2**63)]), tg.DataError, "2.*63"),
+        (lambda s: s.window([0], [1], 0), tg.ParameterError, "k is 0"),
+        (lambda s: s.window([0], [1], True), tg.ParameterError, "k is True"),
+        (lambda s: s.window([0], [1], 2, "angle"), tg.ParameterError, "g is 'angle'"),
+        (lambda s: s.changes([0, 1]), tg.ParameterError, "2 nodes"),
+        (lambda s: s.append("events"), tg.EventError, "EventStream or Steps"),
+        (
+            lambda s: s.append(replace(later_steps(), offsets=np.array([0.0, 1.5]))),
+            tg.EventError,
+            "offsets",
+        ),
+        (
+            lambda s: s.append(replace(later_steps(), times=np.array([999.5]))),
+            tg.EventError,
+            "times",
+        ),
+        (lambda s: s.append(random_stream()), tg.EventError, "1; .* 196"),
+        (lambda s: s.append(replace(random_stream(), unit="h")), tg.EventError, "'h'.*'s'"),
+        (lambda s: s.append(random_stream(nodes=40).steps()), tg.EventError, "0 to 24"),
     ],
 )
-def test_a_bad_question_says_what_is_accepted(tmp_path: Path, question: Any, words: str) -> None:
+def test_a_bad_query_names_what_was_given_and_what_is_accepted(
+    tmp_path: Path, query: Any, error: type[Exception], facts: str
+) -> None:
     stream = random_stream()
     store = tg.record(stream, propagator_for(stream), tmp_path)
-    with pytest.raises((tg.EventError, tg.ParameterError), match=words):
-        question(store)
+    with pytest.raises(error, match=facts):
+        query(store)
 
 
-def test_a_gap_too_long_for_64_bits_is_the_longest_there_is(tmp_path: Path) -> None:
+def named_store(path: Path) -> Trajectories:
+    """Events on four days of 2024 between nodes p0 to p24."""
+    stream = random_stream(events=100)
+    day = np.datetime64("2024-05-01", "s").astype(np.int64)
+    named = replace(
+        stream,
+        names=NodeNames([f"p{number}" for number in range(stream.nodes)]),
+        t=day + 86_400 * (np.arange(100) // 25),
+    )
+    return tg.record(named, propagator_for(named), path)
+
+
+def test_nodes_may_be_given_by_name_and_times_as_dates(tmp_path: Path) -> None:
+    store = named_store(tmp_path)
+    numbers, names = [3, 0, 24], ["p3", "p0", "p24"]
+    day = int(np.datetime64("2024-05-03", "s").astype(np.int64))
+    expected = store.state(numbers, day)
+    moments = (
+        "2024-05-03",
+        datetime(2024, 5, 3),
+        np.datetime64("2024-05-03"),
+        ["2024-05-03T02:00+02:00"] * 3,
+        np.array(["2024-05-03"] * 3, dtype="datetime64[ms]"),
+        pd.Series(pd.to_datetime(["2024-05-03"] * 3)),
+    )
+    for when in moments:
+        for asked in (names, np.array(names), pd.Series(names), numbers):
+            np.testing.assert_array_equal(store.state(asked, when), expected)
+    for by_name, by_number in zip(
+        (*store.window("p3", "2024-05-03", 2), *store.changes("p3"), store.bound("p3", moments[1])),
+        (*store.window(3, day, 2), *store.changes(3), store.bound(3, day)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(by_name, by_number)
+    with pytest.raises(tg.DataError, match="'p25'"):
+        store.state("p25", day)
+
+
+def test_a_frame_holds_the_states_of_named_nodes_as_of_a_date(tmp_path: Path) -> None:
+    store = named_store(tmp_path / "named")
+    frame = store.frame("2024-05-03")
+    assert frame.index.tolist() == [f"p{number}" for number in range(25)]
+    assert frame.shape == (25, 3 * 6)
+    np.testing.assert_array_equal(frame[1], store.state(range(25), "2024-05-03")[:, 1])
+    some = store.frame("2024-05-03", ["p7", "p2"])
+    assert some.equals(frame.loc[["p7", "p2"]])
+    stream = random_stream()
+    unnamed = tg.record(stream, propagator_for(stream), tmp_path / "unnamed")
+    assert unnamed.frame(7, [4, 2]).index.tolist() == [4, 2]
+
+
+def test_an_elapsed_time_too_long_for_64_bits_is_clipped(tmp_path: Path) -> None:
     stream = EventStream(
         src=np.array([0]), dst=np.array([1]), t=np.array([-(2**61)]), nodes=2, unit="ns"
     )
@@ -274,7 +340,7 @@ def test_a_gap_too_long_for_64_bits_is_the_longest_there_is(tmp_path: Path) -> N
 def check_bound(
     store: Trajectories, times: list[int], exact_states: list[NDArray[np.float64]]
 ) -> None:
-    """Every node's state just after each step is within its bound of exact."""
+    """Check that every node's state just after each step is within its bound of exact."""
     nodes = np.arange(store.nodes)
     for t, truth in zip(times, exact_states, strict=True):
         apart = np.linalg.norm(store.state(nodes, t) - truth, axis=2)
@@ -282,7 +348,7 @@ def check_bound(
 
 
 def edge_steps(history: History) -> Steps:
-    """The edge rows of a history, one step per batch that has any, times made distinct."""
+    """Return the edge events of a history, one step per batch that has any."""
     batches = [batch for batch in history.batches() if batch.rows]
     rows = [batch.rows for batch in batches]
     empty = np.zeros(0)
@@ -333,7 +399,7 @@ def test_any_past_state_is_within_its_bound_of_exact(
             segment_bytes=1,
         )
     except tg.PrecisionError:
-        reject()  # the dtype cannot hold the promise on these edges, and says so
+        reject()  # the dtype cannot hold the threshold on these edges
     oracle = history.start(Propagator, dtype=dtype)
     times, truths = [-(2**62)], [exact_of(oracle)]
     for step, batch in enumerate(steps):
@@ -367,7 +433,7 @@ def test_a_bound_does_not_depend_on_what_happens_at_its_time_or_later(
 ) -> None:
     stream = random_stream()
     options: dict[str, Any] = {"segment_bytes": segment_bytes}
-    # Rounding counts at such an r_max.
+    # Rounding matters at such an r_max.
     fine: dict[str, Any] = {"r_max": 2e-5, "channels": (Channel.low_pass(), CHANNELS[2])}
     whole = tg.record(stream, propagator_for(stream, **fine), tmp_path / "whole", **options)
     grown = None
@@ -386,14 +452,14 @@ def test_a_bound_does_not_depend_on_what_happens_at_its_time_or_later(
                 np.testing.assert_array_equal(store.bound(nodes, t), answer)
 
 
-def test_a_store_of_a_release_that_measured_drift_counts_it(tmp_path: Path) -> None:
+def test_the_bound_includes_the_drift_that_an_earlier_release_measured(tmp_path: Path) -> None:
     stream = random_stream()
     store = tg.record(stream.before(40), propagator_for(stream), tmp_path)
     manifest = tmp_path / "manifest.json"
     body = json.loads(manifest.read_text())
     del body["digest"]
     body["drift"] = [0.5, 0.0, 0.25]
-    body["digest"] = writer._json_digest(body)
+    body["digest"] = store_manifest._json_digest(body)
     manifest.write_text(json.dumps(body))
     nodes, times = np.arange(25), np.full(25, 30)
     before = store.bound(nodes, times)
@@ -449,10 +515,10 @@ def test_half_precision_keeps_eleven_bits_at_any_size(tmp_path: Path, size: floa
     assert (error <= 2.0**-11 * np.abs(exact_states) + 2.0**-38 * peak + 2.0**-145).all()
 
 
-def test_a_value_that_float32_cannot_hold_is_refused(tmp_path: Path) -> None:
+def test_a_value_that_float32_cannot_hold_is_rejected(tmp_path: Path) -> None:
     stream = random_stream()
     propagator = Propagator(np.full((25, 2), 1e39), dtype="float64")
-    with pytest.raises(tg.ParameterError, match="beyond what float32 holds; scale the features"):
+    with pytest.raises(tg.ParameterError, match=r"float32.*features"):
         tg.record(stream, propagator, tmp_path)
 
 
@@ -495,18 +561,18 @@ def test_many_appended_pieces_are_merged_into_few(tmp_path: Path) -> None:
     Trajectories.open(tmp_path, verify=True)
 
 
-def test_a_propagator_that_went_on_by_itself_is_not_recorded_further(tmp_path: Path) -> None:
+def test_a_propagator_that_has_applied_other_events_is_rejected(tmp_path: Path) -> None:
     stream = random_stream()
     propagator = propagator_for(stream)
     store = tg.record(stream.before(50), propagator, tmp_path)
     propagator.apply(Batch(src=[0], dst=[1], t=50))
-    with pytest.raises(tg.EventError, match="leave it out to go on with the stored one"):
+    with pytest.raises(tg.EventError, match=r"seen \d+ events.* after \d+"):
         store.append(stream.between(50, 60), propagator)
-    with pytest.raises(tg.ParameterError, match="with other settings"):
+    with pytest.raises(tg.ParameterError, match="other settings"):
         store.append(stream.between(50, 60), propagator_for(stream, r_max=0.1))
 
 
-def test_what_was_opened_stays_as_it_was_while_more_is_appended(tmp_path: Path) -> None:
+def test_an_open_store_does_not_change_while_another_appends(tmp_path: Path) -> None:
     stream = random_stream(events=1500)
     store = tg.record(stream.before(100), propagator_for(stream), tmp_path, segment_bytes=3000)
     before = answers(store)
@@ -537,21 +603,21 @@ def test_what_was_opened_stays_as_it_was_while_more_is_appended(tmp_path: Path) 
     assert answers(store) == answers(writer)
 
 
-def test_two_writers_do_not_meet(tmp_path: Path) -> None:
+def test_a_second_writer_is_rejected(tmp_path: Path) -> None:
     stream = random_stream()
     store = tg.record(stream.before(50), propagator_for(stream), tmp_path)
     met: list[str] = []
 
     def interrupt(*_: Any) -> None:
-        with pytest.raises(tg.StorageError) as refused:
+        with pytest.raises(tg.StorageError) as rejected:
             Trajectories.open(tmp_path).append(stream.between(50, 60))
-        met.append(str(refused.value))
+        met.append(str(rejected.value))
 
     store.append(stream.between(50, 60), progress=interrupt)
-    assert "is being written to already" in met[0]
+    assert str(tmp_path) in met[0]
 
 
-def test_a_refused_step_ends_the_record_before_it(tmp_path: Path) -> None:
+def test_a_rejected_step_ends_the_recording_before_it(tmp_path: Path) -> None:
     stream = replace(random_stream(), op=np.zeros(400, np.uint8))
     assert stream.op is not None
     op = stream.op.copy()
@@ -561,7 +627,7 @@ def test_a_refused_step_ends_the_record_before_it(tmp_path: Path) -> None:
     src[row], dst[row] = 24, 24
     broken = replace(stream, op=op, src=src, dst=dst)
     propagator = propagator_for(stream)
-    with pytest.raises(tg.EventError, match=r"step 59: .*mend the rest and append it"):
+    with pytest.raises(tg.EventError, match=r"step 59: .*append"):
         tg.record(broken, propagator, tmp_path)
     store = Trajectories.open(tmp_path)
     assert store.complete
@@ -570,10 +636,10 @@ def test_a_refused_step_ends_the_record_before_it(tmp_path: Path) -> None:
     assert answers(store) == answers(mended)
 
 
-def test_steps_that_would_show_the_future_are_refused(tmp_path: Path) -> None:
+def test_steps_that_would_show_the_future_are_rejected(tmp_path: Path) -> None:
     stream = random_stream()
     steps = stream.steps()
-    with pytest.raises(tg.EventError, match="would see the future"):
+    with pytest.raises(tg.EventError, match="later than its time"):
         tg.record(replace(steps, times=steps.times - 1), propagator_for(stream), tmp_path)
     with pytest.raises(tg.EventError, match="one offset more than times"):
         tg.record(replace(steps, times=steps.times[1:]), propagator_for(stream), tmp_path)
@@ -623,9 +689,9 @@ class Stopped(Exception):
 
 
 def stop_and_resume(path: Path, stops: list[int], monkeypatch: pytest.MonkeyPatch) -> int:
-    """Runs as often as there are stops, each ended before its n-th rename, then to the end.
+    """Run once per stop, each ended before its n-th rename, then to the end.
 
-    Returns how many renames the last run made.
+    Return how many renames the last run made.
     """
     real, made = os.replace, 0
 
@@ -661,7 +727,7 @@ def test_nothing_is_left_of_a_run_that_ended_before_its_first_manifest(
     stream = random_stream(7, events=150)
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", lambda old, new: shutil.copy(old, new))
-        patch.setattr("tidegraph.store.writer.Manifest.write", lambda *_: 1 / 0)
+        patch.setattr("tidegraph.store.manifest.StoreManifest.write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             tg.record(stream, propagator_for(stream, r_max=0.3), tmp_path, dtype="float16")
     assert files(tmp_path)
@@ -698,16 +764,16 @@ def test_a_full_disk_loses_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(module, name, full)
-        with pytest.raises(tg.StorageError, match=r"No space left.*call again") as error:
+        with pytest.raises(tg.StorageError, match="No space left") as error:
             resumable_run(tmp_path)
     assert error.value.errno == errno.ENOSPC
     assert not list(tmp_path.glob("*.part*"))
-    kept = Trajectories.open(tmp_path, verify=True)
-    assert not kept.complete
-    records = kept.records
+    store = Trajectories.open(tmp_path, verify=True)
+    assert not store.complete
+    records = store.records
     resumable_run(tmp_path)
-    assert kept.refresh()
-    assert kept.records > records
+    assert store.refresh()
+    assert store.records > records
     assert files(tmp_path) == undisturbed
 
 
@@ -744,7 +810,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(
     assert files(tmp_path) == undisturbed
 
 
-def test_an_interrupted_append_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_append_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     stream = random_stream()
 
     def stop(*_: Any) -> None:
@@ -758,7 +824,7 @@ def test_an_interrupted_append_goes_on(tmp_path: Path) -> None:
         if name == "interrupted":
             with pytest.raises(Stopped):
                 store.append(stream.between(40, FOREVER), progress=stop)
-            with pytest.raises(tg.EventError, match="is not finished"):
+            with pytest.raises(tg.EventError, match="not finished"):
                 store.append(stream.between(40, 50))
         store.append(stream.between(40, FOREVER))
         stores.append(files(tmp_path / name))
@@ -769,7 +835,7 @@ def test_an_interrupted_append_goes_on(tmp_path: Path) -> None:
 
 
 def growing_stream() -> tuple[EventStream, EventStream]:
-    """A stream among 25 nodes, and what comes after it among 40, by the same names."""
+    """Return a stream among 25 nodes and its continuation among 40, with the same names."""
     early = random_stream(nodes=25)
     late = random_stream(seed=1, nodes=40)
     late = replace(late, t=late.t + int(early.t[-1]) + 1)
@@ -778,7 +844,7 @@ def growing_stream() -> tuple[EventStream, EventStream]:
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_new_nodes_have_been_there_from_the_beginning(tmp_path: Path, given: bool) -> None:
+def test_new_nodes_count_as_present_from_the_beginning(tmp_path: Path, given: bool) -> None:
     early, late = growing_stream()
     propagator = propagator_for(early)
     store = tg.record(early, propagator, tmp_path / "grown", segment_bytes=SMALL)
@@ -793,14 +859,14 @@ def test_new_nodes_have_been_there_from_the_beginning(tmp_path: Path, given: boo
     assert (apart <= store.bound(nodes, times) + expected.bound(nodes, times)).all()
     assert store.names == late.names
     assert Trajectories.open(tmp_path / "grown", verify=True).names == late.names
-    # Who opened it before still sees what was there.
+    # A reader that opened it before still sees the old store.
     assert before.nodes == 25
     assert np.array_equal(before.state(7, 3), store.state(7, 3))
     store.append(replace(late, t=late.t + int(late.t[-1])))
     assert store.complete
 
 
-def test_an_append_with_new_nodes_stopped_at_any_write_goes_on_to_the_same_bytes(
+def test_an_append_with_new_nodes_stopped_at_any_write_resumes_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     early, late = growing_stream()
@@ -834,18 +900,18 @@ def test_an_append_with_new_nodes_stopped_at_any_write_goes_on_to_the_same_bytes
     raise AssertionError("there are more writes than expected")
 
 
-def test_new_nodes_are_refused_where_nothing_is_known_about_them(tmp_path: Path) -> None:
+def test_new_nodes_without_features_or_names_are_rejected(tmp_path: Path) -> None:
     early, late = growing_stream()
     features = np.random.default_rng(0).normal(size=(25, 6))
     store = tg.record(early, Propagator(features), tmp_path / "features")
-    with pytest.raises(tg.EventError, match="those of new nodes are unknown"):
+    with pytest.raises(tg.EventError, match=r"40 nodes, .* 25; .* features"):
         store.append(late)
     store = tg.record(early, propagator_for(early), tmp_path / "names")
-    with pytest.raises(tg.EventError, match="only one of them has ids"):
+    with pytest.raises(tg.EventError, match=r"40 nodes, .* 25, .* names"):
         store.append(replace(late, names=None))
-    with pytest.raises(tg.EventError, match="number them otherwise"):
+    with pytest.raises(tg.EventError, match="continuing"):
         store.append(replace(late, names=NodeNames([f"n{39 - k}" for k in range(40)])))
-    with pytest.raises(tg.EventError, match="there are nodes 0 to 24"):
+    with pytest.raises(tg.EventError, match="0 to 24"):
         store.append(late.steps())
     assert store.nodes == 25
     assert store.complete
@@ -867,19 +933,19 @@ def test_a_store_is_not_resumed_from_another_initial_graph(tmp_path: Path) -> No
             tg.record(stream, propagator_for(stream, initial=other), tmp_path)
     again = Batch(src=[1, 0], dst=[2, 1], t=-5)
     tg.record(stream, propagator_for(stream, initial=again), tmp_path)
-    tg.record(stream, first, tmp_path)  # it has been through the stream already
+    tg.record(stream, first, tmp_path)  # it has already applied the stream
     assert files(tmp_path) == bytes_before
 
 
-def test_a_store_is_not_resumed_with_anything_else(tmp_path: Path) -> None:
+def test_a_store_is_not_resumed_with_other_inputs(tmp_path: Path) -> None:
     stream = random_stream()
     tg.record(stream, propagator_for(stream), tmp_path)
     other = Propagator(np.eye(25)[:, :6], channels=CHANNELS)
     cases: list[tuple[Any, Any, dict[str, Any], str]] = [
-        (stream, propagator_for(stream), {"resume": False}, "holds a store already"),
-        (stream, propagator_for(stream), {"epsilon": 0.1}, "recorded with epsilon=0.05"),
-        (stream[:50], propagator_for(stream), {}, "record of other events"),
-        (stream, propagator_for(stream, r_max=0.1), {}, "with other settings"),
+        (stream, propagator_for(stream), {"resume": False}, "already"),
+        (stream, propagator_for(stream), {"epsilon": 0.1}, "epsilon=0.05"),
+        (stream[:50], propagator_for(stream), {}, "other events"),
+        (stream, propagator_for(stream, r_max=0.1), {}, "other settings"),
         (stream, other, {}, "other sketch"),
     ]
     for events, propagator, options, words in cases:
@@ -888,19 +954,21 @@ def test_a_store_is_not_resumed_with_anything_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [{"epsilon": 1.0}, {"epsilon": "5 %"}, {"dtype": "float64"}])
-def test_settings_that_cannot_work_are_refused(tmp_path: Path, option: dict[str, Any]) -> None:
+def test_invalid_settings_are_rejected_before_anything_is_written(
+    tmp_path: Path, option: dict[str, Any]
+) -> None:
     stream = random_stream()
     with pytest.raises(tg.ParameterError, match=f"{next(iter(option))} is"):
         tg.record(stream, propagator_for(stream), tmp_path / "new", **option)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_directory_of_other_things_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     stream = random_stream()
-    with pytest.raises(tg.ParameterError, match=r"holds thesis\.tex and no store"):
+    with pytest.raises(tg.ParameterError, match=r"thesis\.tex"):
         tg.record(stream, propagator_for(stream), tmp_path)
-    with pytest.raises(tg.StateFileError, match="not a store of trajectories"):
+    with pytest.raises(tg.StateFileError, match=r"manifest\.json"):
         Trajectories.open(tmp_path)
     assert files(tmp_path) == {"thesis.tex": b"precious"}
 
@@ -923,7 +991,7 @@ def only_segment(path: Path) -> Path:
 def test_a_truncated_segment_is_named_when_opened(finished: Path) -> None:
     segment = only_segment(finished)
     os.truncate(segment, segment.stat().st_size - 1)
-    with pytest.raises(tg.StateFileError, match=f"{segment.name} holds .* damaged"):
+    with pytest.raises(tg.StateFileError, match=f"{segment.name} is damaged"):
         Trajectories.open(finished)
 
 
@@ -947,7 +1015,7 @@ def test_any_altered_byte_is_found(finished: Path) -> None:
     Trajectories.open(finished, verify=True)
 
 
-def test_offsets_that_would_lead_astray_are_refused_even_without_comparing_digests(
+def test_damaged_offsets_are_rejected_without_comparing_digests(
     finished: Path,
 ) -> None:
     segment = only_segment(finished)
@@ -956,7 +1024,7 @@ def test_offsets_that_would_lead_astray_are_refused_even_without_comparing_diges
     assert bad[first_offset : first_offset + 8] == bytes(8)
     bad[first_offset + 15] = 0x7F
     segment.write_bytes(bad)
-    with pytest.raises(tg.StateFileError, match="impossible order"):
+    with pytest.raises(tg.StateFileError, match=f"{segment.name} is damaged.*offsets"):
         Trajectories.open(finished)
 
 
@@ -976,12 +1044,12 @@ def test_damage_is_not_merged_into_a_new_segment(finished: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 2}, "has format version 2; this release reads version 1"),
-        ({"epsilon": 0.5}, "was altered"),
-        ({"format": "something"}, "is not the manifest"),
+        ({"version": 2}, "version 2; .* version 1"),
+        ({"epsilon": 0.5}, "altered"),
+        ({"format": "something"}, "damaged or no"),
     ],
 )
-def test_a_manifest_that_is_not_ours_is_refused(
+def test_a_foreign_or_altered_manifest_is_rejected(
     finished: Path, change: dict[str, Any], words: str
 ) -> None:
     manifest = finished / "manifest.json"
@@ -990,7 +1058,7 @@ def test_a_manifest_that_is_not_ours_is_refused(
     with pytest.raises(tg.StateFileError, match=words):
         Trajectories.open(finished)
     manifest.write_text("{")
-    with pytest.raises(tg.StateFileError, match="is damaged"):
+    with pytest.raises(tg.StateFileError, match=r"manifest\.json is damaged"):
         Trajectories.open(finished)
 
 

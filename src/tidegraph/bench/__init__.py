@@ -1,29 +1,32 @@
-"""Measurements of the engine, as ratios within one run.
+"""Measurements of the engine, as ratios on one machine, and what results are stored with.
 
-It may import from every package below it: all but `reproduce` and `cli`.
+May import from all packages but `reproduce` and `cli`; only these two import it.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 import tempfile
-from collections.abc import Sequence
-from importlib.metadata import version
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidegraph.bench.competitors import Skipped
-from tidegraph.bench.sections import SECTIONS, BrokenPromise, Run, measure
+from tidegraph.bench.measuring import BenchSettings, BrokenPromise, Measurement, Skipped
+from tidegraph.bench.recomputing import recompute, static
+from tidegraph.bench.results import circumstances, write_json
+from tidegraph.bench.scaling import growth, memory
+from tidegraph.bench.streams import latency, threads, uci, wikipedia
 from tidegraph.core import machine
-from tidegraph.core.durable import replace_file
-from tidegraph.core.errors import ParameterError
+from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.progress import Progress
 
 __all__ = ["GOALS", "NOT_ASKED_FOR", "SECTIONS", "propagation", "write"]
 
 NOT_ASKED_FOR = "not asked for"
-# What the project asks of itself on a quiet machine with two cores: (at least | at most, value).
+SECTIONS: dict[str, Callable[[BenchSettings], Measurement]] = {
+    section.__name__: section
+    for section in (uci, wikipedia, recompute, static, growth, threads, latency, memory)
+}
+# The project's own goals on a quiet machine with two cores: (at least | at most, value).
 GOALS: dict[str, tuple[str, float]] = {
     "yardstick_ratio_uci": ("≥", 100),
     "merged_ratio_uci": ("≥", 35),
@@ -52,11 +55,11 @@ def propagation(
     command: str = "tidegraph.bench.propagation",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """All numbers about the engine, flat, with `details`, `machine`, `skipped` and `failed`.
+    """Return all numbers about the engine, with `details`, `machine`, `skipped` and `failed`.
 
-    only: names of sections; all where none is given.
-    repeat: rounds in which all sides of a comparison take turns; the median counts.
-    scale: shrinks graphs and streams. Only 1 gives numbers worth quoting.
+    only: names of sections; all by default.
+    repeat: rounds in which the sides of a comparison take turns; the median counts.
+    scale: shrinks graphs and streams. Only numbers at scale 1 are worth quoting.
     """
     unknown = sorted(set(only) - set(SECTIONS))
     if unknown:
@@ -69,25 +72,30 @@ def propagation(
     skipped: dict[str, str] = {}
     failed: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="tidegraph-bench-") as workplace:
-        for k, name in enumerate(SECTIONS):
-
-            def say(what: str, k: int = k, name: str = name) -> None:
-                if progress is not None:
-                    progress(k, len(SECTIONS), f"{name}: {what}")
-
-            run = Run(Path(workplace), repeat, threads, scale, seed, say)
+        for k, (name, section) in enumerate(SECTIONS.items()):
             if only and name not in only:
                 skipped[name] = NOT_ASKED_FOR
                 continue
+
+            def report(what: str, k: int = k, name: str = name) -> None:
+                if progress is not None:
+                    progress(k, len(SECTIONS), f"{name}: {what}")
+
+            settings = BenchSettings(Path(workplace), repeat, threads, scale, seed, report)
             try:
-                measured = measure(name, run)
-            except Skipped as reason:
+                measured = section(settings)
+            except (Skipped, DataError) as reason:
                 skipped[name] = str(reason)
             except BrokenPromise as error:
                 failed[name] = str(error)
             else:
                 results.update(measured.results)
                 details[name] = measured.details
+    about = circumstances(command)
+    about["machine"] |= {
+        "load_average_before": load_before,
+        "load_average_after": machine.load_average(),
+    }
     return {
         **results,
         "details": details,
@@ -97,41 +105,16 @@ def propagation(
         "threads": threads,
         "scale": scale,
         "seeds": {"features, graphs and samples": seed, "yardstick": 0},
-        "machine": {
-            **machine.describe(),
-            "load_average_before": load_before,
-            "load_average_after": machine.load_average(),
-        },
-        "command": command,
-        "version": version("tidegraph"),
-        **_commit(),
+        **about,
     }
 
 
-def _commit() -> dict[str, Any]:
-    """The commit of the source tree this package is run from, and whether it was changed since."""
-    package = Path(__file__).parents[1]
-    root = package.parents[1]
-    if not (root / ".git").exists() or package != root / "src" / "tidegraph":
-        return {"commit": None}
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(root), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--", "src", "native", "CMakeLists.txt")
-        return {"commit": git("rev-parse", "HEAD"), "changed_since_commit": bool(changed)}
-    except (OSError, subprocess.CalledProcessError):
-        return {"commit": None}
-
-
 def write(results: dict[str, Any], path: Path) -> list[Path]:
-    """Writes the results as JSON, whole or not at all, and a plot of the growth table beside it.
+    """Write the results as JSON, and a plot of the growth table next to it.
 
-    Returns the files written; without matplotlib there is no plot.
+    Return the files written; there is no plot without matplotlib.
     """
-    replace_file(path, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+    write_json(results, path)
     written = [path]
     if "growth" in results:
         from tidegraph.bench.plots import plot_growth

@@ -1,4 +1,4 @@
-"""What the engine is compared with: the plain method in C++, and power iteration with scipy."""
+"""What the engine is compared with: the yardstick, and power iteration with scipy."""
 
 from __future__ import annotations
 
@@ -13,41 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.bench.measuring import Skipped
 from tidegraph.engine.propagator import Propagator
 
-__all__ = [
-    "PowerIteration",
-    "Skipped",
-    "Solution",
-    "Yardstick",
-    "needs_scipy",
-    "yardstick_directory",
-]
-
-
-class Skipped(Exception):
-    """Why something was not measured."""
-
-
-def yardstick_directory() -> Path:
-    """Where yardstick.cpp is looked for: $TIDEGRAPH_YARDSTICK or ../shared/yardstick."""
-    return Path(os.environ.get("TIDEGRAPH_YARDSTICK") or "../shared/yardstick")
+__all__ = ["PowerIteration", "Solution", "Yardstick", "needs_scipy"]
 
 
 class Yardstick:
-    """The plain method: one column at a time, threads started anew for every step."""
+    """The plain method in C++: one column at a time, with new threads for every step."""
 
     def __init__(self, directory: Path) -> None:
-        """Compiles it into `directory` as its header says; `Skipped` where that cannot be done."""
-        source = yardstick_directory() / "yardstick.cpp"
+        """Compile `$TIDEGRAPH_YARDSTICK/yardstick.cpp` into `directory`, or raise Skipped."""
+        source = Path(os.environ.get("TIDEGRAPH_YARDSTICK", "")) / "yardstick.cpp"
         if not source.is_file():
-            raise Skipped(
-                f"no yardstick at {source.absolute()}; set TIDEGRAPH_YARDSTICK to the directory"
-                " that holds yardstick.cpp"
-            )
+            raise Skipped("no yardstick; set TIDEGRAPH_YARDSTICK to the directory of yardstick.cpp")
         compiler = shutil.which("g++")
         if compiler is None:
-            raise Skipped("the yardstick is compiled with g++, which is not installed")
+            raise Skipped("g++, which compiles the yardstick, is not installed")
         self._directory = directory
         self._program = directory / "yardstick"
         flags = ["-O3", "-march=native", "-std=c++17", "-pthread"]
@@ -60,7 +42,7 @@ class Yardstick:
             raise Skipped(f"the yardstick does not compile: {done.stderr.strip()[-300:]}")
 
     def write(self, name: str, text: str) -> Path:
-        """A file with the stream, for `run`."""
+        """Write a stream to a file for `run`."""
         path = self._directory / f"{name}.txt"
         path.write_text(text, encoding="ascii")
         return path
@@ -76,7 +58,7 @@ class Yardstick:
         steps: int,
         merge: bool,
     ) -> float:
-        """Seconds the stream took, without reading it and without the first propagation."""
+        """Return the seconds the stream took, without reading it and the first propagation."""
         numbers = [nodes, columns, r_max, threads, steps, int(merge)]
         command = [str(self._program), str(stream), *map(str, numbers)]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
@@ -87,7 +69,7 @@ class Yardstick:
 
 
 def needs_scipy() -> None:
-    """`Skipped` where scipy is not installed."""
+    """Raise Skipped unless scipy is installed."""
     try:
         import scipy.sparse  # noqa: F401
     except ImportError:
@@ -96,7 +78,7 @@ def needs_scipy() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a power iteration arrived at."""
+    """The result of a power iteration."""
 
     ratio: NDArray[np.float32]  # [nodes, columns]: pi / d^(1-beta)
     iterations: int
@@ -106,8 +88,8 @@ class Solution:
 class PowerIteration:
     """`pi <- gamma0·x + gamma·P·pi` in float32 with scipy's sparse times dense product.
 
-    The graph, features and filter are those of a propagator's first channel. It is iterated on
-    `y = pi / d^(1-beta)`, where P becomes the row-stochastic `D^-1·A` and the certificate
+    The graph, features and filter are those of a propagator's first channel. The iteration is on
+    `y = pi / d^(1-beta)`: P becomes the row-stochastic `D^-1·A`, and the certificate
     `|pi - exact| / d^(1-beta) <= |gamma| / (1 - |gamma|) · max |y_new - y|` needs no degrees.
     """
 
@@ -135,9 +117,9 @@ class PowerIteration:
         self.first: NDArray[np.float32] = scaled.astype(np.float32)
 
     def solve(self, start: NDArray[np.float32], limit: NDArray[np.float64]) -> Solution:
-        """Iterates from `start` until the certificate is at most `limit`, `[columns]`.
+        """Iterate from `start` until the certificate is at most `limit`, `[columns]`.
 
-        `limit` bounds `|pi - exact| / d^(1-beta)`; `start` is left as it is.
+        `limit` bounds `|pi - exact| / d^(1-beta)`; `start` is not changed.
         """
         ratio, iterations = start.copy(), 0
         begin = time.perf_counter()

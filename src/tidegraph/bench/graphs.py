@@ -1,4 +1,4 @@
-"""What the benchmarks run on: recorded streams cut into steps, and power-law graphs of any size."""
+"""What the benchmarks run on: recorded streams in steps, and power-law graphs of any size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEAN_DEGREE = 20
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """The first steps of a data set with the settings under which the yardstick runs on it."""
+    """The first steps of a data set, with the settings of the yardstick on it."""
 
     name: str
     batch: Batch
@@ -37,7 +37,7 @@ class Stream:
         return len(self.offsets) - 1
 
     def propagator(self, threads: int, seed: int) -> Propagator:
-        """A propagator before the first step, set up as the yardstick sets itself up."""
+        """Return a propagator before the first step, with the settings of the yardstick."""
         return Propagator(
             Sketch(self.columns, seed=seed, distribution="uniform"),
             nodes=self.nodes,
@@ -60,7 +60,7 @@ class Stream:
         }
 
     def text(self) -> str:
-        """Lines `src dst step`, which is what the yardstick reads."""
+        """Return lines `src dst step`, which the yardstick reads."""
         steps = np.repeat(np.arange(self.steps), np.diff(self.offsets))
         rows = zip(self.batch.src.tolist(), self.batch.dst.tolist(), steps.tolist(), strict=True)
         return "".join(f"{src} {dst} {step}\n" for src, dst, step in rows)
@@ -74,12 +74,12 @@ _STREAMS: dict[str, tuple[int | None, int, int]] = {
 
 
 def load_stream(name: str, scale: float = 1.0) -> Stream:
-    """A stream of the benchmark; `scale` shortens it. DataError where the data is absent."""
+    """Return a stream of the benchmark, shortened by `scale`; raise DataError if it is absent."""
     length, steps, columns = _STREAMS[name]
     events = datasets.load_dataset(name)
     offsets = step_offsets(events.t, length)[: max(1, round(steps * scale)) + 1]
     rows = int(offsets[-1])
-    # Neither side is told the times: the filter does not use them.
+    # Without times on either side: the filter does not use them.
     batch = Batch(events.src[:rows], events.dst[:rows])
     return Stream(name, batch, offsets, events.nodes, columns)
 
@@ -88,8 +88,8 @@ class PowerLaw:
     """Random edges of a graph whose expected degrees follow a power law (Chung and Lu's model).
 
     Expected degrees are `~ (i + i0)^(-1/(exponent-1))` with `i0` such that the mean is 20 and the
-    largest is the square root of the sum of degrees, where the model stops being one. Ids are
-    shuffled: a node's degree says nothing about where it lies in memory.
+    largest is the square root of the sum of degrees, beyond which the model does not hold. Numbers
+    are shuffled: a node's degree is unrelated to its place in memory.
     """
 
     def __init__(self, nodes: int, seed: int) -> None:
@@ -101,12 +101,12 @@ class PowerLaw:
         self._i0 = nodes * share ** (EXPONENT - 1)
 
     def edges(self, count: int) -> Batch:
-        """That many independent edges of weight 1; repeated ones occur, as in any stream."""
+        """Return independent edges of weight 1; edges may repeat, as in any stream."""
         src, dst = self._ends(count), self._ends(count)
         return Batch(src, dst, weight=np.ones(count))
 
     def _ends(self, count: int) -> NDArray[np.int64]:
-        """Nodes drawn in proportion to their expected degrees: the inverse of their sum."""
+        """Draw nodes in proportion to their expected degrees, by the inverse of their sum."""
         power = (EXPONENT - 1) / (EXPONENT - 2)
         low, high = self._i0 ** (1 / power), (self.nodes + self._i0) ** (1 / power)
         rank = self._rng.uniform(low, high, count) ** power - self._i0

@@ -1,4 +1,4 @@
-"""The tables of growth as pictures."""
+"""Plots of the tables of growth."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 __all__ = ["plot_growth", "plot_scale"]
 
 
-# The same file for the same numbers.
+# So that the same numbers give the same file.
 _SETTINGS: Any = {"svg.hashsalt": "tidegraph", "font.size": 9}
 
 
 def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
-    """Writes work and time per event over the number of nodes; needs matplotlib."""
+    """Plot work and time per event over the number of nodes."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -37,10 +37,10 @@ def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def plot_scale(growth: dict[str, Any], larger: list[dict[str, Any]], path: Path) -> None:
-    """Writes time, memory and disk of large graphs by edges, columns and r_max; needs matplotlib.
+    """Plot time, memory and disk of large graphs by edges, columns and r_max.
 
     growth: rows under "edges", "columns" and "r_max", as `benchmarks/scale.py` writes them.
-    larger: more rows by edges, perhaps with other columns, which are drawn hollow.
+    larger: more rows by edges, drawn hollow, since they may have other columns.
     """
     import matplotlib
 

@@ -320,7 +320,7 @@ _NO_MEASUREMENTS = {"repeat", "threads", "scale", "changed_since_commit"}
 def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **options: Any) -> None:
     """Measure the propagation engine against its competitors and itself.
 
-    The yardstick is compiled from $TIDEGRAPH_YARDSTICK (default ../shared/yardstick), data is read
+    The yardstick is compiled from $TIDEGRAPH_YARDSTICK, data is read
     from $TIDEGRAPH_DATA (default ../shared/data); what is absent is skipped, and said so. All
     sections take half an hour on a quiet machine; a busy one gives numbers that mean little.
     """

@@ -1,12 +1,13 @@
-"""The paper's tables with our own numbers beside them: measured, kept, printed and drawn.
+"""The paper's tables with our own numbers: measured, stored, printed and drawn.
 
-It may import from every package but `cli`.
+May import from every package but `cli`, which alone imports it.
 """
 
 from __future__ import annotations
 
-from tidegraph.reproduce.driver import OVERVIEW, Target, reproduce
+from tidegraph.reproduce.driver import OVERVIEW, reproduce
 from tidegraph.reproduce.page import Table
+from tidegraph.reproduce.plan import Target
 from tidegraph.reproduce.targets import TARGETS
 
 __all__ = ["OVERVIEW", "TARGETS", "Table", "Target", "reproduce"]

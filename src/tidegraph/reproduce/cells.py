@@ -1,4 +1,4 @@
-"""The smallest pieces of a table that are worth keeping: one model, one data set, one seed."""
+"""Cells, the units of measurement: one model on one data set with one seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.progress import Progress
-from tidegraph.evaluation import evaluate_link
+from tidegraph.evaluation import Split, evaluate_link
 from tidegraph.evaluation.heuristics import EdgeBank, Heuristic, Popularity
 from tidegraph.events.stream import EventStream
 from tidegraph.reproduce import data
@@ -26,30 +26,30 @@ from tidegraph.reproduce import data
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidegraph.learning.tasks import LinkPredictor
+    from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
     from tidegraph.learning.tasks.estimator import Estimator
     from tidegraph.runs.experiment import Trial
 
 __all__ = ["Cell", "Workplace", "fingerprint", "measure"]
 
 IntArray = NDArray[np.int64]
-Report: TypeAlias = Callable[[float, str], None]  # share of the cell that is done, what goes on
+Report: TypeAlias = Callable[[float, str], None]  # the finished share of a cell, and what it does
 
 _MODEL = "tidegraph"
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """What is measured at once and kept in a file of its own."""
+    """What is measured together and stored in one file."""
 
-    kind: str  # of work, one of those in `_WORK`
+    kind: str  # a key of `_WORK`
     data: str
     seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def recorded(self) -> str:
-        """Cells for which this is the same share one record of the stream."""
+        """A digest that is equal for cells that can share one store of trajectories."""
         from tidegraph.learning.tasks import RECORD_SETTINGS
 
         taken = {name: self.settings[name] for name in RECORD_SETTINGS if name in self.settings}
@@ -57,48 +57,51 @@ class Cell:
 
 
 class Workplace:
-    """Data in memory and one record of a stream on disk, for as long as cells ask for the same."""
+    """Data in memory and one store on disk, reused while cells need the same."""
 
     def __init__(self, directory: Path, *, fast: bool) -> None:
         self.fast = fast
         self._directory = directory
-        self._made_in_s: dict[str, float] = {}
+        self._record_s: dict[str, float] = {}
         self.load = cache(lambda name: data.load(name, fast=fast))
         self.trial = cache(lambda name, protocol: data.trial(name, protocol, fast=fast))
 
     def stream(self, cell: Cell) -> EventStream:
-        """The events that a cell is about."""
+        """Return the events of a cell."""
         if cell.kind.startswith("snapshot"):
-            events: EventStream = self.trial(cell.data, "roland").events
-            return events
+            return self.trial_of(cell).events
         return self.load(cell.data)
 
+    def trial_of(self, cell: Cell) -> Trial:
+        """Return the events and the evaluation of a cell about links."""
+        trial: Trial = self.trial(cell.data, "roland" if cell.kind.startswith("snap") else "tgn")
+        return trial
+
     def division(self, cell: Cell) -> tuple[float, float] | None:
-        """After which times validation and test begin, where there are any."""
+        """Return the times after which validation and test begin, if the cell has such parts."""
         if cell.kind == "errors":
             return None
         if cell.kind == "nodes":
             split = data.NODE_TASKS[cell.data].split(self.load(cell.data))
         else:
-            protocol = "roland" if cell.kind.startswith("snapshot") else "tgn"
-            split = self.trial(cell.data, protocol).training
+            split = self.trial_of(cell).training
         return float(split.validation_time), float(split.test_time)
 
     def record(self, cell: Cell) -> Path:
-        """Where the record of the cell's stream lies, or is to be written; others are removed."""
+        """Return the path of the cell's store, whether it exists or not; remove other stores."""
         path = self._directory / cell.recorded
         for other in self._directory.iterdir():
             if other != path:
                 shutil.rmtree(other)
         return path
 
-    def made_in_s(self, cell: Cell, clock: _Clock) -> float:
-        """How long it took to make the cell's record, be it for this cell or for one before."""
-        return self._made_in_s.setdefault(cell.recorded, clock.stages()["elapsed_s"]["record"])
+    def record_s(self, cell: Cell, times: _StageTimes) -> float:
+        """Return how long recording the cell's store took, for this or an earlier cell."""
+        return self._record_s.setdefault(cell.recorded, times.stages()["elapsed_s"]["record"])
 
 
 def fingerprint(cell: Cell, workplace: Workplace) -> str:
-    """A short hash of all that the outcome depends on but the code, which a cell's file names."""
+    """Return a fingerprint of all a cell depends on, except the code, which its file names."""
     digest, division = workplace.stream(cell).digest(), workplace.division(cell)
     about = [cell.kind, cell.data, digest, division, cell.seed, dict(cell.settings)]
     return _digest([*about, version("tidegraph")])
@@ -110,53 +113,56 @@ def _digest(about: list[Any]) -> str:
 
 
 def measure(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
-    """What the cell shows, in plain types."""
+    """Measure a cell; return its results in plain types."""
     return _WORK[cell.kind](cell, workplace, report)
 
 
 # Links --------------------------------------------------------------------------------------------
 
 
-def _events(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
-    return _link(cell, workplace.trial(cell.data, "tgn"), workplace, report)
-
-
-def _snapshots(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
-    return _link(cell, workplace.trial(cell.data, "roland"), workplace, report)
-
-
-def _link(cell: Cell, trial: Trial, workplace: Workplace, report: Report) -> dict[str, Any]:
+def _link(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     from tidegraph.learning.tasks import LinkPredictor
 
-    clock = _Clock()
+    times = _StageTimes()
+    trial = workplace.trial_of(cell)
     predictor = LinkPredictor(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
-    with clock.stage("record"):
-        predictor.observe(trial.events, trial.training, progress=_part(report, 0.0, 0.3))
-    with clock.stage("train"):
-        predictor.train(trial.training, progress=_part(report, 0.3, 0.9))
-    report(0.9, "scoring")
-    with clock.stage("score"):
+    _learn(predictor, trial.events, trial.training, times, report)
+    with times.stage("score"):
         table = trial.judge(predictor).table[_MODEL]
     return {
         "metrics": table,
         "training_negatives": predictor.training_negatives,
         "moved": _moved(predictor, trial),
-        **_about(predictor),
-        "record_s": workplace.made_in_s(cell, clock),
-        **clock.stages(),
+        **_training(predictor),
+        "record_s": workplace.record_s(cell, times),
+        **times.stages(),
     }
 
 
+def _learn(
+    model: LinkPredictor | NodeClassifier,
+    events: EventStream,
+    split: Split,
+    times: _StageTimes,
+    report: Report,
+) -> None:
+    with times.stage("record"):
+        model.observe(events, split, progress=_part(report, 0.0, 0.3))
+    with times.stage("train"):
+        model.train(split, progress=_part(report, 0.3, 0.9))
+    report(0.9, "scoring")
+
+
 def _moved(predictor: LinkPredictor, trial: Trial) -> float:
-    """The share of the ends of test events whose last record before it was a movement."""
-    asked, events = trial.training.test, trial.events
-    nodes = np.concatenate([events.src[asked], events.dst[asked]])
-    times = np.tile(events.t[asked], 2)
+    """Return the share of endpoints of test events whose last record before it was a change."""
+    test, events = trial.training.test, trial.events
+    nodes = np.concatenate([events.src[test], events.dst[test]])
+    times = np.tile(events.t[test], 2)
     change, _, known = predictor._trajectories.window(nodes, times, 1, "l2")
     return float(((change > 0).any(axis=2) & known).mean())
 
 
-def _about(predictor: Estimator) -> dict[str, Any]:
+def _training(predictor: Estimator) -> dict[str, Any]:
     epochs = predictor.epochs_
     events = max(1, len(predictor._stream))
     return {
@@ -167,27 +173,21 @@ def _about(predictor: Estimator) -> dict[str, Any]:
     }
 
 
-def _event_rules(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
-    clock = _Clock()
-    trial = workplace.trial(cell.data, "tgn")
-    with clock.stage("score"):
-        rules = trial.judge(None).table
-        rules |= _seen_or_item(trial)
-    return {"rules": rules, **clock.stages()}
-
-
-def _snapshot_rules(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
-    clock = _Clock()
-    with clock.stage("score"):
-        rules = workplace.trial(cell.data, "roland").judge(None).table
-    return {"rules": rules, **clock.stages()}
+def _heuristics(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
+    times = _StageTimes()
+    trial = workplace.trial_of(cell)
+    with times.stage("score"):
+        table = trial.judge(None).table
+        if cell.kind == "event-rules":
+            table |= _seen_or_item(trial)
+    return {"rules": table, **times.stages()}
 
 
 class SeenOrItem(Heuristic):
     """2 for pairs seen before, 1 for other nodes that have been a destination, 0 for the rest.
 
-    Against negatives from all nodes of a bipartite graph it hardly errs, and it has learned
-    nothing: most of those negatives are no destinations at all.
+    It learns nothing, yet hardly errs against negatives from all nodes of a bipartite graph, since
+    most of these are never a destination.
     """
 
     name = "seen, else is it an item?"
@@ -205,7 +205,7 @@ class SeenOrItem(Heuristic):
 
 
 def _seen_or_item(trial: Trial) -> dict[str, Any]:
-    """As `Trial.judge` has it: [rule][sampler][part][metric]."""
+    """Return its metrics in the form of `Trial.judge`: [heuristic][sampler][part][metric]."""
     result = evaluate_link(
         None,
         trial.events,
@@ -226,25 +226,21 @@ def _seen_or_item(trial: Trial) -> dict[str, Any]:
 def _nodes(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     from tidegraph.learning.tasks import NodeClassifier
 
-    clock = _Clock()
+    times = _StageTimes()
     stream = workplace.load(cell.data)
     split = data.NODE_TASKS[cell.data].split(stream)
     classifier = NodeClassifier(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
-    with clock.stage("record"):
-        classifier.observe(stream, split, progress=_part(report, 0.0, 0.4))
-    with clock.stage("train"):
-        classifier.train(split, progress=_part(report, 0.4, 0.9))
-    report(0.9, "scoring")
-    with clock.stage("score"):
+    _learn(classifier, stream, split, times, report)
+    with times.stage("score"):
         result = classifier.evaluate(split, parts=("test",))
     found = {row.scorer: {"none": {"all": _finite(row.metrics)}} for row in result.rows}
     return {
         "metrics": found.pop(str(result.model)),
         "rules": found,
         "sizes": result.split["sizes"],
-        **_about(classifier),
-        "record_s": workplace.made_in_s(cell, clock),
-        **clock.stages(),
+        **_training(classifier),
+        "record_s": workplace.record_s(cell, times),
+        **times.stages(),
     }
 
 
@@ -256,30 +252,30 @@ def _finite(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _tgn(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
-    """Epochs of PyG's TGN on the same events."""
+    """Time epochs of PyG's TGN on the same events."""
     from tidegraph.reproduce.tgn import SETTINGS, Replay
 
-    trial = workplace.trial(cell.data, "tgn")
+    trial = workplace.trial_of(cell)
     replay = Replay(trial.events, trial.training, seed=cell.seed)
     generator = np.random.default_rng(cell.seed)
-    clock, seconds = _Clock(), []
-    with clock.stage("train"):
+    times, seconds = _StageTimes(), []
+    with times.stage("train"):
         for epoch in range(cell.settings["epochs"]):
             report(epoch / cell.settings["epochs"], f"epoch {epoch + 1}")
             begun = time.perf_counter()
             replay.train(trial.training.train, generator)
             seconds.append(round(time.perf_counter() - begun, 3))
-    return {"epoch_s": seconds, "tgn": SETTINGS, **clock.stages()}
+    return {"epoch_s": seconds, "tgn": SETTINGS, **times.stages()}
 
 
 def _errors(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
-    """How fast the engine is under some promise, and how far from the exact solution it ends."""
+    """Measure the speed of the engine at a threshold, and its distance from the exact solution."""
     from tidegraph.engine.channels import Channel, Sketch
     from tidegraph.engine.propagator import Propagator
     from tidegraph.engine.reference import exact_of
     from tidegraph.engine.verify import Replay, step_offsets
 
-    clock = _Clock()
+    times = _StageTimes()
     options = dict(cell.settings)
     steps, columns = options.pop("steps"), options.pop("columns")
     stream = workplace.load(cell.data)
@@ -291,10 +287,10 @@ def _errors(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
         **options,
     )
     replay = Replay(propagator, stream, offsets, progress=_part(report, 0.0, 0.8))
-    with clock.stage("engine"):
+    with times.stage("engine"):
         replay.advance(len(offsets) - 1)
     report(0.8, "exact solution")
-    with clock.stage("exact"):
+    with times.stage("exact"):
         error = np.abs(propagator.embedding() - exact_of(propagator))
     certified = propagator.error_bound()
     return {
@@ -304,26 +300,26 @@ def _errors(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
         "error_max": float(error.max()),
         "certified_max": float(certified.max()),
         "holds": bool((error <= certified).all()),
-        **clock.stages(),
+        **times.stages(),
     }
 
 
 _WORK: dict[str, Callable[[Cell, Workplace, Report], dict[str, Any]]] = {
-    "events": _events,
-    "event-rules": _event_rules,
-    "snapshots": _snapshots,
-    "snapshot-rules": _snapshot_rules,
+    "events": _link,
+    "event-rules": _heuristics,
+    "snapshots": _link,
+    "snapshot-rules": _heuristics,
     "nodes": _nodes,
     "tgn": _tgn,
     "errors": _errors,
 }
 
 
-# What they share ----------------------------------------------------------------------------------
+# Shared -------------------------------------------------------------------------------------------
 
 
-class _Clock:
-    """Seconds spent by stage: on the wall, and of all cores, which a busy machine changes less."""
+class _StageTimes:
+    """Seconds by stage: wall time, and CPU time, which depends less on a busy machine."""
 
     def __init__(self) -> None:
         self._wall_s: dict[str, float] = {}
@@ -341,5 +337,5 @@ class _Clock:
 
 
 def _part(report: Report, first: float, last: float) -> Progress:
-    """A stage's own progress as that of the part of a cell it makes up."""
+    """Return a progress that maps a stage to its share of the cell."""
     return lambda done, total, what: report(first + (last - first) * done / max(1, total), what)

@@ -1,4 +1,4 @@
-"""What the paper says in words, and what the tables that were measured here say to it."""
+"""The paper's claims in words, and what our measurements show."""
 
 from __future__ import annotations
 
@@ -8,75 +8,77 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tidegraph.reproduce.page import NOT_YET
+
 __all__ = ["overview"]
 
-_NOT_YET = "not measured yet"
 _SNAPSHOTS = ("uci", "bitcoin-alpha", "bitcoin-otc")  # on which the paper compares its variants
 
 
 class _Measured:
-    """The rows of one target, as `results.json` has them."""
+    """The rows of one target from its `results.json`."""
 
     def __init__(self, results: Mapping[str, Any]) -> None:
         self._tables = results["tables"]
 
     def values(self, name: str, metric: str | None = None) -> dict[str, dict[str, Any]]:
-        """What was measured in a row of the first table, by column."""
+        """Return the measured values of a row of the first table, by column."""
         for row in self._tables[0]["rows"]:
             if row["name"] == name and metric in (None, row["metric"]):
                 return _measured(row)
         return {}
 
     def along(self, title: str, column: str) -> dict[str, str]:
-        """A column of the table in which this setting varies, as text by the setting's value."""
+        """Return a column of the table that varies a setting, as texts by value of the setting."""
         rows = (row for table in self._tables if table["title"] == title for row in table["rows"])
         found = {row["name"].rpartition(" ")[2]: _measured(row) for row in rows}
         return {value: _text(row[column]) for value, row in found.items() if column in row}
 
 
-_Say: TypeAlias = Callable[[_Measured], str]  # what was seen; nothing where nothing was measured
+_Describe: TypeAlias = Callable[[_Measured], str]  # in words; empty if nothing was measured
 
 
 @dataclass(frozen=True)
 class _Claim:
-    words: str  # what the paper says, in short
+    words: str  # the claim in short
     target: str
-    seen: _Say
+    describe: _Describe
 
 
 def overview(output: Path) -> str:
-    """A page about all targets whose results are in a directory, and about the paper's claims."""
+    """Return a page about all targets with results in a directory, and the paper's claims."""
     return "\n".join(_lines(output)) + "\n"
 
 
 def _lines(output: Path) -> Iterator[str]:
-    found, strange = _results(output)
-    yield from ("# The paper's tables, measured anew", "")
-    yield "Written by `tidegraph reproduce`, from the results beside each page."
-    yield from ("", "| page | seeds | cells | rows that lack some |", "|---|---|---|---|")
+    found, unreadable = _results(output)
+    yield from ("# The paper's tables, measured again", "")
+    yield "Written by `tidegraph reproduce` from the `results.json` of each page."
+    yield from ("", "| page | seeds | cells | incomplete rows |", "|---|---|---|---|")
     for name, results in found.items():
         seeds = ", ".join(map(str, results["seeds"]))
-        tried = ", **tried out: its numbers mean nothing**" if results["fast"] else ""
+        fast = ", **fast: these numbers mean nothing**" if results["fast"] else ""
         yield (
-            f"| [{results['title']}]({name}/README.md){tried} | {seeds} | {results['cells']} |"
+            f"| [{results['title']}]({name}/README.md){fast} | {seeds} | {results['cells']} |"
             f" {len(results['missing']) or ''} |"
         )
-    for path in strange:
-        yield from ("", f"`{path}` cannot be read as results and was left out.")
-    yield from ("", "## What it says, and what was seen", "")
-    yield "Its settings in this implementation. Numbers are MRR against 1,000 nodes on snapshots,"
-    yield "and on Wikipedia AP in percent, under random-all unless said."
-    yield from ("", "| the paper says | seen here | page |", "|---|---|---|")
+    for path in unreadable:
+        yield from ("", f"`{path}` holds no results and was left out.")
+    yield from ("", "## Claims and measurements", "")
+    yield "Measured with the paper's settings in this implementation. Numbers on snapshots are MRR"
+    yield "against 1,000 nodes; those on Wikipedia are AP in percent, under random-all by default."
+    yield from ("", "| the paper says | measured here | page |", "|---|---|---|")
     for claim in _CLAIMS:
-        page, seen = claim.target, ""
+        page, measured = claim.target, ""
         if page in found:
-            seen, page = claim.seen(_Measured(found[page])), f"[{page}]({page}/README.md)"
-        yield f"| {claim.words} | {seen or _NOT_YET} | {page} |"
+            measured = claim.describe(_Measured(found[page]))
+            page = f"[{page}]({page}/README.md)"
+        yield f"| {claim.words} | {measured or NOT_YET} | {page} |"
 
 
 def _results(output: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """The results of every target, and the names of files that are none."""
-    found, strange = {}, []
+    """Return the results of every target, and the names of files that hold none."""
+    found, unreadable = {}, []
     for path in sorted(output.glob("*/results.json")):
         name = path.parent.name
         try:
@@ -85,8 +87,8 @@ def _results(output: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
                 raise ValueError(f"results of {results['target']}")
             found[name] = results
         except (OSError, ValueError, KeyError, TypeError):
-            strange.append(f"{name}/{path.name}")
-    return found, strange
+            unreadable.append(f"{name}/{path.name}")
+    return found, unreadable
 
 
 def _measured(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -94,11 +96,11 @@ def _measured(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _text(value: Mapping[str, Any]) -> str:
-    """A number with its spread; of how many seeds it is stands in the list of pages."""
+    """Return a number with its spread; the list of pages gives the seeds."""
     return str(value["text"]).partition(" (n=")[0]
 
 
-# What was seen ------------------------------------------------------------------------------------
+# What measurements show ---------------------------------------------------------------------------
 
 _MRR = "mrr_1000"
 
@@ -113,22 +115,22 @@ def _compared(
     second: Mapping[str, dict[str, Any]],
     columns: Sequence[str],
 ) -> str:
-    """Where the first has the higher number, and all of them; spreads and seeds as measured."""
+    """Describe in how many columns the first is higher, with all numbers."""
     shared = [name for name in columns if name in first and name in second]
     if not shared:
         return ""
     ahead = sum(first[name]["mean"] > second[name]["mean"] for name in shared)
     pairs = [f"{name} {_text(first[name])} against {_text(second[name])}" for name in shared]
-    lacking = [f"{name} {_NOT_YET}" for name in columns if name not in shared]
-    return f"{who} higher in {ahead} of {len(shared)}: {'; '.join(pairs + lacking)}"
+    missing = [f"{name} {NOT_YET}" for name in columns if name not in shared]
+    return f"{who} higher in {ahead} of {len(shared)}: {'; '.join(pairs + missing)}"
 
 
-def _over(first: str, second: str) -> _Say:
-    def seen(measured: _Measured) -> str:
+def _over(first: str, second: str) -> _Describe:
+    def describe(measured: _Measured) -> str:
         one, other = (measured.values(_ours(encoder), _MRR) for encoder in (first, second))
         return _compared(first, one, other, _SNAPSHOTS)
 
-    return seen
+    return describe
 
 
 def _high_pass(measured: _Measured) -> str:
@@ -144,7 +146,7 @@ def _high_pass(measured: _Measured) -> str:
                 gains[f"{encoder} on {name}"] = gain
     shown = "; ".join(f"{where} {gain:+.1f} %" for where, gain in gains.items())
     up = sum(gain > 0 for gain in gains.values())
-    return f"more in {up} of {len(gains)}: {shown}" if gains else ""
+    return f"higher in {up} of {len(gains)}: {shown}" if gains else ""
 
 
 def _times(measured: _Measured) -> str:
@@ -154,22 +156,22 @@ def _times(measured: _Measured) -> str:
     return _compared("with times", with_times, without, ("wikipedia", *_SNAPSHOTS))
 
 
-def _varied(title: str, first: str, second: str, words: str) -> _Say:
-    """Two columns of the table in which this setting varies, the second in brackets."""
+def _varied(title: str, first: str, second: str, words: str) -> _Describe:
+    """Describe two columns of the table that varies a setting, the second in brackets."""
 
-    def seen(measured: _Measured) -> str:
-        beside = measured.along(title, second)
+    def describe(measured: _Measured) -> str:
+        in_brackets = measured.along(title, second)
         found = [
-            f"{value}: {text} ({beside[value]})"
+            f"{value}: {text} ({in_brackets[value]})"
             for value, text in measured.along(title, first).items()
-            if value in beside
+            if value in in_brackets
         ]
-        return f"{first}, and {words} in brackets: {'; '.join(found)}" if found else ""
+        return f"{first}, with {words} in brackets: {'; '.join(found)}" if found else ""
 
-    return seen
+    return describe
 
 
-def _both(title: str) -> _Say:
+def _both(title: str) -> _Describe:
     return _varied(title, "random-all", "random-dst", "random-dst")
 
 
@@ -177,8 +179,8 @@ def _others_move(measured: _Measured) -> str:
     found = measured.along("r_max", "records per event")
     shown = "; ".join(f"r_max {value}: {text}" for value, text in found.items())
     return (
-        "records per event, of which two are of its own ends, a few of the beginning, and the rest"
-        f" of others that had moved by more than 5 %: {shown}"
+        "records per event: two for its endpoints, a few for initial states, the rest for other"
+        f" nodes that moved by more than 5 %: {shown}"
         if found
         else ""
     )
@@ -196,22 +198,22 @@ _CLAIMS: Sequence[_Claim] = (
     _Claim(
         "the Transformer tends to have the highest MRR", "dtdg-link", _over("transformer", "lstm")
     ),
-    _Claim("high-pass filters add in eight of nine cells", "ablation-high-pass", _high_pass),
-    _Claim("an encoding of times adds a little", "time-encoding", _times),
+    _Claim("high-pass filters help in eight of nine cells", "ablation-high-pass", _high_pass),
+    _Claim("a time encoding helps a little", "time-encoding", _times),
     _Claim(
         "r_max of 1e-3 and 1e-2 leave nothing to learn from",
         "sensitivity",
-        _varied("r_max", "random-dst", "moved", "the share of ends that had moved"),
+        _varied("r_max", "random-dst", "moved", "the share of endpoints that had moved"),
     ),
-    _Claim("alpha scarcely matters", "sensitivity", _both("alpha")),
+    _Claim("alpha hardly matters", "sensitivity", _both("alpha")),
     _Claim(
-        "LSTM layers have little effect up to eight; more converge badly",
+        "up to eight LSTM layers have little effect; more converge badly",
         "sensitivity",
         _both("LSTM layers"),
     ),
     _Claim("layers of the last network have little effect", "sensitivity", _both("MLP layers")),
     _Claim(
-        "where r_max is small, nodes move without events of their own", "sensitivity", _others_move
+        "with a small r_max, nodes move without events of their own", "sensitivity", _others_move
     ),
     _Claim("an epoch on Wikipedia takes a sixth of TGN's", "time-cost", _epochs),
 )

@@ -1,4 +1,4 @@
-"""The data of the tables: where to get it, how to divide it, and what of it is enough to try."""
+"""The data of the tables: streams, splits, and small pieces of both to try things out."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 __all__ = ["NODE_TASKS", "NodeTask", "absent", "load", "original", "trial"]
 
 _FAST_EVENTS = 6000
-_FAST_FIRST_TEST = {"uci": 85, "bitcoin-otc": 136, "bitcoin-alpha": 136}  # the last one
+_FAST_FIRST_TEST = {"uci": 85, "bitcoin-otc": 136, "bitcoin-alpha": 136}  # only the last
 _SAMPLERS = ("random-dst", "historical", "inductive", "random-all")
 _DAY_MIN = 24 * 60
-_REVERSED = "-reversed"  # after the name of a data set: every edge also in the other direction
+_REVERSED = "-reversed"  # suffix of a data set: with every edge reversed as well
 
 
 @dataclass(frozen=True)
 class NodeTask:
-    """How labels of nodes are divided, and what asking for them needs to know."""
+    """How labels of nodes are split, and the settings the task needs."""
 
     split: Callable[[EventStream], Split]
     settings: dict[str, Any] = field(default_factory=dict)
-    paper: str | None = None  # the data set whose settings of the paper are taken
+    paper: str | None = None  # the data set of the paper whose settings are used
 
 
 NODE_TASKS = {
     "wikipedia": NodeTask(tgn_split, paper="wikipedia"),
     "reddit": NodeTask(tgn_split, paper="reddit"),
-    # A label here is drawn anew, out of nothing: only what happens afterwards tells of it.
+    # New labels are drawn at random: only later events depend on them.
     "like-gdelt": NodeTask(tgb_split, {"ask_after": 2 * _DAY_MIN}, paper="gdelt"),
-    # Papers are asked for after the citations of their own year.
+    # Papers are classified after the citations of their own year.
     "like-mag": NodeTask(
         partial(time_split, validation_time=2017, test_time=2018), {"ask_after": 1}, paper="mag"
     ),
@@ -52,7 +52,7 @@ NODE_TASKS = {
 
 
 def original(name: str) -> str:
-    """The data set of which this is a variant, or itself.
+    """Return the data set without the suffix of a variant.
 
     >>> original("bitcoin-otc-reversed"), original("uci")
     ('bitcoin-otc', 'uci')
@@ -61,7 +61,7 @@ def original(name: str) -> str:
 
 
 def absent(name: str) -> str | None:
-    """Why a data set cannot be used here, or None."""
+    """Return why a data set cannot be used here, or None if it can."""
     if name in _GENERATORS:
         return None
     known = datasets.DATA_SETS.get(original(name))
@@ -69,21 +69,21 @@ def absent(name: str) -> str | None:
 
 
 def load(name: str, *, fast: bool) -> EventStream:
-    """The events of a data set, or of a made-up one; the first few thousand where fast."""
+    """Return the events of a data set or a generated one; the first few thousand if fast."""
     make = _GENERATORS.get(name)
     if make is not None:
-        return _made_up(make, fast)
+        return _generated(make, fast)
     stream = datasets.load_dataset(name)
     return stream[:_FAST_EVENTS] if fast and name != "pubmed-temporal" else stream
 
 
 def trial(name: str, protocol: str, *, fast: bool) -> Trial:
-    """Events to learn links from, and their judgement under `tgn` or `roland`."""
+    """Return events to learn links from, with their evaluation under `tgn` or `roland`."""
     from tidegraph.runs.experiment import Protocol, make_trial
 
     if protocol == "tgn":
         return make_trial(load(name, fast=fast), Protocol(samplers=_SAMPLERS), name=name)
-    # Snapshots are fixed; to try it out, fewer of them are asked about.
+    # Snapshots are fixed: to be fast, fewer of them are tested.
     published = ROLAND_SETTINGS[original(name)]
     stream = datasets.load_dataset(original(name))
     asked = Protocol(
@@ -95,7 +95,7 @@ def trial(name: str, protocol: str, *, fast: bool) -> Trial:
     return make_trial(stream.with_reversed() if reversed_too else stream, asked, name=name)
 
 
-# Made-up data ---------------------------------------------------------------------------------
+# Generated data -----------------------------------------------------------------------------------
 
 
 def _like_gdelt(path: Path, fast: bool) -> Path:
@@ -115,10 +115,10 @@ def _like_mag(path: Path, fast: bool) -> Path:
 _GENERATORS = {"like-gdelt": _like_gdelt, "like-mag": _like_mag}
 
 
-def _made_up(make: Callable[[Path, bool], Path], fast: bool) -> EventStream:
-    with tempfile.TemporaryDirectory(prefix="tidegraph-made-up-") as directory:
+def _generated(make: Callable[[Path, bool], Path], fast: bool) -> EventStream:
+    with tempfile.TemporaryDirectory(prefix="tidegraph-generated-") as directory:
         written = datasets.load_dataset(make(Path(directory) / "data", fast))
-        # Out of the files, which are deleted.
+        # Copied out of the files, which are deleted.
         return EventStream.from_arrays(
             np.array(written.src),
             np.array(written.dst),

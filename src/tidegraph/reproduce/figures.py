@@ -1,4 +1,4 @@
-"""Figures of the tables, as SVG; they need matplotlib."""
+"""Figures of the tables as SVG, drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from tidegraph.core.durable import replace_file
-from tidegraph.reproduce.page import HERE, OURS, PUBLISHED, RULE, Row, Table, Value
+from tidegraph.reproduce.page import HERE, HEURISTIC, OURS, PUBLISHED, Row, Table, Value
 
 __all__ = ["curves", "dots"]
 
 _LOOK = {
     PUBLISHED: ("#6b7785", "o"),
     OURS: ("#0b6e99", "D"),
-    RULE: ("#b84e12", "^"),
+    HEURISTIC: ("#b84e12", "^"),
     HERE: ("#7b4fa3", "s"),
 }
 _PANELS_ACROSS = 4
@@ -23,7 +23,7 @@ _PANELS_ACROSS = 4
 
 @contextmanager
 def _drawn(path: Path, rows: int, columns: int, width: float, height: float) -> Iterator[Any]:
-    """Axes `[rows * columns]` to draw on; the file is replaced at the end, and always the same."""
+    """Yield axes `[rows * columns]`; write the same file for the same drawing at the end."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -40,7 +40,7 @@ def _drawn(path: Path, rows: int, columns: int, width: float, height: float) -> 
 
 
 def dots(table: Table, path: Path) -> None:
-    """A panel per column, a line per row: its mean as a dot, its spread as a bar."""
+    """Draw a panel per column and a line per row: the mean as a dot, the spread as a bar."""
     shown = [
         column
         for column in table.columns
@@ -80,14 +80,15 @@ def dots(table: Table, path: Path) -> None:
 
 
 def _labels(rows: Sequence[Row]) -> list[str]:
-    """The names of rows, with negatives and metric where not all have the same."""
-    told = [row.name for row in rows]
+    """Return the names of rows, with negatives and metric if these differ between rows."""
+    labels = [row.name for row in rows]
     for more in ([row.sampler for row in rows], [row.metric for row in rows]):
         if len(set(more)) > 1:
-            told = [
-                f"{name} · {word}" if word else name for name, word in zip(told, more, strict=True)
+            labels = [
+                f"{name} · {word}" if word else name
+                for name, word in zip(labels, more, strict=True)
             ]
-    return told
+    return labels
 
 
 def _mean(value: Value | None) -> float | None:
@@ -109,7 +110,7 @@ def curves(
     log_x: Sequence[bool],
     log_y: bool = False,
 ) -> None:
-    """Per panel (title, name of x, curves by name), each curve as points of x and a value."""
+    """Draw panels (title, name of x, curves by name); a curve is a list of points (x, value)."""
     across = min(len(panels), 2)
     down = -(-len(panels) // across)
     with _drawn(path, down, across, 4.2 * across, 2.9 * down) as axes:

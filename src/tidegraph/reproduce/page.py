@@ -1,4 +1,4 @@
-"""Tables with other people's rows beside ours, as text and as a page."""
+"""Tables of published rows and ours, as text and as a page."""
 
 from __future__ import annotations
 
@@ -9,18 +9,32 @@ from typing import Any
 
 from tidegraph.reproduce.published import number, published
 
-__all__ = ["HERE", "OURS", "PUBLISHED", "RULE", "Row", "Table", "Value", "page", "published_rows"]
+__all__ = [
+    "FAST_WARNING",
+    "HERE",
+    "HEURISTIC",
+    "NOT_YET",
+    "OURS",
+    "PUBLISHED",
+    "Row",
+    "Table",
+    "Value",
+    "page",
+    "published_rows",
+]
 
-PUBLISHED, OURS, RULE, HERE = "published", "ours", "heuristic", "theirs, measured here"
+PUBLISHED, OURS, HEURISTIC, HERE = "published", "ours", "heuristic", "theirs, measured here"
 _PERCENT = ("ap", "auc", "micro-f1")
 _FORMS = {"ap": ".2f", "auc": ".2f", "micro-f1": ".2f", "mrr": ".4f", "events_per_s": ",.0f"}
 _NOTHING = "–"
-_NAMED = 4  # models in a line at most, rather than their number
+NOT_YET = "not measured yet"
+FAST_WARNING = "Measured on small pieces of the data: these numbers mean nothing."
+_NAMED = 4  # more models than this are counted instead of listed
 
 
 @dataclass(frozen=True)
 class Value:
-    """What stands in one place of a table."""
+    """The content of one place in a table."""
 
     text: str
     mean: float | None = None
@@ -28,7 +42,7 @@ class Value:
 
     @classmethod
     def of(cls, values: Sequence[float], metric: str, *, note: str = "") -> Value:
-        """The mean and the spread of so many measurements, in the units of publications."""
+        """Return mean and spread of some measurements, in the units of publications."""
         scale = 100.0 if metric in _PERCENT else 1.0
         form = next((form for name, form in _FORMS.items() if metric.startswith(name)), ".3g")
         mean = scale * statistics.fmean(values)
@@ -41,7 +55,7 @@ class Value:
 
     @classmethod
     def printed(cls, text: str) -> Value:
-        """A number as somebody printed it."""
+        """Return a number as it was published."""
         found = number(text)
         return cls(text) if found is None else cls(text, *found)
 
@@ -49,7 +63,7 @@ class Value:
 @dataclass(frozen=True)
 class Row:
     name: str
-    whose: str  # PUBLISHED, OURS, RULE or HERE
+    whose: str  # PUBLISHED, OURS, HEURISTIC or HERE
     sampler: str
     metric: str
     values: dict[str, Value]  # by column
@@ -57,16 +71,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under columns, each row with its negatives and metric."""
+    """Rows of results, each with its negatives and metric."""
 
     title: str
     columns: list[str]
     rows: list[Row]
-    log: bool = False  # whether a figure of it is better on a logarithmic scale
+    log: bool = False  # whether figures use a logarithmic scale
     sources: list[str] = field(default_factory=list)
 
     def markdown(self) -> str:
-        """A table that can be read as it is, too."""
+        """Return the table in aligned Markdown, without empty columns."""
         lines = [["model", "whose", "negatives", "metric", *self.columns]]
         for row in self.rows:
             found = [row.values.get(column) for column in self.columns]
@@ -74,19 +88,18 @@ class Table:
             lines.append(
                 [row.name, row.whose, row.sampler or _NOTHING, row.metric or _NOTHING, *texts]
             )
-        # Columns in which every row says the same by saying nothing are left out.
-        kept = [
+        shown = [
             place
             for place in range(len(lines[0]))
             if any(line[place] != _NOTHING for line in lines[1:]) or place == 0
         ]
-        lines = [[line[place] for place in kept] for line in lines]
-        widths = [max(len(line[place]) for line in lines) for place in range(len(kept))]
+        lines = [[line[place] for place in shown] for line in lines]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(shown))]
         lines.insert(1, ["-" * width for width in widths])
         return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)
 
     def plain(self) -> dict[str, Any]:
-        """In plain types."""
+        """Return the table in plain types."""
         return {
             "title": self.title,
             "sources": self.sources,
@@ -108,7 +121,7 @@ class Table:
 
 
 def published_rows(table: str) -> tuple[list[str], list[Row], list[str]]:
-    """Columns and rows of a published table, and where they were printed."""
+    """Return columns and rows of a published table, and their sources."""
     columns, found = published(table)
     rows = [
         Row(
@@ -128,26 +141,26 @@ def published_rows(table: str) -> tuple[list[str], list[Row], list[str]]:
 
 
 def page(results: dict[str, Any], tables: Sequence[Table], figure: str | None) -> str:
-    """The results as a Markdown page."""
+    """Return the results as a Markdown page."""
     return "\n".join(_lines(results, tables, figure)) + "\n"
 
 
 def _lines(results: dict[str, Any], tables: Sequence[Table], figure: str | None) -> Iterator[str]:
     yield from (f"# {results['title']}", "", results["description"], "")
     if results["fast"]:
-        yield "**Tried out on small pieces of the data: these numbers mean nothing.**"
+        yield f"**{FAST_WARNING}**"
         yield ""
     if figure is not None:
         yield from (f"![{results['title']}]({figure})", "")
     for table in tables:
         yield from (f"## {table.title}", "", table.markdown(), "")
         if table.sources:
-            yield "Published rows are printed as they were:"
+            yield "Published rows appear as printed:"
             yield ""
             yield from (f"- {source}." for source in table.sources)
             yield ""
     if results["notes"]:
-        yield from ("## Reading it", "")
+        yield from ("## How to read it", "")
         yield from (f"- {note}" for note in results["notes"])
         yield ""
     if results["missing"]:
@@ -156,7 +169,7 @@ def _lines(results: dict[str, Any], tables: Sequence[Table], figure: str | None)
         yield ""
     yield from ("## How it was made", "", f"    {results['command']}", "")
     machine = results["machine"]
-    yield f"- seeds {', '.join(map(str, results['seeds']))}; (n=…) counts those in a number"
+    yield f"- seeds {', '.join(map(str, results['seeds']))}; n counts those in a number"
     yield f"- tidegraph {results['version']}, commits {', '.join(results['commits']) or 'unknown'}"
     yield f"- {machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']:g} GB"
     by_negatives: dict[str, list[str]] = {}
@@ -165,6 +178,6 @@ def _lines(results: dict[str, Any], tables: Sequence[Table], figure: str | None)
     for negatives, models in by_negatives.items():
         whose = "; ".join(models) if len(models) <= _NAMED else f"{len(models)} models"
         yield f"- trained against {negatives}: {whose}"
-    yield f"- {results['elapsed_s'] / 60:.0f} minutes of work in {results['cells']} cells"
+    yield f"- {results['elapsed_s'] / 60:.0f} minutes of measurement in {results['cells']} cells"
     for name, about in results["data"].items():
-        yield f"- {name}: {about['title']}, {about['events']:,} events, hash {about['digest']}"
+        yield f"- {name}: {about['title']}, {about['events']:,} events, digest {about['digest']}"

@@ -1,4 +1,4 @@
-"""What others have printed, out of `published.toml`: the only place where their numbers stand."""
+"""Published results of others, from `published.toml`, the only place that has their numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Published", "number", "published"]
+__all__ = ["Published", "best_published", "number", "published"]
 
 _FILE = Path(__file__).with_name("published.toml")
 _NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)(?: ± (\d+(?:\.\d+)?))?")
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)(?: ± (\d+(?:\.\d+)?))?")
 
 @dataclass(frozen=True)
 class Published:
-    """A row of somebody's table, word for word; columns without a number are left out."""
+    """A row of a published table, as printed, without empty columns."""
 
     name: str
     source: str
@@ -27,7 +27,7 @@ class Published:
 
 
 def published(table: str) -> tuple[list[str], list[Published]]:
-    """The columns and the rows of a table of this name."""
+    """Return the columns and rows of a table."""
     found = _tables()[table]
     columns: list[str] = found["columns"]
     return columns, [
@@ -43,8 +43,14 @@ def published(table: str) -> tuple[list[str], list[Published]]:
     ]
 
 
+def best_published() -> dict[tuple[str, str, str], str]:
+    """Return the best published result by data set, sampler and part, with its model's name."""
+    rows: list[list[str]] = _tables()["best"]["rows"]
+    return {(data, sampler, part): text for data, sampler, part, text in rows}
+
+
 def number(text: str) -> tuple[float, float | None] | None:
-    """Mean and spread of a printed number; None where it is something else, a percentage say.
+    """Return mean and spread of a printed number; None for anything else, such as a percentage.
 
     >>> number("98.46 ± 0.1"), number("0.2885"), number("3.16%")
     ((98.46, 0.1), (0.2885, None), None)

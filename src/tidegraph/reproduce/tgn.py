@@ -1,4 +1,4 @@
-"""PyG's TGN, to be timed and judged beside: its memory, time encoding and attention."""
+"""PyG's TGN as a competitor: its memory, time encoding and attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["SETTINGS", "Replay", "Tgn"]
 
 IntArray = NDArray[np.int64]
 
-# Those of its example, without edge features.
+# The settings of PyG's example, without edge features.
 BATCH = 200
 LEARNING_RATE = 1e-3
 WIDTH = 100  # of memory, time encoding and embedding
@@ -33,13 +33,13 @@ SETTINGS: dict[str, Any] = {
 
 
 class Tgn(nn.Module):
-    """A memory per node, read through one layer of attention over its last neighbours."""
+    """A memory per node, and one layer of attention over the last neighbours."""
 
     def __init__(self, nodes: int) -> None:
         super().__init__()
         self.memory = TGNMemory(
             nodes,
-            1,  # of a message: there are no edge features, and it takes no less
+            1,  # column of a message: the least it accepts, as there are no edge features
             WIDTH,
             WIDTH,
             message_module=IdentityMessage(1, WIDTH, WIDTH),
@@ -52,7 +52,7 @@ class Tgn(nn.Module):
 
 
 class Replay:
-    """Goes through events batch by batch: scores each with what came before, then takes it in."""
+    """Scores events batch by batch with the state before the batch, then applies the batch."""
 
     def __init__(self, stream: EventStream, split: Split, seed: int) -> None:
         torch.manual_seed(seed)
@@ -61,16 +61,16 @@ class Replay:
         self._optimiser = torch.optim.Adam(self._model.parameters(), lr=LEARNING_RATE)
         self._neighbours = LastNeighborLoader(stream.nodes, size=NEIGHBOURS)
         self._place = torch.empty(stream.nodes, dtype=torch.long)
-        # The loader numbers events in the order in which it was shown them.
-        shown = np.concatenate([split.train, split.validation, split.test])
-        self._shown_t = torch.from_numpy(stream.t[shown].copy())
+        # The loader numbers events in the order of insertion.
+        inserted = np.concatenate([split.train, split.validation, split.test])
+        self._inserted_t = torch.from_numpy(stream.t[inserted].copy())
 
     def forget(self) -> None:
         self._model.memory.reset_state()
         self._neighbours.reset_state()
 
     def train(self, positions: IntArray, generator: np.random.Generator) -> float:
-        """The mean loss of one pass, against one random destination each."""
+        """Train one epoch against one random destination per event; return the mean loss."""
         self.forget()
         self._model.train()
         destinations = np.unique(self._stream.dst)
@@ -82,7 +82,7 @@ class Replay:
                 torch.cat([positive, negative]),
                 torch.cat([torch.ones_like(positive), torch.zeros_like(negative)]),
             )
-            self._take_in(batch)
+            self._apply(batch)
             self._optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self._optimiser.step()
@@ -91,15 +91,15 @@ class Replay:
         return total / batches
 
     @torch.no_grad()
-    def judge(self, positions: IntArray, part: str) -> dict[str, float]:
-        """AP and AUC of a part, whose events are taken in after they were scored."""
+    def evaluate(self, positions: IntArray, part: str) -> dict[str, float]:
+        """Return AP and AUC of a part; its events are applied after they are scored."""
         self._model.eval()
         sampler = evaluation.negative_sampler("random-dst", self._stream, seed=SEEDS[part])
         found: list[tuple[Tensor, Tensor]] = []
         for batch in self._batches(positions):
             columns = self._stream.src[batch], self._stream.dst[batch], self._stream.t[batch]
             found.append(self._scores(batch, *sampler.sample(*columns)))
-            self._take_in(batch)
+            self._apply(batch)
         positive, negative = (torch.cat(scores).numpy() for scores in zip(*found, strict=True))
         return metrics.link_metrics(positive, negative, batch_size=BATCH)
 
@@ -114,7 +114,7 @@ class Replay:
         nodes, edges, event = self._neighbours(torch.unique(torch.cat(pairs)))
         self._place[nodes] = torch.arange(len(nodes))
         state, updated = self._model.memory(nodes)
-        gap = (updated[edges[0]] - self._shown_t[event]).to(state.dtype)
+        gap = (updated[edges[0]] - self._inserted_t[event]).to(state.dtype)
         message = torch.zeros(len(event), 1)
         about = torch.cat([self._model.memory.time_enc(gap), message], dim=1)
         z = self._model.attention(state, edges, about)
@@ -124,7 +124,7 @@ class Replay:
             self._model.head(torch.cat(ends[2:], dim=1)).squeeze(1),
         )
 
-    def _take_in(self, batch: IntArray) -> None:
+    def _apply(self, batch: IntArray) -> None:
         columns = (self._stream.src, self._stream.dst, self._stream.t)
         src, dst, t = (torch.from_numpy(column[batch].copy()) for column in columns)
         self._model.memory.update_state(src, dst, t, torch.zeros(len(batch), 1))

@@ -1,4 +1,4 @@
-"""The state of then: trajectories on disk, written, read back by node and time, and sharded.
+"""Trajectories on disk: how states are recorded, stored, sharded, and queried by node and time.
 
-It may import from `core`, `events`, `engine` and the native module.
+May import from `core`, `events`, `engine` and the native module.
 """

@@ -1,7 +1,7 @@
-"""Records of states in files that are written once: grouped by node, checksummed, mergeable.
+"""Segments: immutable files of records, grouped by node, checksummed and mergeable.
 
-A segment holds its nodes, where the records of each begin, and for every record its time, its row,
-the exponents of its row where that is in half precision, and the scales of the promised error.
+A segment holds its nodes, the offset of each node's first record, and for every record its time,
+its row, the exponents of the row (float16 only) and the scales of the promised error.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.durable import replace_file
-from tidegraph.core.errors import StateFileError
+from tidegraph.core.errors import ParameterError, StateFileError
 
 __all__ = [
     "PIECE_BYTES",
@@ -33,7 +33,7 @@ __all__ = [
     "as_bytes",
     "digest",
     "first_to_merge",
-    "merged",
+    "merge",
     "other_version",
     "write_segment",
 ]
@@ -41,25 +41,42 @@ __all__ = [
 IntArray: TypeAlias = NDArray[np.int64]
 StoreDtype: TypeAlias = Literal["float32", "float16"]
 
-VERSION = 1  # of segments and of what lists them
-PIECE_BYTES = 1 << 23  # what merging and restoring hold in memory at a time
+VERSION = 1  # of segments and of the manifest that lists them
+PIECE_BYTES = 1 << 23  # that merging and restoring hold in memory at a time
 _MOST_SEGMENTS = 8
+_COPY_AGAIN = "copy the store again, or record again"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What one record looks like."""
+    """The shape of one record, and the precision in which it is stored.
+
+    In float16 each channel of a record has its own power of two, so values of any size fit.
+    """
 
     channels: int
     columns: int
     dtype: StoreDtype
 
+    def __post_init__(self) -> None:
+        if self.dtype not in get_args(StoreDtype):
+            raise ParameterError(f"dtype is {self.dtype!r}; give 'float32' or 'float16'")
+
     @property
     def half(self) -> bool:
         return self.dtype == "float16"
 
+    @property
+    def rounding(self) -> tuple[float, float]:
+        """Return how far storing may move a row: a share of its norm, and an absolute distance."""
+        width = self.columns**0.5
+        if not self.half:
+            return 0.0, 2.0**-149 * width
+        # Numbers below 2^-28 of a channel's largest are rounded to a multiple of 2^-38 of it.
+        return 2.0**-11 + 2.0**-38 * width, 2.0**-145 * width
+
     def arrays(self) -> dict[str, tuple[np.dtype[Any], int]]:
-        """Type and numbers per record of what a segment holds for each of its records."""
+        """Return the dtype and the numbers per record of each array of records."""
         return {
             "times": (np.dtype("<i8"), 1),
             "rows": (np.dtype("<f2" if self.half else "<f4"), self.channels * self.columns),
@@ -73,7 +90,7 @@ class Layout:
 
 
 class Records(NamedTuple):
-    """Records in some order, `[records, numbers per record]` each."""
+    """Records in some order: arrays `[records, numbers per record]`."""
 
     times: NDArray[Any]
     rows: NDArray[Any]
@@ -81,13 +98,13 @@ class Records(NamedTuple):
     scales: NDArray[Any]
 
 
-_PREFIX = struct.Struct("<16sIIQQ")  # magic, version, of rows, nodes, records
+_PREFIX = struct.Struct("<16sIIQQ")  # magic, version, row length, nodes, records
 _MAGIC = b"tidegraph traj.\n"
 _ALIGNMENT = 64
 
 
 def _places(layout: Layout, nodes: int, records: int) -> tuple[dict[str, tuple[int, int]], int]:
-    """Where each array of a segment begins and how many numbers it has; the size of the file."""
+    """Return the offset and length of each array in a segment, and the size of the file."""
     sizes = {"nodes": (8, nodes), "offsets": (8, nodes + 1)}
     for name, (dtype, width) in layout.arrays().items():
         sizes[name] = (dtype.itemsize, records * width)
@@ -100,6 +117,7 @@ def _places(layout: Layout, nodes: int, records: int) -> tuple[dict[str, tuple[i
 
 
 def digest(*parts: Any) -> str:
+    """Return the BLAKE2 digest of some bytes, one part after the other."""
     state = hashlib.blake2b(digest_size=16)
     for part in parts:
         state.update(part)
@@ -111,7 +129,7 @@ def as_bytes(array: NDArray[Any]) -> Any:
 
 
 class _Digests:
-    """One hash per array of a segment, as all are written and merged side by side."""
+    """One digest per array of a segment, since all arrays are written in parallel."""
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix = prefix
@@ -133,10 +151,10 @@ def _prefix(layout: Layout, nodes: int, records: int) -> bytes:
 
 @dataclass(frozen=True)
 class Entry:
-    """A segment as the manifest lists it."""
+    """A segment as listed in the manifest."""
 
     number: int
-    until: int  # it holds records of steps before this one
+    until: int  # the step after the last one it has records of
     nodes: int
     records: int
     bytes: int
@@ -148,7 +166,7 @@ class Entry:
 
 
 class Segment:
-    """A segment's arrays, mapped from its file."""
+    """The arrays of a segment, mapped from its file."""
 
     def __init__(self, directory: Path, layout: Layout, entry: Entry) -> None:
         self.entry, self.path = entry, directory / entry.file
@@ -157,8 +175,8 @@ class Segment:
             size = os.fstat(file.fileno()).st_size
             if size != entry.bytes:
                 raise StateFileError(
-                    f"{self.path} holds {size} bytes where {entry.bytes} were written: it is"
-                    " damaged; copy it again or record anew"
+                    f"{self.path} is damaged: it holds {size} bytes, {entry.bytes} were written;"
+                    f" {_COPY_AGAIN}"
                 )
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._prefix = memory[: _PREFIX.size]
@@ -167,8 +185,7 @@ class Segment:
             raise other_version(self.path, version)
         if self._prefix != _prefix(layout, entry.nodes, entry.records):
             raise StateFileError(
-                f"{self.path} does not begin as its manifest says: it is damaged; copy it again"
-                " or record anew"
+                f"{self.path} is damaged: its header does not match the manifest; {_COPY_AGAIN}"
             )
         types = {name: dtype for name, (dtype, _) in layout.arrays().items()}
         places, _ = _places(layout, entry.nodes, entry.records)
@@ -181,21 +198,20 @@ class Segment:
         self.nodes: IntArray = array("nodes")
         self.offsets: IntArray = array("offsets")
         self._flat = Records(*(array(name) for name in Records._fields))
-        # The core follows these without looking where they lead.
+        # The native reader follows these offsets without checking them.
         whole = self.offsets[0] == 0 and self.offsets[-1] == entry.records
         if not whole or (np.diff(self.offsets) < 0).any() or (np.diff(self.nodes) <= 0).any():
             raise StateFileError(
-                f"{self.path} lists its records in an impossible order: it is damaged; copy it"
-                " again or record anew"
+                f"{self.path} is damaged: its nodes or offsets are out of order; {_COPY_AGAIN}"
             )
 
     def native(self) -> tuple[Any, ...]:
-        """The arrays as the reader of the core takes them."""
+        """Return the arrays in the form the native reader takes."""
         times, rows, exponents, scales = self._flat
         return self.nodes, self.offsets, times, rows.view(np.uint8), exponents, scales
 
     def records(self, first: int, last: int) -> Records:
-        """The records `first` to `last` (not included)."""
+        """Return the records from `first` up to, but not including, `last`."""
         widths = [width for _, width in self._layout.arrays().values()]
         return Records(
             *(
@@ -205,20 +221,21 @@ class Segment:
         )
 
     def digests(self) -> _Digests:
-        """Hashes in which nodes and offsets stand already."""
+        """Return digests that already include nodes and offsets."""
         digests = _Digests(self._prefix)
         digests.add("nodes", self.nodes)
         digests.add("offsets", self.offsets)
         return digests
 
     def compare(self, digests: _Digests) -> None:
+        """Raise StateFileError unless these are the digests of what was written."""
         if digests.value() != self.entry.digest:
             raise StateFileError(
-                f"{self.path} was altered: it does not match its digest; copy it again or"
-                " record anew"
+                f"{self.path} was altered: it does not match its digest; {_COPY_AGAIN}"
             )
 
     def verify(self) -> None:
+        """Compare every byte with the digest."""
         digests = self.digests()
         step = max(1, PIECE_BYTES // self._layout.record_bytes)
         for first in range(0, self.entry.records, step):
@@ -237,7 +254,7 @@ def write_segment(
     offsets: IntArray,
     pieces: Iterator[Records],
 ) -> Entry:
-    """Writes a segment whose records come in pieces, in order by node; whole or not at all."""
+    """Write a segment atomically; its records come in pieces, ordered by node."""
     records = int(offsets[-1])
     places, size = _places(layout, len(nodes), records)
     positions = {name: at for name, (at, _) in places.items()}
@@ -258,25 +275,26 @@ def write_segment(
         for piece in pieces:
             for name, array in zip(Records._fields, piece, strict=True):
                 put(name, array)
-        file.truncate(size)  # empty arrays at the end leave the padding before them
+        file.truncate(size)  # keeps the padding before empty arrays at the end
 
     replace_file(directory / entry.file, produce)
     return dataclasses.replace(entry, digest=digests.value())
 
 
 def other_version(path: Path, version: Any) -> StateFileError:
+    """Return the error for a file in a format of another release."""
     return StateFileError(
         f"{path} has format version {version}; this release reads version {VERSION}: open it with"
-        " the release that wrote it, or record anew"
+        " the release that wrote it, or record again"
     )
 
 
-def merged(
+def merge(
     segments: Sequence[Segment], layout: Layout
 ) -> tuple[IntArray, IntArray, Iterator[Records]]:
-    """Nodes, offsets and records of neighbouring segments as one, with bounded memory.
+    """Merge consecutive segments in bounded memory: return nodes, offsets and pieces of records.
 
-    Every input is compared with its digest on the way, so that no damage is copied.
+    Every input is compared with its digest on the way, so that damage is not copied.
     """
     nodes = segments[0].nodes
     for segment in segments[1:]:
@@ -311,25 +329,27 @@ def merged(
 
 
 def _interleaved(owners: Sequence[IntArray], parts: Sequence[Records]) -> Records:
-    """The records of all parts by their owners, of one owner in the order of the parts."""
+    """Merge records by owner; those of one owner stay in the order of the parts."""
     place = np.empty(sum(map(len, owners)), dtype=np.int64)
     place[np.argsort(np.concatenate(owners), kind="stable")] = np.arange(len(place))
     columns = []
     for column in zip(*parts, strict=True):
-        joined = np.empty((len(place), column[0].shape[1]), dtype=column[0].dtype)
+        result = np.empty((len(place), column[0].shape[1]), dtype=column[0].dtype)
         first = 0
         for array in column:
-            joined[place[first : first + len(array)]] = array
+            result[place[first : first + len(array)]] = array
             first += len(array)
-        columns.append(joined)
+        columns.append(result)
     return Records(*columns)
 
 
 def first_to_merge(records: Sequence[int]) -> int:
-    """Where the segments to be merged begin, all to the end; their number if none are.
+    """Return the index from which segments should be merged; their number if none should.
 
-    The smallest ones go: two at least, and before them any that are no larger than all of those,
-    so that every record is copied a few times only, however many segments there will have been.
+    records: the number of records in each segment.
+
+    At least the last two are merged, together with preceding ones that are no larger than all
+    that follow. So a record is copied only a few times, however many segments are written.
     """
     if len(records) <= _MOST_SEGMENTS:
         return len(records)

@@ -1,7 +1,7 @@
-"""Trajectories recorded in shards: ranges of columns, in passes here or side by side on a cluster.
+"""Trajectories in shards: ranges of columns, recorded one by one here or in parallel on a cluster.
 
-Columns do not depend on each other, so a shard is a whole recording of its own, with its own copy
-of the graph: nothing is exchanged between shards, and a pass needs the memory of one of them.
+Columns do not depend on each other, so every shard is a complete recording with its own copy of the
+graph. Shards exchange nothing, and recording one at a time needs the memory of one.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.core.durable import not_written, replace_file
+from tidegraph.core.durable import not_written
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.core.workers import Engine, check_engine, run
-from tidegraph.engine.channels import Channel, Settings, Sketch
+from tidegraph.engine.channels import Settings, Sketch
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
 from tidegraph.events.stream import EventStream, NodeNames
-from tidegraph.store.segments import StoreDtype, as_bytes, digest
+from tidegraph.store.manifest import MANIFEST, StoreManifest, read_sealed, write_sealed
+from tidegraph.store.queries import Queries, Times
+from tidegraph.store.recording import SEGMENT_BYTES
+from tidegraph.store.segments import Layout, StoreDtype, as_bytes, digest
 from tidegraph.store.trajectories import ChangeKind, Trajectories, record
-from tidegraph.store.writer import SEGMENT_BYTES
 
 __all__ = ["ShardedTrajectories", "record_shards"]
 
@@ -36,10 +38,10 @@ FloatArray: TypeAlias = NDArray[np.float32]
 
 _FORMAT = "tidegraph shards"
 _VERSION = 1
-_MANIFEST = "shards.json"
+_SHARDS = "shards.json"
 
 
-# The manifest -------------------------------------------------------------------------------------
+# The list of shards -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -49,15 +51,15 @@ class _Shard:
     name: str
     first: int
     columns: int
-    digest: str | None = None  # of the manifest of its store, once all are recorded
+    digest: str | None = None  # of its store's manifest, once all shards are recorded
 
 
 @dataclass(frozen=True)
-class _Manifest:
-    """What was divided, and how."""
+class _ShardList:
+    """What was recorded, and how its columns are divided."""
 
     settings: dict[str, Any]
-    features: dict[str, Any]  # a sketch in words, or the digest of a matrix
+    features: dict[str, Any]  # the sketch, or the digest of a matrix
     events: str  # digest
     epsilon: float
     dtype: str
@@ -68,48 +70,29 @@ class _Manifest:
         return all(shard.digest is not None for shard in self.shards)
 
     def write(self, directory: Path) -> None:
-        body = {"format": _FORMAT, "version": _VERSION, **dataclasses.asdict(self)}
-        body["digest"] = _digest(body)
-        text = json.dumps(body, indent=1).encode()
-        replace_file(directory / _MANIFEST, lambda file: file.write(text))
+        write_sealed(directory / _SHARDS, _FORMAT, _VERSION, dataclasses.asdict(self))
 
     @classmethod
-    def read(cls, directory: Path) -> _Manifest:
-        path = directory / _MANIFEST
+    def read(cls, directory: Path) -> _ShardList:
         try:
-            body = json.loads(path.read_bytes())
-        except OSError as error:
-            raise StateFileError(f"{directory} holds no shards: cannot read {path}") from error
-        except ValueError:
-            body = None
-        if not isinstance(body, dict) or body.pop("format", None) != _FORMAT:
-            raise StateFileError(f"{path} is not a list of shards, or is damaged")
-        version, written = body.pop("version", None), body.pop("digest", None)
-        if version != _VERSION:
-            raise StateFileError(
-                f"{path} has format version {version}; this release reads version {_VERSION}"
-            )
-        if written != _digest({"format": _FORMAT, "version": version, **body}):
-            raise StateFileError(f"{path} was altered: it does not match its digest")
+            body = read_sealed(directory / _SHARDS, _FORMAT, _VERSION)
+        except FileNotFoundError:
+            raise StateFileError(f"{directory} holds no shards: it has no {_SHARDS}") from None
         body["shards"] = tuple(_Shard(**shard) for shard in body["shards"])
         return cls(**body)
 
-    def undone(self) -> _Manifest:
-        """As it was before anything was recorded."""
+    def unrecorded(self) -> _ShardList:
+        """Return the list as it was before anything was recorded."""
         shards = (dataclasses.replace(shard, digest=None) for shard in self.shards)
         return dataclasses.replace(self, shards=tuple(shards))
 
 
-def _digest(body: dict[str, Any]) -> str:
-    return digest(json.dumps(body, sort_keys=True).encode())
-
-
 def _store_digest(store: Path) -> str:
-    return digest((store / "manifest.json").read_bytes())
+    return digest((store / MANIFEST).read_bytes())
 
 
 def _is_recorded(directory: Path, shard: _Shard) -> bool:
-    """Whether the store of a shard is there as it was finished."""
+    """Return whether the store of a shard is there as it was finished."""
     try:
         return shard.digest is not None and _store_digest(directory / shard.name) == shard.digest
     except OSError:
@@ -117,7 +100,7 @@ def _is_recorded(directory: Path, shard: _Shard) -> bool:
 
 
 def _divided(columns: int, shards: int) -> Iterator[_Shard]:
-    """Ranges of columns whose lengths differ by one at most, the longer ones first."""
+    """Yield ranges of columns whose lengths differ by at most one, the longer ones first."""
     first = 0
     for number in range(shards):
         width = columns // shards + (number < columns % shards)
@@ -130,7 +113,7 @@ def _divided(columns: int, shards: int) -> Iterator[_Shard]:
 
 @dataclass(frozen=True, eq=False)
 class _Common:
-    """What all shards are recorded from."""
+    """What all shards are recorded from, and how."""
 
     events: EventStream | Path
     features: Sketch | NDArray[Any]
@@ -157,17 +140,17 @@ def record_shards(
     checkpoint_every_s: float = 60.0,
     segment_bytes: int = SEGMENT_BYTES,
 ) -> ShardedTrajectories:
-    """The trajectories of all nodes, their columns divided into `shards` ranges.
+    """Record the trajectories of all nodes, with the columns divided into `shards` ranges.
 
-    Each shard is recorded by `record` into a directory of its own, from a propagator that has those
-    columns alone: one after the other in this process ("local"), or by workers of a Ray cluster,
-    with the same bytes. A shard is its own judge of what is worth a record. A run that ended early,
-    or a worker that died, goes on from the last checkpoint of each shard; what is finished is kept.
+    `record` writes each shard to its own directory, from a propagator with those columns only: one
+    after the other in this process ("local"), or on the workers of a Ray cluster, with the same
+    bytes. Each shard decides on its own columns when a node gets a record. After a crash, or when a
+    worker died, call it again: shards resume from their last checkpoints, finished ones are reused.
 
     events: a stream, or the path of a saved one that every machine can read.
-    path: a directory, made where absent, that every machine sees.
+    path: a directory that every machine sees, created if it does not exist.
     address, workers: of the Ray cluster; see `tidegraph.core.workers.run`.
-    threads: of each shard; by default all cores here and one on a cluster, where shards fill them.
+    threads: of each shard; by default all cores here, and one on a cluster.
     checkpoint_every_s, segment_bytes: of each shard; see `record`.
 
     >>> import tempfile
@@ -186,23 +169,22 @@ def record_shards(
     columns = matrix.columns if isinstance(matrix, Sketch) else matrix.shape[1]
     if isinstance(shards, bool) or not 1 <= shards <= columns:
         raise ParameterError(
-            f"shards is {shards!r}; give a number from 1 to that of the columns, {columns}"
+            f"shards is {shards!r}; give a number from 1 to the number of columns, {columns}"
         )
-    if dtype not in get_args(StoreDtype):
-        raise ParameterError(f"dtype is {dtype!r}; give 'float32' or 'float16'")
+    layout = Layout(len(settings.channels), columns, dtype)
     directory = Path(path)
-    manifest = _taken_up(
+    listed = _resume_or_create(
         directory,
-        _Manifest(
+        _ShardList(
             settings=json.loads(json.dumps(dataclasses.asdict(settings))),
             features=_described(matrix),
             events=stream.digest(),
             epsilon=float(epsilon),
-            dtype=dtype,
+            dtype=layout.dtype,
             shards=tuple(_divided(columns, shards)),
         ),
     )
-    missing = {shard.name: shard for shard in manifest.shards if not _is_recorded(directory, shard)}
+    missing = {shard.name: shard for shard in listed.shards if not _is_recorded(directory, shard)}
     if missing:
         common = _Common(
             stream if isinstance(events, EventStream) else Path(events).absolute(),
@@ -230,9 +212,9 @@ def record_shards(
         )
         finished = tuple(
             dataclasses.replace(shard, digest=digests.get(shard.name, shard.digest))
-            for shard in manifest.shards
+            for shard in listed.shards
         )
-        dataclasses.replace(manifest, shards=finished).write(directory)
+        dataclasses.replace(listed, shards=finished).write(directory)
     return ShardedTrajectories.open(directory)
 
 
@@ -242,20 +224,17 @@ def _described(features: Sketch | NDArray[Any]) -> dict[str, Any]:
     return {"digest": digest(as_bytes(features)), "dtype": str(features.dtype)}
 
 
-def _taken_up(directory: Path, wanted: _Manifest) -> _Manifest:
-    """The manifest of the directory: a new one, or that of an earlier run like this one."""
-    if (directory / _MANIFEST).exists():
-        found = _Manifest.read(directory)
-        if found.undone() != wanted:
-            other = next(
-                field.name
-                for field in dataclasses.fields(wanted)
-                if getattr(found.undone(), field.name) != getattr(wanted, field.name)
-            )
-            raise ParameterError(
-                f"{directory} was begun with other {other}; repeat what was given then, or give"
-                " another path"
-            )
+def _resume_or_create(directory: Path, wanted: _ShardList) -> _ShardList:
+    """Return the list in the directory, if it divides the same recording, or write a new one."""
+    if (directory / _SHARDS).exists():
+        found = _ShardList.read(directory)
+        begun = found.unrecorded()
+        for field in dataclasses.fields(wanted):
+            if getattr(begun, field.name) != getattr(wanted, field.name):
+                raise ParameterError(
+                    f"{directory} was begun with other {field.name}; give the same as then, or"
+                    " another path"
+                )
         return found
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -271,7 +250,7 @@ def _taken_up(directory: Path, wanted: _Manifest) -> _Manifest:
 
 
 def _record_shard(common: _Common, shard: _Shard, progress: Progress) -> str:
-    """Records one shard, or what is missing of it; the digest of its manifest."""
+    """Record one shard, or what is missing of it; return the digest of its manifest."""
     events = common.events
     stream = events if isinstance(events, EventStream) else EventStream.load(events)
     features: Sketch | NDArray[Any] = (
@@ -280,7 +259,7 @@ def _record_shard(common: _Common, shard: _Shard, progress: Progress) -> str:
         else np.ascontiguousarray(common.features[:, shard.first : shard.first + shard.columns])
     )
     edges, initial = stream.initial, None
-    if edges is not None:  # it has no times of its own: it counts as of the first event
+    if edges is not None:  # these have no times: they count as of the first event
         begin = int(stream.t[0]) if len(stream) else None
         initial = Batch(src=edges.src, dst=edges.dst, weight=edges.weight, t=begin)
     propagator = Propagator(
@@ -301,52 +280,51 @@ def _record_shard(common: _Common, shard: _Shard, progress: Progress) -> str:
 # Reading ------------------------------------------------------------------------------------------
 
 
-class ShardedTrajectories:
-    """The stores of all shards as one: columns side by side, asked as `Trajectories` is.
+class ShardedTrajectories(Queries):
+    """The stores of all shards as one store with all columns, queried like `Trajectories`.
 
-    Nothing is loaded; a question reads what it asks for from every shard. A node has changed where
-    any shard has a record of it: of those that have none the last one stands.
+    Nothing is loaded; a query reads what it needs from every shard. A node has changed whenever a
+    shard has a record of it; the columns of the other shards then keep their last state.
     """
 
-    def __init__(self, directory: Path, manifest: _Manifest, stores: list[Trajectories]) -> None:
-        self._directory = directory
-        self._manifest = manifest
+    def __init__(self, directory: Path, listed: _ShardList, stores: list[Trajectories]) -> None:
+        super().__init__(directory)
+        self._list = listed
         self._stores = stores
 
     @classmethod
     def open(
         cls, path: str | os.PathLike[str], *, verify: bool = False, threads: int | None = None
     ) -> ShardedTrajectories:
-        """What `record_shards` wrote; with `verify` every byte is compared with its digest."""
+        """Open what `record_shards` wrote; with `verify`, compare every byte with its digest."""
         directory = Path(path)
-        manifest = _Manifest.read(directory)
-        if not manifest.complete:
+        listed = _ShardList.read(directory)
+        if not listed.complete:
             raise StateFileError(
-                f"{directory} is not finished; repeat what was recording it, and it goes on"
+                f"{directory} is not finished; repeat what was recording it to resume"
             )
         stores = []
-        for shard in manifest.shards:
+        for shard in listed.shards:
             store = directory / shard.name
             if not _is_recorded(directory, shard):
                 raise StateFileError(
-                    f"{store} is missing or not as it was recorded; copy it again, or delete it and"
-                    " repeat what recorded it"
+                    f"{store} is missing or was changed after it was recorded; copy it again, or"
+                    " delete it and repeat what recorded it"
                 )
             stores.append(Trajectories.open(store, verify=verify, threads=threads))
-        return cls(directory, manifest, stores)
+        return cls(directory, listed, stores)
 
     def _columns_of(self) -> Iterator[tuple[Trajectories, slice]]:
-        for store, shard in zip(self._stores, self._manifest.shards, strict=True):
+        for store, shard in zip(self._stores, self._list.shards, strict=True):
             yield store, slice(shard.first, shard.first + shard.columns)
 
-    # Questions ------------------------------------------------------------------------------------
+    # Queries --------------------------------------------------------------------------------------
 
-    def state(
-        self, nodes: ArrayLike, times: ArrayLike, *, out: FloatArray | None = None
-    ) -> FloatArray:
-        """As `Trajectories.state`: `[B, channels, columns]`."""
+    def state(self, nodes: ArrayLike, times: Times, *, out: FloatArray | None = None) -> FloatArray:
+        """Return the states `[B, channels, columns]`; see `Trajectories.state`."""
+        numbers, before = self._resolve(nodes, times)
         for store, columns in self._columns_of():
-            part = store.state(nodes, times)
+            part = store.state(numbers, before)
             if out is None:
                 out = np.empty((len(part), len(self.channels), self.columns), np.float32)
             elif out.shape != (len(part), len(self.channels), self.columns):
@@ -359,47 +337,44 @@ class ShardedTrajectories:
         return out
 
     def window(
-        self, nodes: ArrayLike, times: ArrayLike, k: int, g: ChangeKind = "difference"
+        self, nodes: ArrayLike, times: Times, k: int, g: ChangeKind = "difference"
     ) -> tuple[FloatArray, IntArray, NDArray[np.bool_]]:
-        """As `Trajectories.window`, of the `k` latest changes in any shard."""
-        found = [store.window(nodes, times, k, "l2") for store in self._stores]
+        """Return the `k` latest changes in any shard; see `Trajectories.window`."""
+        numbers, before = self._resolve(nodes, times)
+        found = [store.window(numbers, before, k, "l2") for store in self._stores]
         dt, mask = _latest([(elapsed, known) for _, elapsed, known in found], k)
-        ids = np.atleast_1d(np.asarray(nodes, dtype=np.int64))
-        before = np.broadcast_to(np.atleast_1d(np.asarray(times, dtype=np.int64)), ids.shape)
-        # Between changes a state stands still: what was before one is what was after the last.
+        # A state stays the same between changes: the one before a change is the one after the last.
         moments = before[:, None] - dt
         after = np.where(mask, moments + 1, before[:, None])
         asked = np.concatenate([moments[:, :1], after], axis=1)
-        states = self.state(np.repeat(ids, k + 1), asked.ravel()).reshape(
-            len(ids), k + 1, len(self.channels), self.columns
+        states = self.state(np.repeat(numbers, k + 1), asked.ravel()).reshape(
+            len(numbers), k + 1, len(self.channels), self.columns
         )
-        first = mask.argmax(axis=1)  # what is before the first change is not in its predecessor
+        first = mask.argmax(axis=1)  # no column holds the state before the first change
         rows = np.flatnonzero(mask.any(axis=1) & (first > 0))
-        states[rows, first[rows]] = self.state(ids[rows], moments[rows, first[rows]])
+        states[rows, first[rows]] = self.state(numbers[rows], moments[rows, first[rows]])
         delta = _change(states[:, :-1], states[:, 1:], g)
         delta[~mask] = 0
         return delta, dt, mask
 
-    def changes(self, node: int) -> tuple[IntArray, FloatArray]:
-        """As `Trajectories.changes`: at every time at which any shard has a record."""
-        parts = [store.changes(node) for store in self._stores]
+    def changes(self, node: int | str) -> tuple[IntArray, FloatArray]:
+        """Return the states at every time any shard has a record of; see `Trajectories.changes`."""
+        number = self._one_node(node)
+        parts = [store.changes(number) for store in self._stores]
         times = np.unique(np.concatenate([times for times, _ in parts]))
         states = np.empty((len(times), len(self.channels), self.columns), np.float32)
         for (known, rows), (_, columns) in zip(parts, self._columns_of(), strict=True):
             states[:, :, columns] = rows[np.searchsorted(known, times, side="right") - 1]
         return times, states
 
-    def bound(self, nodes: ArrayLike, times: ArrayLike) -> NDArray[np.float64]:
-        """As `Trajectories.bound`: over all columns, from the bounds of all shards."""
-        parts = [store.bound(nodes, times) for store in self._stores]
+    def bound(self, nodes: ArrayLike, times: Times) -> NDArray[np.float64]:
+        """Return the bounds over the columns of all shards; see `Trajectories.bound`."""
+        numbers, before = self._resolve(nodes, times)
+        parts = [store.bound(numbers, before) for store in self._stores]
         bounds: NDArray[np.float64] = np.sqrt(np.sum(np.square(parts), axis=0))
         return bounds
 
-    # What it is -----------------------------------------------------------------------------------
-
-    @property
-    def path(self) -> Path:
-        return self._directory
+    # Properties -----------------------------------------------------------------------------------
 
     @property
     def shards(self) -> tuple[Trajectories, ...]:
@@ -407,54 +382,18 @@ class ShardedTrajectories:
         return tuple(self._stores)
 
     @property
-    def nodes(self) -> int:
-        return self._stores[0].nodes
-
-    @property
-    def columns(self) -> int:
-        return sum(shard.columns for shard in self._manifest.shards)
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        return self._stores[0].channels
-
-    @property
-    def epsilon(self) -> float:
-        return self._manifest.epsilon
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self._manifest.dtype)
-
-    @property
-    def unit(self) -> str | None:
-        return self._stores[0].unit
-
-    @property
     def names(self) -> NodeNames | None:
         return self._stores[0].names
 
     @property
-    def records(self) -> int:
-        """How many there are in all shards, the states before any event included."""
-        return sum(store.records for store in self._stores)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the segments on disk."""
-        return sum(store.nbytes for store in self._stores)
-
-    def __repr__(self) -> str:
-        return (
-            f"ShardedTrajectories({str(self._directory)!r}, shards={len(self._stores)},"
-            f" nodes={self.nodes}, columns={self.columns}, dtype={self.dtype})"
-        )
+    def _manifests(self) -> tuple[StoreManifest, ...]:
+        return tuple(store._view[0] for store in self._stores)
 
 
 def _latest(
     parts: list[tuple[IntArray, NDArray[np.bool_]]], k: int
 ) -> tuple[IntArray, NDArray[np.bool_]]:
-    """The `k` shortest distinct elapsed times of each row, newest last, and which there are.
+    """Return the `k` shortest distinct elapsed times of each row, newest last, and their mask.
 
     The `k` latest changes of all shards are among the `k` latest of each.
     """
@@ -469,7 +408,7 @@ def _latest(
 
 
 def _change(before: FloatArray, after: FloatArray, g: ChangeKind) -> FloatArray:
-    """What `Trajectories.window` calls a change, `[B, k, channels(, columns)]`."""
+    """Return changes as `Trajectories.window` defines them, `[B, k, channels(, columns)]`."""
     if g == "difference":
         return after - before
     if g == "l2":

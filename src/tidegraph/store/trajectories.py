@@ -1,11 +1,7 @@
-"""How every node's representation moved: recorded once, asked for any (node, time) later.
-
-What a store is made of, and how it grows, is in `writer`; here it is made and asked.
-"""
+"""How every node's representation moved: record it once, query any (node, time) later."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -15,27 +11,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native
-from tidegraph.core.errors import EventError, ParameterError, StateFileError
+from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
-from tidegraph.engine.channels import Channel, is_number
+from tidegraph.engine.channels import is_number
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.stream import EventStream, NodeNames, Steps
-from tidegraph.store.segments import PIECE_BYTES, StoreDtype, digest
-from tidegraph.store.writer import (
-    BEGINNING,
-    SEGMENT_BYTES,
-    Manifest,
-    append_to,
-    record_into,
-)
+from tidegraph.store.manifest import StoreManifest
+from tidegraph.store.queries import Queries, Times
+from tidegraph.store.recording import SEGMENT_BYTES, append_to, record_into
+from tidegraph.store.segments import PIECE_BYTES, StoreDtype
 
 __all__ = ["Trajectories", "copy_store", "record"]
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float32]
 ChangeKind: TypeAlias = Literal["difference", "l2", "cosine"]
-
-_END = np.iinfo(np.int64).max
 
 
 def record(
@@ -50,22 +40,21 @@ def record(
     checkpoint_every_s: float = 60.0,
     segment_bytes: int = SEGMENT_BYTES,
 ) -> Trajectories:
-    """The trajectories of all nodes while the propagator goes through all events.
+    """Apply all events to the propagator and record the trajectories of all nodes.
 
-    A node gets a record before the first step and then at every step of which it is an endpoint,
-    or after which in any channel `‖z - last recorded‖ > epsilon·‖z‖`, or after which the error the
-    propagator promises for it has grown. A stream is taken in steps of one distinct time each:
-    then what is known before `t` does not depend on anything at or after `t`. Steps of so many
-    events are recorded at the time of their last event.
+    A node has a record before the first step. It gets another at every step of which it is an
+    endpoint, and whenever in some channel `‖z - last recorded‖ > epsilon·‖z‖` or its promised error
+    has grown. A stream is applied in steps of one distinct time each, so a state before `t` does
+    not depend on anything at or after `t`. Steps of several times are recorded at their last.
 
-    path: a directory, made where absent. What was recorded before a crash is kept: called again
-        with the same events, it goes on from the last checkpoint, whose state the propagator takes
-        over, and ends with the same bytes. `resume=False` refuses a directory with a store in it.
-    dtype: "float16" halves the store. Each channel of a record has its own power of two, so that
-        any size of values will do; the rounding, 2^-11 of a value, is part of `bound`.
-    progress: called as `progress(steps done, steps, text)` now and then.
-    checkpoint_every_s: how much work, at most, a crash costs, plus the segment in the making.
-    segment_bytes: so much is held in memory before it is written.
+    path: a directory, created if it does not exist. After a crash, call `record` again with the
+        same events: it resumes from the last checkpoint, whose state the propagator takes over,
+        and ends with the same bytes. `resume=False` rejects a directory that holds a store.
+    dtype: "float16" halves the store. Values of any size fit; the rounding, 2^-11 of a value, is
+        part of `bound`.
+    progress: called now and then as `progress(steps done, steps, text)`.
+    checkpoint_every_s: limits the work a crash can cost, apart from the unfinished segment.
+    segment_bytes: how much is held in memory before it is written.
 
     >>> import tempfile
     >>> src, dst, t = np.array([[0, 1], [1, 2], [5, 9]])
@@ -91,10 +80,10 @@ def record(
 
 
 def copy_store(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """A second store with the same records, in a new directory.
+    """Copy a store to a new directory.
 
-    Files of a store are replaced, never changed, so both share them on one file system; what is
-    appended to either is its own.
+    Files of a store are replaced, never changed, so both stores share them on one file system.
+    Appending to one does not affect the other.
     """
     shutil.copytree(source, target, copy_function=_link)
 
@@ -107,23 +96,31 @@ def _link(source: str, target: str) -> str:
     return target
 
 
-class Trajectories:
-    """The recorded states of every node, to be asked for what was known strictly before a time.
+class Trajectories(Queries):
+    """The recorded states of every node, queried for what was known strictly before a time.
 
-    Made by `record` or `Trajectories.open`. The files are mapped into memory and may be larger than
-    it. An object shows the store as it was when it was opened or last refreshed, however much is
-    appended meanwhile, here or in another process; any number of threads may ask it.
+    Created by `record` or `Trajectories.open`. The files are mapped and may be larger than memory.
+    An object shows the store as of when it was opened or last refreshed, even while this or another
+    process appends to it. Any number of threads may query it.
 
-    A state at `t` is the one after the last step before `t`. Windows and decay stand where that
-    step has moved them: what has expired between it and `t` is still there.
+    Nodes may be given by number or name, times as integers in the store's unit or as dates.
 
-    nodes, columns, channels: the shape of what was recorded.
-    epsilon, dtype: how it was recorded.
-    unit: of the times, where a stream was recorded.
+    The state at `t` is the one after the last step before `t`. That step also determines windows
+    and decay: edges that expired between it and `t` still count.
+
+    >>> import tempfile
+    >>> stream = EventStream.from_arrays(
+    ...     src=[0, 1], dst=[1, 2], t=[0, 86_400], names=["ann", "bob", "eve"]
+    ... )
+    >>> with tempfile.TemporaryDirectory() as path:
+    ...     store = record(stream, Propagator(np.eye(3)), path)
+    ...     before = store.frame("1970-01-02")  # eve has not met anybody yet
+    >>> before[0].loc["eve"].round(1).tolist()
+    [0.0, 0.0, 1.0]
     """
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool, threads: int) -> None:
-        self._directory = Path(path)
+        super().__init__(Path(path))
         self._threads = threads
         self._names: NodeNames | None = None
         self._view = self._newest(verify)
@@ -132,31 +129,32 @@ class Trajectories:
     def open(
         cls, path: str | os.PathLike[str], *, verify: bool = False, threads: int | None = None
     ) -> Trajectories:
-        """The store in a directory; with `verify` every byte is compared with its digest first.
+        """Open the store in a directory.
 
-        Without it sizes are compared only. `threads` None takes all cores.
+        verify: compare every byte with its digest first; otherwise only sizes are compared.
+        threads: all cores by default.
         """
         if threads is None:
             threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         return cls(path, verify=verify, threads=threads)
 
-    def _newest(self, verify: bool) -> tuple[Manifest, _native.TrajectoryReader]:
-        manifest = Manifest.read(self._directory)
+    def _newest(self, verify: bool) -> tuple[StoreManifest, _native.TrajectoryReader]:
+        manifest = StoreManifest.read(self._directory)
         while True:
             try:
                 return manifest, manifest.reader(self._directory, verify=verify)
             except FileNotFoundError as error:
-                # Merged away after the manifest was read, or missing for good.
-                before, manifest = manifest, Manifest.read(self._directory)
+                # Merged after the manifest was read, or missing for good.
+                before, manifest = manifest, StoreManifest.read(self._directory)
                 if manifest == before:
                     raise StateFileError(
-                        f"{error.filename} is missing; copy the store again or record anew"
+                        f"{error.filename} is missing; copy the store again, or record again"
                     ) from None
             except OSError as error:
                 raise StateFileError(f"cannot read {error.filename}: {error.strerror}") from error
 
     def refresh(self) -> bool:
-        """Shows what was recorded meanwhile; whether there was anything."""
+        """Show what was recorded since; return whether there was anything."""
         before = self._view[0]
         self._view = self._newest(False)
         if self._view[0].names != before.names:
@@ -171,14 +169,14 @@ class Trajectories:
         progress: Progress | None = None,
         checkpoint_every_s: float = 60.0,
     ) -> None:
-        """Records further events, none earlier than the last that was recorded.
+        """Record further events, none earlier than the last recorded one.
 
-        The propagator is the one that was recorded, after all that was recorded; where None, it is
-        read from the store's checkpoint. An unfinished `append` goes on when called again with the
-        same events.
+        Call `append` again with the same events to resume one that was interrupted. A stream may
+        bring new nodes, numbered after the known ones (`EventStream.continuing`): they count as
+        present without edges from the beginning, with features from the sketch.
 
-        A stream may bring new nodes, numbered after the known ones (`EventStream.continuing`). They
-        have been there without an edge from the beginning; their features come from the sketch.
+        propagator: the one that was recorded, in the state the recording left it; by default it is
+            loaded from the store's checkpoint.
         """
         append_to(
             self._directory,
@@ -189,44 +187,47 @@ class Trajectories:
         )
         self.refresh()
 
-    # Questions ------------------------------------------------------------------------------------
+    # Queries --------------------------------------------------------------------------------------
 
-    def state(
-        self, nodes: ArrayLike, times: ArrayLike, *, out: FloatArray | None = None
-    ) -> FloatArray:
-        """The states `[B, channels, columns]` of `nodes[b]` as last recorded before `times[b]`."""
-        ids, before = self._questions(nodes, times)
+    def state(self, nodes: ArrayLike, times: Times, *, out: FloatArray | None = None) -> FloatArray:
+        """Return the states `[B, channels, columns]` of `nodes[b]` strictly before `times[b]`.
+
+        One time may be given for all nodes.
+        """
+        numbers, before = self._resolve(nodes, times)
         manifest, reader = self._view
-        shape = (len(ids), manifest.layout.channels, manifest.columns)
+        shape = (len(numbers), manifest.layout.channels, manifest.columns)
         states = _output(out, shape, np.dtype(np.float32), "out")
-        reader.state(ids, before, states, self._threads)
+        reader.state(numbers, before, states, self._threads)
         return states
 
     def window(
         self,
         nodes: ArrayLike,
-        times: ArrayLike,
+        times: Times,
         k: int,
         g: ChangeKind = "difference",
         *,
         out: tuple[FloatArray, IntArray, NDArray[np.bool_]] | None = None,
     ) -> tuple[FloatArray, IntArray, NDArray[np.bool_]]:
-        """`(delta, dt, mask)`: the `k` latest changes of `nodes[b]` strictly before `times[b]`.
+        """Return `(delta, dt, mask)`: the `k` latest changes of `nodes[b]` before `times[b]`.
 
-        The newest is last; where there are fewer, the front is zero and `mask` `[B, k]` is False.
-        delta: of a state and the one recorded before it, `[B, k, channels, columns]` their
-            difference, or `[B, k, channels]` its norm ("l2") or one less their cosine ("cosine";
-            of two zero rows 0, of one 1).
+        The newest change is last. If there are fewer than `k`, the front is zero and `mask`
+        `[B, k]` is False there.
+
+        delta: how a state differs from the one recorded before it: `[B, k, channels, columns]`
+            ("difference"), or `[B, k, channels]` the norm of the difference ("l2") or one minus the
+            cosine ("cosine"; 0 between two zero rows, 1 if only one is zero).
         dt: `[B, k]`, the time from the change to `times[b]`.
-        out: three arrays to write to and return, which saves making them.
+        out: three arrays to write to and return instead of new ones.
         """
-        ids, before = self._questions(nodes, times)
+        numbers, before = self._resolve(nodes, times)
         if not is_number(k, (int, np.integer)) or k < 1:
             raise ParameterError(f"k is {k!r}; give how many changes to look back, 1 or more")
         if g not in get_args(ChangeKind):
             raise ParameterError(f"g is {g!r}; give 'difference', 'l2' or 'cosine'")
         manifest, reader = self._view
-        shape: tuple[int, ...] = (len(ids), int(k), manifest.layout.channels)
+        shape: tuple[int, ...] = (len(numbers), int(k), manifest.layout.channels)
         if g == "difference":
             shape += (manifest.columns,)
         given = out if out is not None else (None, None, None)
@@ -234,147 +235,66 @@ class Trajectories:
         dt = _output(given[1], shape[:2], np.dtype(np.int64), "dt")
         mask = _output(given[2], shape[:2], np.dtype(np.bool_), "mask")
         kind = get_args(ChangeKind).index(g)
-        reader.window(ids, before, int(k), kind, delta, dt, mask, self._threads)
+        reader.window(numbers, before, int(k), kind, delta, dt, mask, self._threads)
         return delta, dt, mask
 
-    def changes(self, node: int) -> tuple[IntArray, FloatArray]:
-        """`(times, states)`: the whole trajectory of a node, states `[n, channels, columns]`.
+    def changes(self, node: int | str) -> tuple[IntArray, FloatArray]:
+        """Return `(times, states)`: all records of a node, states `[n, channels, columns]`.
 
-        The first entry is its state before any event, at time `-2**63`; the others are changes.
+        The first entry is the state before any event, at time `-2**63`; the others are changes.
         """
+        number = self._one_node(node)
         manifest, reader = self._view
-        ids, _ = self._questions(node, 0)
-        if len(ids) != 1:
-            raise ParameterError(f"{len(ids)} nodes were given; give one")
-        times = np.empty(reader.count(int(ids[0])), dtype=np.int64)
+        times = np.empty(reader.count(number), dtype=np.int64)
         states = np.empty((len(times), manifest.layout.channels, manifest.columns), np.float32)
-        reader.records(int(ids[0]), times, states)
+        reader.records(number, times, states)
         return times, states
 
-    def bound(self, nodes: ArrayLike, times: ArrayLike) -> NDArray[np.float64]:
-        """How far `state` may be, per channel in the L2 norm, `[B, channels]`, from exact.
+    def bound(self, nodes: ArrayLike, times: Times) -> NDArray[np.float64]:
+        """Return how far `state` may be from exact, per channel in the L2 norm, `[B, channels]`.
 
-        Exact is the solution on the graph as the last step before `times[b]` has left it. Summed
-        are what may have happened since the record, `epsilon·‖z‖` with `‖z‖` at most
-        `‖state‖ / (1 - epsilon)`; what the propagator promises, `threshold` over all columns, as it
-        was at the record (it can only have become less); and the rounding of store and engine.
-        Nothing that happens at `times[b]` or later changes an answer.
+        Exact is the solution on the graph after the last step before `times[b]`. The bound is the
+        sum of three parts: what may have happened since the record, `epsilon·‖z‖` with `‖z‖` at
+        most `‖state‖ / (1 - epsilon)`; the propagator's `threshold` over all columns at the time of
+        the record (it can only have become smaller); and the rounding of store and engine. Nothing
+        that happens at `times[b]` or later changes it.
         """
-        ids, before = self._questions(nodes, times)
+        numbers, before = self._resolve(nodes, times)
         manifest, reader = self._view
         layout, epsilon = manifest.layout, manifest.epsilon
-        total = np.empty((len(ids), layout.channels))
+        total = np.empty((len(numbers), layout.channels))
         promise = np.linalg.norm(manifest.thresholds) * (1 + np.array(manifest.drift))
-        relative = 2.0**-23 if manifest.propagator["dtype"] == "float32" else 2.0**-24
-        smallest = 2.0**-149  # of float32
-        if layout.half:
-            # Numbers below 2^-28 of a channel's largest are rounded to a multiple of 2^-38 of it.
-            relative += 2.0**-11 + 2.0**-38 * manifest.columns**0.5
-            smallest = 2.0**-145
+        stored, smallest = layout.rounding
+        relative = (2.0**-23 if manifest.propagator["dtype"] == "float32" else 2.0**-24) + stored
         step = max(1, PIECE_BYTES // (4 * layout.channels * layout.columns))
-        for first in range(0, len(ids), step):
+        for first in range(0, len(numbers), step):
             part = slice(first, first + step)
-            size = len(ids[part])
+            size = len(numbers[part])
             states = np.empty((size, layout.channels, layout.columns), np.float32)
             scales = np.empty((size, layout.channels), np.float32)
-            reader.state(ids[part], before[part], states, self._threads)
-            reader.scales(ids[part], before[part], scales, self._threads)
+            reader.state(numbers[part], before[part], states, self._threads)
+            reader.scales(numbers[part], before[part], scales, self._threads)
             norm = np.linalg.norm(states.astype(np.float64), axis=2)
             moved = (epsilon + 2 * relative) / (1 - epsilon) * norm
-            total[part] = moved + scales * promise + smallest * manifest.columns**0.5
+            total[part] = moved + scales * promise + smallest
         return total
 
-    def _questions(self, nodes: ArrayLike, times: ArrayLike) -> tuple[IntArray, IntArray]:
-        ids, before = np.atleast_1d(np.asarray(nodes)), np.atleast_1d(np.asarray(times))
-        for name, array in (("nodes", ids), ("times", before)):
-            if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-                raise EventError(
-                    f"{name} has dtype {array.dtype} and shape {array.shape}; give integers [B]"
-                )
-        if len(before) == 1 != len(ids):
-            before = np.broadcast_to(before, ids.shape)
-        if len(before) != len(ids):
-            raise EventError(
-                f"there are {len(ids)} nodes and {len(before)} times; give one time per node, or"
-                " one for all"
-            )
-        count = self.nodes
-        if ids.size and (ids.min() < 0 or ids.max() >= count):
-            wrong = ids[(ids < 0) | (ids >= count)][0]
-            raise EventError(f"node {wrong} was asked for; there are nodes 0 to {count - 1}")
-        if before.size and (before.max() > _END or before.min() <= BEGINNING):
-            raise EventError("times lie strictly between -2**63 and 2**63")
-        return (
-            np.ascontiguousarray(ids, dtype=np.int64),
-            np.ascontiguousarray(before, dtype=np.int64),
-        )
-
-    # What it is -----------------------------------------------------------------------------------
-
-    @property
-    def path(self) -> Path:
-        return self._directory
-
-    @property
-    def nodes(self) -> int:
-        return self._view[0].nodes
-
-    @property
-    def columns(self) -> int:
-        return self._view[0].columns
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        settings = self._view[0].propagator["settings"]
-        return tuple(Channel(**channel) for channel in settings["channels"])
-
-    @property
-    def epsilon(self) -> float:
-        return self._view[0].epsilon
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self._view[0].dtype)
-
-    @property
-    def unit(self) -> str | None:
-        return self._view[0].unit
-
-    @property
-    def records(self) -> int:
-        """How many there are, the states before any event included."""
-        return self._view[0].records
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the segments on disk."""
-        return sum(entry.bytes for entry in self._view[0].segments)
+    # Properties -----------------------------------------------------------------------------------
 
     @property
     def complete(self) -> bool:
-        """Whether what was last being recorded was recorded to its end."""
+        """Whether the last call of `record` or `append` ran to its end."""
         return self._view[0].complete
 
     @property
     def names(self) -> NodeNames | None:
-        """The ids of the nodes in the stream that was recorded, where they were not numbers."""
-        wanted = self._view[0].names
-        if self._names is None and wanted is not None:
-            path = self._directory / self._view[0].names_file
-            try:
-                text = path.read_bytes()
-            except OSError as error:
-                raise StateFileError(f"cannot read {path}: {error.strerror or error}") from error
-            if digest(text) != wanted:
-                raise StateFileError(f"{path} was altered: it does not match its digest")
-            self._names = NodeNames(json.loads(text))
+        if self._names is None:
+            self._names = self._view[0].read_names(self._directory)
         return self._names
 
-    def __repr__(self) -> str:
-        return (
-            f"Trajectories({str(self._directory)!r}, nodes={self.nodes}, records={self.records:,},"
-            f" channels={len(self.channels)}, columns={self.columns}, dtype={self.dtype})"
-        )
+    @property
+    def _manifests(self) -> tuple[StoreManifest, ...]:
+        return (self._view[0],)
 
 
 def _output(given: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> NDArray[Any]:

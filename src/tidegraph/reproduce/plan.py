@@ -1,0 +1,218 @@
+"""Targets: which cells a table or figure needs, and how their results become rows."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tidegraph.reproduce import data, figures
+from tidegraph.reproduce.cells import Cell
+from tidegraph.reproduce.page import HEURISTIC, NOT_YET, OURS, Row, Table, Value
+
+__all__ = ["HEURISTICS", "Column", "Found", "Name", "Plan", "Target"]
+
+Name: TypeAlias = tuple[str, str]  # data set, model
+HEURISTICS = "heuristics"  # the model of cells that learn nothing
+_FAST = {
+    "columns": 8,
+    "window": 2,
+    "width": 16,
+    "hidden": 16,
+    "epochs": 1,
+    "batch_size": 256,
+    "max_examples": 1500,
+}
+_ALL_OF_TRAIN = {"max_examples": 10**9}  # as TGN does; the default is fewer than Reddit has
+
+
+def _draw_dots(tables: list[Table], found: Found, path: Path) -> None:
+    figures.dots(tables[0], path)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One table or figure: the cells it needs, and their layout."""
+
+    name: str
+    title: str
+    description: str
+    plan: Callable[[Plan], None]
+    tables: Callable[[Found], list[Table]]
+    notes: tuple[str, ...] = ()
+    seeds: int = 3  # how many by default
+    draw: Callable[[list[Table], Found, Path], None] = _draw_dots
+
+
+class Plan:
+    """The cells of a target, by data set and model."""
+
+    def __init__(self, seeds: Sequence[int], *, fast: bool) -> None:
+        self.fast = fast
+        self.cells: dict[Name, list[Cell]] = {}
+        self.absent: dict[str, str] = {}  # why, by data set
+        self._seeds = seeds
+
+    def events(self, names: Iterable[str], model: str, preset: str, **changes: Any) -> None:
+        """Add links event by event, under TGN's split; an epoch covers all training events."""
+        for name in names:
+            self._link("events", name, model, preset, {**_ALL_OF_TRAIN, **changes})
+
+    def snapshots(self, names: Iterable[str], model: str, preset: str, **changes: Any) -> None:
+        """Add links of the next snapshot, under ROLAND's fixed split."""
+        for name in names:
+            self._link("snapshots", name, model, preset, changes)
+
+    def nodes(self, names: Iterable[str], model: str, preset: str, **changes: Any) -> None:
+        """Add classes of nodes."""
+        from tidegraph.learning.tasks import NodeClassifier
+
+        for name in names:
+            task = data.NODE_TASKS[name]
+            whose = task.paper if preset.startswith("paper") else name
+            settings = {**task.settings, **changes, **self._fast_settings()}
+            self.add(
+                "nodes", name, model, NodeClassifier.preset(preset, whose, **settings).get_params()
+            )
+
+    def heuristics(self, names: Iterable[str], kind: str) -> None:
+        """Add heuristics, which have no seeds: `event-rules` or `snapshot-rules`."""
+        for name in names:
+            self.add(kind, name, HEURISTICS, {}, seeds=(0,))
+
+    def add(
+        self,
+        kind: str,
+        name: str,
+        model: str,
+        settings: Mapping[str, Any],
+        *,
+        seeds: Sequence[int] | None = None,
+    ) -> None:
+        """Add cells of any kind, one per seed; none if the data is absent."""
+        why = data.absent(name)
+        if why is not None:
+            self.absent[name] = why
+            return
+        # The cell has its own seed; the others do not change the result.
+        relevant = {
+            key: value
+            for key, value in settings.items()
+            if key not in ("seed", "path", "threads", "device")
+        }
+        self.cells[name, model] = [
+            Cell(kind, name, seed, relevant) for seed in (self._seeds if seeds is None else seeds)
+        ]
+
+    def _link(
+        self, kind: str, name: str, model: str, preset: str, changes: Mapping[str, Any]
+    ) -> None:
+        from tidegraph.learning.tasks import LinkPredictor
+
+        settings = {**changes, **self._fast_settings()}
+        whose = data.original(name)
+        self.add(kind, name, model, LinkPredictor.preset(preset, whose, **settings).get_params())
+
+    def _fast_settings(self) -> dict[str, Any]:
+        return dict(_FAST) if self.fast else {}
+
+
+@dataclass(frozen=True)
+class Column:
+    """The numbers under one heading."""
+
+    title: str
+    data: str
+    part: str = "all"
+    measure: tuple[str, str] | None = None  # sampler and metric, if not those of the row
+
+
+class Found:
+    """The results of a plan's cells so far."""
+
+    def __init__(self, results: Mapping[Name, list[dict[str, Any]]], plan: Plan) -> None:
+        self._results = results
+        self.absent = plan.absent
+        self.fast = plan.fast
+
+    def values(self, name: str, model: str, *path: str) -> list[float]:
+        """Return a number of every seed, by its path in the results."""
+        found = []
+        for result in self._results.get((name, model), []):
+            at: Any = result
+            for key in path:
+                at = at.get(key) if isinstance(at, dict) else None
+            if at is not None:
+                found.append(float(at))
+        return found
+
+    def value(self, name: str, model: str, path: Sequence[str], metric: str) -> Value:
+        """Return the mean over seeds, or the reason why there is none."""
+        values = self.values(name, model, *path)
+        if values:
+            return Value.of(values, metric)
+        return Value(self.absent.get(name, NOT_YET))
+
+    def mean_epoch(self, name: str, model: str) -> Value:
+        """Return the seconds per epoch of training, averaged over the epochs of each seed."""
+        results = self._results.get((name, model), [])
+        if not results:
+            return self.value(name, model, ["epoch_s"], "seconds")
+        return Value.of([statistics.fmean(each["epoch_s"]) for each in results], "seconds")
+
+    def rows(
+        self, columns: Sequence[Column], models: Sequence[str], *measures: tuple[str, str]
+    ) -> list[Row]:
+        """Return a row for every model under every pair of sampler and metric."""
+
+        def value(column: Column, model: str, sampler: str, metric: str) -> Value:
+            path = ("metrics", sampler, column.part, metric)
+            return self.value(column.data, model, path, metric)
+
+        return [
+            _row(model, OURS, columns, measure, partial(value, model=model))
+            for model in models
+            for measure in measures
+        ]
+
+    def best_heuristics(
+        self, columns: Sequence[Column], *measures: tuple[str, str], model: str = HEURISTICS
+    ) -> list[Row]:
+        """Return a row with the best heuristic of every column, by name."""
+
+        def value(column: Column, sampler: str, metric: str) -> Value:
+            results = self._results.get((column.data, model), [])
+            if not results:
+                return Value(self.absent.get(column.data, NOT_YET))
+            scores = {
+                name: table[sampler][column.part][metric]
+                for name, table in results[0]["rules"].items()
+                if metric in table.get(sampler, {}).get(column.part, {})
+            }
+            if not scores:
+                return Value("undefined")
+            best = max(scores, key=lambda name: scores[name])
+            return Value.of([scores[best]], metric, note=f"({best})")
+
+        return [
+            _row("the best heuristic", HEURISTIC, columns, measure, value) for measure in measures
+        ]
+
+
+def _row(
+    name: str,
+    whose: str,
+    columns: Sequence[Column],
+    measure: tuple[str, str],
+    value: Callable[..., Value],
+) -> Row:
+    """Return a row of values under its own measure, or that of the column."""
+
+    def of(column: Column) -> Value:
+        sampler, metric = column.measure or measure
+        return value(column, sampler=sampler, metric=metric)
+
+    return Row(name, whose, *measure, {column.title: of(column) for column in columns})

@@ -1,0 +1,169 @@
+"""What a store is recorded from: the steps, the propagator, and their fingerprints."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tidegraph.core.errors import EventError, ParameterError
+from tidegraph.engine.propagator import Propagator
+from tidegraph.events.batch import whole_numbers
+from tidegraph.events.stream import EventStream, Steps
+from tidegraph.store.manifest import Part, StoreManifest, names_text
+from tidegraph.store.segments import PIECE_BYTES, as_bytes, digest
+
+__all__ = [
+    "as_steps",
+    "check_initial_graph",
+    "check_nodes",
+    "check_propagator",
+    "check_same_stream",
+    "features_digest",
+    "first_steps",
+    "graph_digest",
+    "part_of",
+    "settings_of",
+]
+
+
+# Steps --------------------------------------------------------------------------------------------
+
+
+def as_steps(events: EventStream | Steps) -> Steps:
+    """Return the steps of a stream, one per distinct time, or validated steps as they are."""
+    if isinstance(events, EventStream):
+        return events.steps()
+    if not isinstance(events, Steps):
+        raise EventError(f"got {type(events).__name__}; give an EventStream or Steps")
+    rows = len(events.src)
+    bounds, times = whole_numbers(events.offsets, "offsets"), whole_numbers(events.times, "times")
+    if bounds.shape != (len(times) + 1,) or bounds[0] < 0 or bounds[-1] > rows:
+        raise EventError(
+            f"the steps have {len(times)} times and offsets {bounds.shape};"
+            " give one offset more than times, within the rows"
+        )
+    if (np.diff(bounds) < 0).any() or (np.diff(times) < 0).any():
+        raise EventError("offsets and times of the steps must not decrease")
+    filled = np.flatnonzero(np.diff(bounds))
+    if (np.asarray(events.t)[bounds[filled + 1] - 1] > times[filled]).any():
+        raise EventError(
+            "a step has events later than its time; a query at that time would see the future"
+        )
+    return dataclasses.replace(events, offsets=bounds, times=times)
+
+
+def first_steps(steps: Steps, count: int) -> Steps:
+    """Return the first `count` steps."""
+    rows = slice(0, int(steps.offsets[count]))
+    return Steps(
+        steps.src[rows],
+        steps.dst[rows],
+        steps.t[rows],
+        None if steps.weight is None else steps.weight[rows],
+        None if steps.op is None else steps.op[rows],
+        steps.offsets[: count + 1],
+        steps.times[:count],
+    )
+
+
+def part_of(steps: Steps) -> Part:
+    """Return steps as the manifest names them: by digest and number."""
+    columns = (steps.src, steps.dst, steps.t, steps.weight, steps.op, steps.offsets, steps.times)
+    parts = (b"-" if column is None else as_bytes(column) for column in columns)
+    return Part(digest(*parts), len(steps))
+
+
+def check_nodes(steps: Steps, nodes: int) -> None:
+    """Raise EventError unless all events are between nodes that exist."""
+    for name, numbers in (("src", steps.src), ("dst", steps.dst)):
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < nodes:
+            raise EventError(
+                f"{name} has nodes {numbers.min()} to {numbers.max()}; there are nodes 0 to"
+                f" {nodes - 1}"
+            )
+
+
+def check_same_stream(events: EventStream | Steps, manifest: StoreManifest) -> None:
+    """Raise EventError if a stream has other nodes or another unit of time than the store."""
+    if not isinstance(events, EventStream):
+        return
+    if manifest.unit is not None and events.unit != manifest.unit:
+        raise EventError(
+            f"the events count time in {events.unit!r}, the store in {manifest.unit!r}"
+        )
+    if (events.names is None) != (manifest.names is None) and events.nodes > manifest.nodes:
+        raise EventError(
+            f"the events are between {events.nodes} nodes, the store has {manifest.nodes}, and"
+            " only one of them has node names; new nodes can be appended if both or neither do"
+        )
+    if events.names is None or manifest.names is None:
+        return
+    if digest(names_text(events.names, manifest.nodes)) != manifest.names:
+        raise EventError(
+            "the events have other node names than the store, or number them differently;"
+            " later.continuing(stream) numbers them as in the recorded stream"
+        )
+
+
+# Propagators --------------------------------------------------------------------------------------
+
+
+def settings_of(propagator: Propagator) -> dict[str, Any]:
+    """Return a propagator's settings as they come back from JSON."""
+    settings: dict[str, Any] = json.loads(json.dumps(propagator._description()))
+    return settings
+
+
+def features_digest(propagator: Propagator) -> str:
+    """Return the digest of all features, read in pieces."""
+    state = hashlib.blake2b(digest_size=16)
+    step = max(1, PIECE_BYTES // (8 * propagator.columns))
+    for first in range(0, propagator.nodes, step):
+        nodes = np.arange(first, min(first + step, propagator.nodes))
+        state.update(as_bytes(propagator.features(nodes)))
+    return state.hexdigest()
+
+
+def graph_digest(propagator: Propagator) -> str:
+    """Return the digest of all edges, whatever their order."""
+    src, dst, weight = propagator.edges()
+    order = np.lexsort((dst, src))
+    return digest(*(as_bytes(column[order]) for column in (src, dst, weight)))
+
+
+def check_propagator(manifest: StoreManifest, propagator: Propagator, directory: Path) -> None:
+    """Raise ParameterError unless the propagator computes what was recorded."""
+    settings = settings_of(propagator)
+    other = [key for key, value in settings.items() if manifest.propagator.get(key) != value]
+    if not other and tuple(propagator._thresholds.tolist()) != manifest.thresholds:
+        other = ["thresholds"]
+    if not other and features_digest(propagator) != manifest.features:
+        other = ["features"]
+    if other:
+        raise ParameterError(
+            f"{directory} was recorded from a propagator with other {' and '.join(other)}; give"
+            " one with the same, or record to another path"
+        )
+
+
+def check_initial_graph(
+    manifest: StoreManifest, propagator: Propagator, steps: Steps, directory: Path
+) -> None:
+    """Raise ParameterError if the propagator starts from another graph than was recorded.
+
+    A propagator that has already applied some of the steps cannot be checked, and passes.
+    """
+    now = propagator.time
+    unused = now in (None, manifest.begun) or (len(steps.t) > 0 and now < steps.t[0])
+    if manifest.graph is None or not unused:
+        return
+    if (now, graph_digest(propagator)) != (manifest.begun, manifest.graph):
+        raise ParameterError(
+            f"{directory} was recorded from another initial graph; start from the same edges, or"
+            " record to another path"
+        )

@@ -1,0 +1,203 @@
+"""What a store of trajectories is on disk: its manifest, the files it names, and checkpoints.
+
+A store is a directory. Records live in segments, which are written once and never changed;
+`manifest.json` lists the segments that count. It is replaced atomically, so a store is always in a
+state that was complete at some moment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegraph import _native
+from tidegraph.core.durable import replace_file
+from tidegraph.core.errors import StateFileError
+from tidegraph.events.stream import NodeNames
+from tidegraph.store.segments import (
+    VERSION,
+    Entry,
+    Layout,
+    Segment,
+    StoreDtype,
+    digest,
+    other_version,
+)
+
+__all__ = [
+    "MANIFEST",
+    "NAMES",
+    "OWN_FILE",
+    "Part",
+    "StoreManifest",
+    "checkpoint_path",
+    "checkpoints",
+    "names_text",
+    "read_sealed",
+    "write_names",
+    "write_sealed",
+]
+
+MANIFEST = "manifest.json"
+NAMES = "names.json"
+_FORMAT = "tidegraph trajectories"
+# Every file that a recording may leave in its directory, temporary ones included.
+OWN_FILE = re.compile(
+    r"\.?(segment-\d+\.records|checkpoint-\d+\.state|names\.json|manifest\.json)(\.\w+)?"
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stream that was recorded, or is being recorded, by one call."""
+
+    digest: str  # of its steps
+    steps: int
+
+
+@dataclass(frozen=True)
+class StoreManifest:
+    """Everything about a store that is not in a segment."""
+
+    nodes: int
+    columns: int
+    dtype: StoreDtype
+    epsilon: float
+    unit: str | None
+    names: str | None  # digest of the file of node names
+    propagator: dict[str, Any]  # its settings
+    thresholds: tuple[float, ...]
+    features: str  # digest of what is propagated
+    segment_records: int
+    parts: tuple[Part, ...]
+    steps: int  # recorded so far, over all parts
+    time: int | None  # of the last of these steps
+    complete: bool  # whether the last part was recorded to its end
+    events: int  # that the propagator had seen when a part was last begun or completed
+    drift: tuple[float, ...]  # by which an earlier release may have exceeded the threshold, or 0
+    segments: tuple[Entry, ...]
+    names_file: str = NAMES
+    begun: int | None = None  # the propagator's time before the first step
+    graph: str | None = None  # digest of its edges at that time; None: not known
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(len(self.propagator["settings"]["channels"]), self.columns, self.dtype)
+
+    @property
+    def records(self) -> int:
+        return sum(entry.records for entry in self.segments)
+
+    @property
+    def steps_before_part(self) -> int:
+        return sum(part.steps for part in self.parts[:-1])
+
+    def reader(self, directory: Path, *, verify: bool = False) -> _native.TrajectoryReader:
+        """Open the segments; with `verify`, compare them with their digests first."""
+        layout = self.layout
+        segments = [Segment(directory, layout, entry) for entry in self.segments]
+        if verify:
+            for segment in segments:
+                segment.verify()
+        arrays = [segment.native() for segment in segments]
+        return _native.TrajectoryReader(layout.channels, layout.columns, layout.half, arrays)
+
+    def read_names(self, directory: Path) -> NodeNames | None:
+        """Return the names of the nodes, if the recorded stream had any."""
+        if self.names is None:
+            return None
+        path = directory / self.names_file
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise StateFileError(f"cannot read {path}: {error.strerror or error}") from error
+        if digest(text) != self.names:
+            raise _altered(path)
+        return NodeNames(json.loads(text))
+
+    def write(self, directory: Path) -> None:
+        write_sealed(directory / MANIFEST, _FORMAT, VERSION, dataclasses.asdict(self))
+
+    @classmethod
+    def read(cls, directory: Path) -> StoreManifest:
+        try:
+            body = read_sealed(directory / MANIFEST, _FORMAT, VERSION)
+        except FileNotFoundError:
+            raise StateFileError(
+                f"{directory} is not a store of trajectories: it has no {MANIFEST}"
+            ) from None
+        body["parts"] = tuple(Part(**part) for part in body["parts"])
+        body["segments"] = tuple(Entry(**entry) for entry in body["segments"])
+        body["thresholds"], body["drift"] = tuple(body["thresholds"]), tuple(body["drift"])
+        return cls(**body)
+
+
+# JSON with a digest -------------------------------------------------------------------------------
+
+
+def write_sealed(path: Path, format_name: str, version: int, body: Mapping[str, Any]) -> None:
+    """Write a JSON object with its format, version and digest, atomically."""
+    sealed = {"format": format_name, "version": version, **body}
+    replace_file(path, json.dumps({**sealed, "digest": _json_digest(sealed)}, indent=1))
+
+
+def read_sealed(path: Path, format_name: str, version: int) -> dict[str, Any]:
+    """Return what `write_sealed` wrote; raise StateFileError for anything else.
+
+    A missing file raises FileNotFoundError.
+    """
+    try:
+        body = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StateFileError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError:
+        body = None
+    if not isinstance(body, dict) or body.get("format") != format_name:
+        raise StateFileError(f"{path} is damaged or no file of {format_name}")
+    if body.get("version") != version:
+        raise other_version(path, body.get("version"))
+    written = body.pop("digest", None)
+    if written != _json_digest(body):
+        raise _altered(path)
+    del body["format"], body["version"]
+    return body
+
+
+def _json_digest(body: dict[str, Any]) -> str:
+    return digest(json.dumps(body, sort_keys=True).encode())
+
+
+def _altered(path: Path) -> StateFileError:
+    return StateFileError(f"{path} was altered: it does not match its digest")
+
+
+# Names and checkpoints ----------------------------------------------------------------------------
+
+
+def names_text(names: NodeNames, nodes: int | None = None) -> bytes:
+    """Return the names of all nodes, or of the first `nodes`, as they are stored."""
+    return json.dumps(names.values[:nodes].tolist()).encode()
+
+
+def write_names(directory: Path, file: str, text: bytes) -> str:
+    """Write a file of names atomically and return its digest."""
+    replace_file(directory / file, lambda handle: handle.write(text))
+    return digest(text)
+
+
+def checkpoint_path(directory: Path, steps: int) -> Path:
+    """Return the path of the checkpoint after so many steps."""
+    return directory / f"checkpoint-{steps:09d}.state"
+
+
+def checkpoints(directory: Path) -> list[int]:
+    """Return, in ascending order, after how many steps there are checkpoints."""
+    found = (re.fullmatch(r"checkpoint-(\d+)\.state", path.name) for path in directory.iterdir())
+    return sorted(int(match[1]) for match in found if match)

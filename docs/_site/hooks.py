@@ -25,51 +25,51 @@ _LINK = re.compile(r"(\]\()([^)#\s]+)([^)]*\))")
 _REST = "<!-- every public name that no other page has -->"
 
 
-def _documents() -> list[Path]:
-    return [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in PAGES)]
+def _place(name: str) -> str:
+    """Return where a file of the repository is in the site."""
+    if name.startswith("docs/"):
+        return name.removeprefix("docs/")
+    return PAGES.get(name, f"files/{name}")
 
 
-def _outside(page: Path) -> set[str]:
-    """Return the files outside docs/ that a page links to, relative to the repository."""
-    found = set()
-    for _, target, _ in _LINK.findall(page.read_text(encoding="utf-8")):
-        if "://" in target:
-            continue
-        name = os.path.relpath(page.parent / target, ROOT)
-        if not name.startswith("docs" + os.sep) and name not in PAGES:
+def _target(page: Path, link: str) -> str | None:
+    """Return the file that a link of a page leads to, relative to the repository."""
+    return None if "://" in link else posixpath.relpath(os.path.abspath(page.parent / link), ROOT)
+
+
+def _linked() -> set[str]:
+    """Return the files outside docs/ that pages link to, and those that these link to."""
+    found: set[str] = set()
+    left = [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in PAGES)]
+    while left:
+        page = left.pop()
+        for _, link, _ in _LINK.findall(page.read_text(encoding="utf-8")):
+            name = _target(page, link)
+            if name is None or name in found or not _place(name).startswith("files/"):
+                continue
             found.add(name)
+            if name.endswith(".md"):
+                left.append(ROOT / name)
     return found
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the documents of the repository, and the files that pages link to."""
-    for name, uri in PAGES.items():
-        files.append(File.generated(config, uri, abs_src_path=str(ROOT / name)))
-    for name in sorted(set().union(*(_outside(page) for page in _documents()))):
-        uri = f"files/{name}"
-        if name.endswith(".md"):
-            uri += ".txt"  # a page would need a place in the navigation
-        files.append(File.generated(config, uri, abs_src_path=str(ROOT / name)))
+    for name in sorted({*PAGES, *_linked()}):
+        files.append(File.generated(config, _place(name), abs_src_path=str(ROOT / name)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links at the files of the site, and list the names no page of the API has."""
-    here = Path(page.file.abs_src_path)
-    uri = page.file.src_uri
+    here, folder = Path(page.file.abs_src_path), posixpath.dirname(page.file.src_uri) or "."
 
     def moved(match: re.Match[str]) -> str:
-        before, target, after = match.groups()
-        if "://" in target:
-            return match.group(0)
-        name = os.path.relpath(here.parent / target, ROOT)
-        if name in PAGES:
-            place = PAGES[name]
-        elif name.startswith("docs" + os.sep):
-            place = os.path.relpath(name, "docs")
-        else:
-            place = f"files/{name}" + (".txt" if name.endswith(".md") else "")
-        return f"{before}{posixpath.relpath(place, posixpath.dirname(uri) or '.')}{after}"
+        before, link, after = match.groups()
+        name = _target(here, link)
+        return (
+            match[0] if name is None else before + posixpath.relpath(_place(name), folder) + after
+        )
 
     markdown = _LINK.sub(moved, markdown)
     return markdown.replace(_REST, rest_of_the_api()) if _REST in markdown else markdown

@@ -50,8 +50,13 @@ def _paragraph(text: str) -> str:
 
 
 class Docstrings(griffe.Extension):
-    """Rewrites docstrings while the package is read."""
+    """Rewrites docstrings while the package is read, and leaves out special methods."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
             obj.docstring.value = as_markdown(obj.docstring.value)
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        for name in [name for name in cls.members if name.startswith("__")]:
+            if name != "__init__":
+                cls.del_member(name)

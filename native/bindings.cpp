@@ -148,18 +148,21 @@ Rows rows_of(const Ids& src, const Ids& dst, const MaybeWeights& weight, const M
   return rows;
 }
 
-// Offsets, neighbours, weights or nothing.
-using CompactArrays = std::tuple<In<std::uint64_t>, In<std::uint32_t>, std::optional<In<float>>>;
+// Offsets, neighbours, weights or nothing, fractions of weights or nothing.
+using CompactArrays = std::tuple<In<std::uint64_t>, In<std::uint32_t>, std::optional<In<float>>,
+                                 std::optional<In<std::int32_t>>>;
 
 CompactLists compact_lists(const CompactArrays& arrays) {
-  const auto& [offsets, neighbours, weights] = arrays;
+  const auto& [offsets, neighbours, weights, fractions] = arrays;
   CompactLists lists;
   lists.nodes = offsets.size() - 1;
   lists.offsets = offsets.data();
   lists.neighbours = neighbours.data();
   if (weights) lists.weights = weights->data();
+  if (fractions) lists.fractions = fractions->data();
   if (offsets.size() == 0 || offsets.data()[lists.nodes] != neighbours.size() ||
-      (weights && weights->size() != neighbours.size()))
+      (weights && weights->size() != neighbours.size()) ||
+      (fractions && (!weights || fractions->size() != neighbours.size())))
     throw EventError("the arrays of the graph do not fit together");
   return lists;
 }
@@ -277,8 +280,8 @@ void bind_propagator(nb::module_& module, const char* name) {
       .def(
           "stand_on",
           [](P& p, const CompactArrays& sources, const std::optional<CompactArrays>& targets,
-             std::size_t edges, const In<std::uint32_t>& self_nodes,
-             const In<float>& self_weights) {
+             std::size_t edges, const In<std::uint32_t>& self_nodes, const In<float>& self_weights,
+             const std::optional<In<std::int32_t>>& self_fractions) {
             if (!p.versions().plain() || p.versions().edges() > 0 ||
                 p.settings().directed != targets.has_value())
               throw EventError("the graph does not fit the channels");
@@ -286,17 +289,23 @@ void bind_propagator(nb::module_& module, const char* name) {
                                other = targets ? compact_lists(*targets) : lists;
             if (lists.nodes > p.nodes() || other.nodes != lists.nodes)
               throw EventError("the graph has more nodes than there are");
-            if (self_nodes.size() != self_weights.size())
+            if (self_nodes.size() != self_weights.size() ||
+                (self_fractions && self_fractions->size() != self_nodes.size()))
               throw EventError("the self-edges do not fit together");
             for (std::size_t i = 0; i < self_nodes.size(); ++i)
               if (self_nodes.data()[i] >= lists.nodes)
                 throw EventError("a self-edge belongs to no node");
-            p.stand_on(lists, other, edges, view(self_nodes), view(self_weights));
+            p.stand_on(lists, other, edges,
+                       {self_nodes.data(), self_weights.data(),
+                        self_fractions ? self_fractions->data() : nullptr,
+                        std::uint32_t(self_nodes.size())});
           },
           "sources"_a, "targets"_a.none(), "edges"_a, "self_nodes"_a.noconvert(),
-          "self_weights"_a.noconvert(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
-          "Starts from the lists of a compact graph: (offsets, neighbours, weights or None). The"
-          " caller vouches for their contents.")
+          "self_weights"_a.noconvert(), "self_fractions"_a.noconvert().none(),
+          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
+          "Starts from the lists of a compact graph: (offsets, neighbours, weights or None,"
+          " fractions or None). The caller vouches for their contents but for the range of "
+          "weights.")
       .def(
           "changed_list_bytes",
           [](P& p) {
@@ -650,15 +659,14 @@ void bind_trajectories(nb::module_& module) {
 void bind_compact(nb::module_& module) {
   using release = nb::call_guard<nb::gil_scoped_release>;
   using Ids32 = In<std::uint32_t>;
-  using MaybeFloats = std::optional<In<float>>;
-  const auto pairs = [](const Ids32& src, const Ids32& dst, const MaybeFloats& weight) {
+  const auto pairs = [](const Ids32& src, const Ids32& dst, const MaybeWeights& weight) {
     if (src.size() != dst.size() || (weight && weight->size() != src.size()))
       throw EventError("the columns of the pairs differ in length");
     return Pairs{view(src), view(dst), view(weight)};
   };
   const auto window = [](std::uint32_t first, const In<std::uint64_t>& begin,
                          const Out<std::uint32_t, 1>& neighbours,
-                         const std::optional<Out<float, 1>>& weights) {
+                         const std::optional<Out<double, 1>>& weights) {
     Window made{first, view(begin), {neighbours.data(), neighbours.size()}, {}};
     if (weights) made.weights = {weights->data(), weights->size()};
     if (begin.size() == 0 || made.begin.back() > neighbours.size() ||
@@ -677,10 +685,10 @@ void bind_compact(nb::module_& module) {
       release());
   module.def(
       "fill_lists",
-      [pairs, window](const Ids32& src, const Ids32& dst, const MaybeFloats& weight, int ends,
+      [pairs, window](const Ids32& src, const Ids32& dst, const MaybeWeights& weight, int ends,
                       std::uint32_t first, const In<std::uint64_t>& begin,
                       const Out<std::uint32_t, 1>& neighbours,
-                      const std::optional<Out<float, 1>>& weights,
+                      const std::optional<Out<double, 1>>& weights,
                       const Out<std::uint32_t, 1>& filled, int threads) {
         fill_lists(pairs(src, dst, weight), Ends(ends), threads,
                    window(first, begin, neighbours, weights), {filled.data(), filled.size()});
@@ -691,16 +699,16 @@ void bind_compact(nb::module_& module) {
   module.def(
       "sort_lists",
       [window](const In<std::uint64_t>& begin, const Out<std::uint32_t, 1>& neighbours,
-               const std::optional<Out<float, 1>>& weights,
+               const std::optional<Out<double, 1>>& weights,
                int threads) { return sort_lists(window(0, begin, neighbours, weights), threads); },
       "begin"_a.noconvert(), "neighbours"_a.noconvert(), "weights"_a.noconvert().none(),
       "threads"_a, release());
   module.def(
       "merge_lists",
       [window](const In<std::uint64_t>& begin, const Out<std::uint32_t, 1>& neighbours,
-               const Out<float, 1>& weights, bool weighted, const Out<std::uint32_t, 1>& lengths) {
+               const Out<double, 1>& weights, bool weighted, const Out<std::uint32_t, 1>& lengths) {
         const Window lists = window(0, begin, neighbours, weights);
-        return merge_lists(lists, weighted ? lists.weights : std::span<float>(),
+        return merge_lists(lists, weighted ? lists.weights : std::span<double>(),
                            {lengths.data(), lengths.size()});
       },
       "begin"_a.noconvert(), "neighbours"_a.noconvert(), "weights"_a.noconvert(), "weighted"_a,

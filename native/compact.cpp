@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "parallel.hpp"
@@ -56,7 +54,7 @@ void fill_lists(const Pairs& pairs, Ends ends, int threads, const Window& window
                const std::uint64_t place = window.begin[i] + filled[i]++;
                window.neighbours[place] = neighbour;
                if (!window.weights.empty())
-                 window.weights[place] = pairs.weight.empty() ? 1.0f : pairs.weight[row];
+                 window.weights[place] = pairs.weight.empty() ? 1.0 : pairs.weight[row];
              });
   });
 }
@@ -64,7 +62,8 @@ void fill_lists(const Pairs& pairs, Ends ends, int threads, const Window& window
 std::size_t sort_lists(const Window& window, int threads) {
   std::atomic<std::size_t> distinct{0};
   parallel_for((window.nodes() + kNodesAtOnce - 1) / kNodesAtOnce, threads, [&](std::size_t item) {
-    std::vector<std::pair<Node, float>> entries;
+    std::vector<std::uint64_t> order;  // neighbour and place of an entry
+    std::vector<double> weights;
     std::size_t found = 0;
     for (std::size_t i = item * kNodesAtOnce;
          i < std::min(window.nodes(), (item + 1) * kNodesAtOnce); ++i) {
@@ -73,12 +72,16 @@ std::size_t sort_lists(const Window& window, int threads) {
       if (window.weights.empty()) {
         std::sort(neighbours + first, neighbours + last);
       } else {
-        entries.clear();
+        order.clear();
         for (std::size_t e = first; e < last; ++e)
-          entries.emplace_back(neighbours[e], window.weights[e]);
-        std::sort(entries.begin(), entries.end());
-        for (std::size_t e = first; e < last; ++e)
-          std::tie(neighbours[e], window.weights[e]) = entries[e - first];
+          order.push_back(std::uint64_t(neighbours[e]) << 32 | (e - first));
+        std::sort(order.begin(), order.end());
+        weights.assign(window.weights.begin() + std::ptrdiff_t(first),
+                       window.weights.begin() + std::ptrdiff_t(last));
+        for (std::size_t e = first; e < last; ++e) {
+          neighbours[e] = Node(order[e - first] >> 32);
+          window.weights[e] = weights[order[e - first] & 0xffffffff];
+        }
       }
       for (std::size_t e = first; e < last; ++e)
         found += e == first || neighbours[e] != neighbours[e - 1];
@@ -88,7 +91,7 @@ std::size_t sort_lists(const Window& window, int threads) {
   return distinct;
 }
 
-std::size_t merge_lists(const Window& window, std::span<const float> given,
+std::size_t merge_lists(const Window& window, std::span<const double> given,
                         std::span<std::uint32_t> lengths) {
   std::size_t to = 0;
   for (std::size_t i = 0; i < window.nodes(); ++i) {
@@ -97,9 +100,9 @@ std::size_t merge_lists(const Window& window, std::span<const float> given,
       const Node neighbour = window.neighbours[e];
       double sum = 0;
       for (; e < window.begin[i + 1] && window.neighbours[e] == neighbour; ++e)
-        sum += given.empty() ? 1.0 : double(given[e]);
+        sum += given.empty() ? 1.0 : given[e];
       window.neighbours[to] = neighbour;
-      window.weights[to++] = float(sum);
+      window.weights[to++] = sum;
     }
     lengths[i] = std::uint32_t(to - begin);
   }

@@ -22,7 +22,8 @@ std::int32_t fraction_of(double weight) {
              : std::int32_t(std::nearbyint((weight - double(near)) / fraction_unit(near)));
 }
 
-constexpr std::size_t kPageWords = 1 << 18;     // 1 MiB
+constexpr std::uint32_t kLargestCount = 1 << 24;  // up to which all are float32 numbers
+constexpr std::size_t kPageWords = 1 << 18;       // 1 MiB
 constexpr std::size_t kOwnPageWords = 1 << 12;  // from here on a block is an allocation of its own
 
 // Capacities a list may have: growing by a quarter, and long lists by an eighth, keeps the average
@@ -200,9 +201,8 @@ Adjacency::Extent Adjacency::extent() const {
   for (std::size_t node = 0; node < nodes_; ++node) {
     const Entries list = entries(Node(node), 0);
     found.entries += list.size;
-    if (found.plain && list.weights)
-      found.plain =
-          std::all_of(list.weights, list.weights + list.size, [](float w) { return w == 1.0f; });
+    for (std::uint32_t e = 0; e < list.size && list.weights && found.plain; ++e)
+      found.plain = weight_at(list, e) == 1;
   }
   return found;
 }
@@ -234,6 +234,7 @@ void Adjacency::merge_into(std::uint64_t* offsets, Node* neighbours, float* weig
 
 void Adjacency::stand_on(const CompactLists& base) {
   base_ = base;
+  fine_ = base.fractions != nullptr;
   std::vector<List>().swap(lists_);  // gives its memory back
   resize(std::max(nodes_, base.nodes));
 }
@@ -270,9 +271,14 @@ List& Adjacency::own(Node node) {
   const Entries old = untouched(node);
   if (old.size == 0) return list;
   // A neighbour that stands there several times becomes one entry of that weight.
-  std::uint32_t distinct = 1;
-  for (std::uint32_t e = 1; e < old.size; ++e)
-    distinct += old.neighbours[e] != old.neighbours[e - 1];
+  std::uint32_t distinct = 1, repeated = 1, most = 1;
+  for (std::uint32_t e = 1; e < old.size; ++e) {
+    const bool again = old.neighbours[e] == old.neighbours[e - 1];
+    distinct += !again;
+    repeated = again ? repeated + 1 : 1;
+    most = std::max(most, repeated);
+  }
+  if (!fine_ && most > kLargestCount) begin_fractions();
   move_into(arena_, list, class_for(distinct));
   for (std::uint32_t e = 0; e < old.size;) {
     const Node neighbour = old.neighbours[e];
@@ -347,16 +353,17 @@ void Adjacency::set_weight(Node node, std::uint32_t position, int layer, double 
   put_weight(own(node), position, layer, weight);
 }
 
-bool Adjacency::scale(Node node, int layer, double factor, double floor) {
+Adjacency::Scaled Adjacency::scale(Node node, int layer, double factor, double floor) {
   List& list = own(node);
   const Entries entries = entries_of(list, layer);
-  bool left = false;
+  Scaled scaled;
   for (std::uint32_t e = 0; e < list.size; ++e) {
-    const double weight = factor * weight_at(entries, e);
-    put_weight(list, e, layer, weight < floor ? 0 : weight);
-    left |= weight >= floor;
+    const double before = weight_at(entries, e), weight = factor * before;
+    const bool falls = weight < floor;
+    put_weight(list, e, layer, falls ? 0 : weight);
+    scaled |= {!falls, falls && before > 0};
   }
-  return left;
+  return scaled;
 }
 
 void Adjacency::reallocate(Node node, std::uint32_t size_class) {
@@ -608,15 +615,15 @@ double* Graph::own_self(Node node) {
   return self_.data() + self_place(node);
 }
 
-bool Graph::scale_edges_of(Node node, int layer, double factor, double floor) {
-  bool left = sources_.scale(node, layer, factor, floor);
-  if (directed_) left |= targets_.scale(node, layer, factor, floor);
+Adjacency::Scaled Graph::scale_edges_of(Node node, int layer, double factor, double floor) {
+  Adjacency::Scaled scaled = sources_.scale(node, layer, factor, floor);
+  if (directed_) scaled |= targets_.scale(node, layer, factor, floor);
   if (self_edge(node, layer) > 0) {
     double& self = own_self(node)[layer];
     self = self * factor < floor ? 0 : self * factor;
-    left |= self > 0;
+    scaled |= {self > 0, self == 0};
   }
-  return left;
+  return scaled;
 }
 
 void Graph::tidy() {

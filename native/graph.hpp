@@ -98,7 +98,16 @@ class Adjacency {
   void set_weight(Node node, std::uint32_t position, int layer, double weight);
   // Multiplies the weights of a node in one layer by a power of two; those that fall below `floor`
   // become zero. Says whether any is left.
-  bool scale(Node node, int layer, double factor, double floor);
+  struct Scaled {
+    bool left = false;     // whether any entry is
+    bool dropped = false;  // whether any fell below the floor
+    Scaled& operator|=(const Scaled& other) {
+      left |= other.left;
+      dropped |= other.dropped;
+      return *this;
+    }
+  };
+  Scaled scale(Node node, int layer, double factor, double floor);
   // Position of a new entry with all weights zero; `neighbour` must be absent.
   std::uint32_t insert(Node node, Node neighbour);
   void erase(Node node, std::uint32_t position);
@@ -202,8 +211,8 @@ class Graph {
                                    std::span<const std::int64_t> dst,
                                    std::span<const double> weight);
   // Multiplies one layer of the edges of a node by a power of two and forgets those that fall below
-  // `floor`. To be called for both ends of every edge. Says whether any is left.
-  bool scale_edges_of(Node node, int layer, double factor, double floor);
+  // `floor`. To be called for both ends of every edge.
+  Adjacency::Scaled scale_edges_of(Node node, int layer, double factor, double floor);
   void tidy();
 
   // Calls visit(src, dst, weight) for every edge once; undirected edges with src <= dst.

@@ -109,14 +109,17 @@ bool Ground<Real>::set_precision() {
     if (ratio == channel.ratio && !changed) continue;
     changed = true;
     channel.ratio = ratio;
-    const double estimate = (ratio + 1) / rest;  // the largest
+    channel.reach = ratio / reachable(c);
+    const double least = power(lightest, 1 - channel.spec.beta);
+    const double per_degree =
+        scale_by_degree || least <= 1 ? 1 : std::max(1 / least, std::min(1.0, channel.reach));
+    const double estimate = channel.estimate = (ratio + per_degree) / rest;
     channel.noise = tolerance * (kEvaluation<Real> * (1 + gamma) * 2 * estimate + 0x1p-51 * ratio);
     const double forgotten = versions.forgotten(view(c).version()) / lightest;
     const double outside =
-        (2 * Precision<Real>::kUlp + Precision<Real>::kReading + forgotten) * (ratio + 1) +
+        (2 * Precision<Real>::kUlp + Precision<Real>::kReading + forgotten) * (ratio + per_degree) +
         (2 * kEvaluation<Real> + kWeightRounding + forgotten) * (1 + gamma) * estimate;
     channel.keep = 1 - std::min(outside, 0.5);
-    channel.reach = ratio / reachable(c);
     // Where an estimate feels a threshold only just, relaxation can turn rounding into steps that
     // lead away.
     channel.omega =
@@ -158,12 +161,32 @@ void Ground<Real>::prepare(std::size_t c, std::size_t first) {
   };
   channel.moved.clear();
   for (std::size_t node = first; node < versions.nodes(); ++node) set_pivot(node);
-  for (const Node node : versions.swept(matrix.version())) set_pivot(node);
-  const double estimate = 2 * tolerance * (channel.ratio + 1) / (1 - std::abs(gamma));
+  const double estimate = 2 * tolerance * channel.estimate;
+  // Rows that were only multiplied by a factor: the residual follows without their neighbours.
+  const double factor = versions.factor(matrix.version());
+  const std::span<const Versions::Swept> swept = versions.swept(matrix.version());
+  for (std::size_t i = 0; i < swept.size(); ++i) {
+    set_pivot(swept[i].node);
+    if (!swept[i].whole) continue;
+    const double scaled = factor * matrix.swept_degrees()[i].before,
+                 degree = matrix.swept_degrees()[i].after;
+    const double before = factor * power(matrix.swept_degrees()[i].before, beta),
+                 after = power(degree, beta);
+    Moved moved{};
+    moved.node = swept[i].node;
+    moved.on_residual = factor;
+    moved.on_features = after - before;
+    moved.on_estimate =
+        -((degree - scaled) - gamma * (swept[i].loop_after - factor * swept[i].loop_before));
+    moved.limit = limit(c, moved.node);
+    moved.noise = 0x1p-49 * ((before + after) * peak + (scaled + degree) * estimate);
+    channel.moved.push_back(moved);
+  }
   for (const View::Degree& degree : matrix.moved()) {
     set_pivot(degree.node);
-    Moved moved;
+    Moved moved{};
     moved.node = degree.node;
+    moved.on_residual = 1;
     moved.first = degree.first;
     moved.last = degree.last;
     const double before = power(degree.before, beta), after = power(degree.after, beta);

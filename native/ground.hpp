@@ -26,8 +26,9 @@ inline double power(double degree, double exponent) {
   return std::pow(degree, exponent);
 }
 
-// What the precision can do. Let Y be the largest |feature| / (threshold * degree^(1-beta)); no
-// estimate is then larger than (Y + 1) / (1 - |gamma|) in stored units. A push that has to
+// What the precision can do. Let Y be the largest |feature| / (threshold * degree^(1-beta)), and L
+// the largest limit per unit of degree, at most one threshold; no estimate is then larger than
+// (Y + L) / (1 - |gamma|) in stored units. A push that has to
 // stop at a residual of one threshold must be felt by an estimate of that size, and what is rounded
 // outside of the residuals (features, weights, results) must be a part of one threshold. Where the
 // matrix is not symmetric, rounding is amplified once more by 1 / (1 - |gamma|).
@@ -52,11 +53,12 @@ struct Ground {
     ChannelSpec spec;
     double omega = 1;
     // Derived from the largest feature and the lightest degree, see set_precision().
-    double ratio = 0;   // Y
-    double keep = 1;    // the part of a threshold that pushing may use up
-    double reach = 0;   // the smallest residual per degree that pushing can come down to
-    double noise = 0;   // how far a residual computed in float64 may be off, per unit of degree
-    double rounds = 0;  // how often a node may be pushed in one step, on average over all nodes
+    double ratio = 0;     // Y
+    double estimate = 0;  // no stored estimate is larger, in thresholds
+    double keep = 1;      // the part of a threshold that pushing may use up
+    double reach = 0;     // the smallest residual per degree that pushing can come down to
+    double noise = 0;     // how far a residual computed in float64 may be off, per unit of degree
+    double rounds = 0;    // how often a node may be pushed in one step, on average over all nodes
     std::vector<Real> pivot;
     std::vector<Moved> moved;  // of this step
   };

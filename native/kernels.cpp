@@ -425,7 +425,9 @@ std::size_t sweep(const Block<Real>& block, const Matrix& matrix, const Range<Re
     };
     for (int which = 0; which < 2; ++which) {
       const Entries list = entries_in(matrix.rows, which, Node(node));
-      if (list.weights)
+      if (sizeof(Real) == 8 && list.fractions)
+        gather(list, [&](std::uint32_t e) { return Real(exact_weight(list, e)); });
+      else if (list.weights)
         gather(list, [&](std::uint32_t e) { return Real(list.weights[e]); });
       else
         gather(list, [](std::uint32_t) { return Real(1); });
@@ -528,7 +530,8 @@ void correct(Block<Real>& block, const Moved* moved, std::size_t count, const Te
     const Real* const x = features_of(block.features, width, move.node);
     double sum[kMaxWidth];
     for (std::size_t c = 0; c < width; ++c)
-      sum[c] = double(r[c]) + move.on_features * double(x[c]) + move.on_estimate * double(p[c]);
+      sum[c] = move.on_residual * double(r[c]) + move.on_features * double(x[c]) +
+               move.on_estimate * double(p[c]);
     for (std::uint32_t t = move.first; t < move.last; ++t) {
       const Real* const other = block.estimate + std::size_t(terms[t].other) * width;
       const double change = block.gamma * terms[t].change;
@@ -537,8 +540,9 @@ void correct(Block<Real>& block, const Moved* moved, std::size_t count, const Te
     for (std::size_t c = 0; c < width; ++c) r[c] = Real(sum[c]);
     Bounds<Real>& bounds = block.bounds[move.node];
     bounds.limit = Real(move.limit);
-    bounds.drift += write_noise(extremes_of(block, move.node).largest(), Real(0), bounds.limit) +
-                    Real(1.0001 * move.noise);
+    bounds.drift = Real(move.on_residual) * bounds.drift +
+                   write_noise(extremes_of(block, move.node).largest(), Real(0), bounds.limit) +
+                   Real(1.0001 * move.noise);
     touch(block, move.node);
   }
   for (std::size_t m = 0; m < count; ++m) {

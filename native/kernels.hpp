@@ -55,11 +55,13 @@ struct Lists {
 };
 
 // A node whose degree changed, with the correction of its residual,
-//   R += on_features * x + on_estimate * p + gamma * sum over its terms of change * p(other),
+//   R = on_residual * R + on_features * x + on_estimate * p
+//       + gamma * sum over its terms of change * p(other),
 // its changed neighbours being the terms [first, last).
 struct Moved {
   Node node;
   std::uint32_t first, last;
+  double on_residual;  // 1, or the factor by which its whole row was multiplied
   double on_features, on_estimate;
   double limit;   // the rule to stop, with the new degree
   double noise;   // what rounding can do to the correction

@@ -592,8 +592,9 @@ void Propagator<Real>::step(const Lane& lane, const Update& update) {
     for (std::size_t node = before; node < now; ++node)
       initialise_row(ground, c, b, node, ground.versions.stored_loop(ground.view(c), Node(node)));
     correct(ground, c, b);
-    // Weights that were halved for all nodes at once: from scratch is no more work.
-    for (const Node node : ground.versions.swept(ground.view(c).version())) {
+    for (const auto& [node, whole, loop_before, loop_after] :
+         ground.versions.swept(ground.view(c).version())) {
+      if (whole) continue;  // corrected above
       s.bounds[node].limit = ground.limit(c, node);
       if (ground.view(c).degree(node) > 0)
         rewrite_node(ground, c, b, node);

@@ -88,8 +88,8 @@ class Propagator {
   void load(const Rows& rows, std::optional<std::int64_t> end);
   // Instead: lists that outlive this object; `targets` where the graph is directed.
   void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
-                std::span<const Node> self_nodes, std::span<const float> self_weights) {
-    ground_.versions.stand_on(sources, targets, edges, self_nodes, self_weights);
+                const Entries& selves) {
+    ground_.versions.stand_on(sources, targets, edges, selves);
   }
   // Over such lists: those that changed, to be merged with the others. No result depends on it.
   Graph& graph_to_merge() { return ground_.versions.graph_to_merge(); }

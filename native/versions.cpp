@@ -422,11 +422,20 @@ bool Versions::plain() const {
 }
 
 void Versions::stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
-                        std::span<const Node> self_nodes, std::span<const float> self_weights) {
+                        const Entries& selves) {
+  const auto check = [](const float* weights, std::size_t size) {
+    for (std::size_t e = 0; weights && e < size; ++e)
+      if (!(weights[e] >= kLightest && weights[e] <= kHeaviest))
+        throw EventError("an edge has a weight of " + number(weights[e]) +
+                         "; weights lie between 2**-64 and 2**64");
+  };
+  check(sources.weights, sources.offsets[sources.nodes]);
+  if (directed()) check(targets.weights, targets.offsets[targets.nodes]);
+  check(selves.weights, selves.size);
   user_.stand_on(sources, targets, edges);
-  for (std::size_t i = 0; i < self_nodes.size(); ++i) {
-    const double weight = double(self_weights[i]);
-    user_.write(self_nodes[i], self_nodes[i], {&weight, 1});
+  for (std::uint32_t i = 0; i < selves.size; ++i) {
+    const double weight = weight_at(selves, i);
+    user_.write(selves.neighbours[i], selves.neighbours[i], {&weight, 1});
   }
   sum_degrees();
   if (self_loop_ > 0) return;
@@ -519,20 +528,31 @@ void Versions::pass_boundaries(std::size_t v) {
   Decay& decay = version.decay;
   const std::int64_t halvings = version.planned_boundary - decay.boundary;
   const double factor = std::ldexp(1.0, -int(std::min<std::int64_t>(halvings, 1000)));
-  version.swept = std::exchange(decay.active, {});
+  std::vector<Node> nodes = std::exchange(decay.active, {});
+  std::sort(nodes.begin(), nodes.end());
   std::size_t longest = 1;
-  for (const Node node : version.swept)
+  for (const Node node : nodes)
     longest = std::max(longest, std::size_t(1) + user_.sources().size(node) +
                                     (directed() ? user_.targets().size(node) : 0));
   const double floor = floor_of(version, lightest_, double(longest));
-  std::sort(version.swept.begin(), version.swept.end());
+  version.factor = factor;
+  for (const Node node : nodes)
+    version.swept.push_back({node, true, stored_loop(version, node), 0});
   decay.boundary = version.planned_boundary;
-  for (const Node node : version.swept) {
-    decay.is_active[node] = user_.scale_edges_of(node, decay.layer, factor, floor);
-    if (decay.is_active[node]) decay.active.push_back(node);
+  for (Swept& swept : version.swept) {
+    const auto [left, dropped] = user_.scale_edges_of(swept.node, decay.layer, factor, floor);
+    swept.whole = !dropped;
+    decay.is_active[swept.node] = left;
+    if (left) decay.active.push_back(swept.node);
+    swept.loop_after = stored_loop(version, swept.node);
   }
   for_views(v, [&](View& view) {
-    for (const Node node : version.swept) view.reset(node, sum_row(view, node));
+    view.swept_degrees_.clear();
+    for (const Node node : nodes) {
+      const double before = view.degree(node);
+      view.reset(node, sum_row(view, node));
+      view.swept_degrees_.push_back({before, view.degree(node)});
+    }
   });
 }
 

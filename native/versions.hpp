@@ -81,6 +81,11 @@ class View {
   const std::vector<double>& degrees() const { return degree_; }
   std::span<const Degree> moved() const { return moved_; }
   std::span<const Term> terms() const { return terms_; }
+  // Degrees of the nodes that the last step swept, in their order, before its rows.
+  struct SweptDegree {
+    double before, after;
+  };
+  std::span<const SweptDegree> swept_degrees() const { return swept_degrees_; }
   std::size_t bytes() const {
     return degree_.size() * sizeof(double) + carry_.size() * sizeof(Carry) +
            slot_.size() * sizeof(std::uint32_t);
@@ -119,6 +124,7 @@ class View {
   };
   std::vector<Entry> entries_;
   std::vector<Term> terms_;
+  std::vector<SweptDegree> swept_degrees_;
 };
 
 class Versions {
@@ -160,17 +166,25 @@ class Versions {
   // The first rows of all, without staging them; false where these rows or versions need the long
   // way.
   bool load(const Rows& rows, std::optional<std::int64_t> end);
-  // Starts from the lists of a graph without edges so far, which must outlive this object. Only
-  // where plain(): every version sees all edges as they are.
+  // Starts from the lists of a graph without edges so far, which must outlive this object, and from
+  // the edges of `selves` to themselves. Only where plain(): every version sees all edges as they
+  // are. Throws where a weight is not accepted; nothing has changed then.
   void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
-                std::span<const Node> self_nodes, std::span<const float> self_weights);
+                const Entries& selves);
   bool plain() const;
   Graph& graph_to_merge() { return user_; }  // to change where it lies, not what it says
   // Errors count rows from here.
   void count_rows_from(std::size_t row) { first_row_ = row; }
   // The nodes of a decayed version whose rows changed as boundaries were passed, in ascending
-  // order: their residuals have to be computed anew.
-  std::span<const Node> swept(std::size_t version) const { return version_[version].swept; }
+  // order: their weights were multiplied by factor(), their self-loops renewed. Where an edge was
+  // dropped as well, the row is not whole, and its residual has to be computed from scratch.
+  struct Swept {
+    Node node;
+    bool whole;
+    double loop_before, loop_after;
+  };
+  std::span<const Swept> swept(std::size_t version) const { return version_[version].swept; }
+  double factor(std::size_t version) const { return version_[version].factor; }
   // Without self-loops the lightest edge decides how closely can be computed: what rows may leave,
   // and the lightest that any row has given or left so far (1 before the first).
   void set_lightest_accepted(double weight) { lightest_accepted_ = weight; }
@@ -215,7 +229,8 @@ class Versions {
     VersionSpec spec;
     Decay decay;
     std::optional<EdgeWindow> window;
-    std::vector<Node> swept;            // by the last step
+    std::vector<Swept> swept;           // by the last step
+    double factor = 1;                  // of the weights in them
     std::int64_t planned_boundary = 0;  // that of the end of the step being checked
   };
   struct Staged {

@@ -106,7 +106,7 @@ class _Writer:
         self.directed = rng.random() < 0.5
         self.weights = self._one_of("ones integers moderate moderate wide heavy")
         self.values = self._one_of("normal normal integers wide heavy sparse uneven")
-        self.self_loop = rng.choice([1.0, 1.0, 1.0, 0.25, 3.0, 1e-6, 1e6, 0.0, 0.0])
+        self.self_loop = rng.choice([1.0, 1.0, 1.0, 0.25, 3.0, 1e-6, 1e6, 2.0**40, 0.0, 0.0])
         if self.directed and self.self_loop == 0:
             self.self_loop = 1.0
         if calm:

@@ -71,6 +71,22 @@ def test_passes_give_what_one_propagation_gives(
     assert (distance <= 2 * whole.threshold(nodes) + rounding).all()
 
 
+def test_passes_keep_the_promise_for_weights_that_are_no_float32_numbers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    src, dst = rng.integers(0, 300, (2, 2000))
+    weight = 10 ** rng.uniform(-15, 15, 2000)
+    pq.write_table(pa.table({"src": src, "dst": dst, "w": weight}), tmp_path / "edges.parquet")
+    graph = building.build(tmp_path / "edges.parquet", tmp_path / "graph", weight="w")
+    assert graph.sources[3] is not None
+    sketch, options = Sketch(4), {"r_max": 1e-5, "dtype": "float64"}
+    made = propagate_in_passes(graph, sketch, tmp_path / "out", **options)  # type: ignore[arg-type]
+    assert made.residuals.max() <= 1
+    exact = Propagator(sketch, initial=graph.rows(), nodes=300, r_max=1e-10, dtype="float64")
+    promise = Propagator(sketch, initial=graph, **options).threshold()  # type: ignore[arg-type]
+    rounding = 2.0**-23 * np.abs(exact.embedding()) + exact.threshold()
+    assert (np.abs(made[np.arange(300)] - exact.embedding()) <= promise + rounding).all()
+
+
 def test_given_features_are_propagated_in_passes_like_any_others(
     tmp_path: Path, graph: CompactGraph
 ) -> None:
@@ -216,6 +232,12 @@ def test_the_commands_build_plan_and_propagate(tmp_path: Path) -> None:
         *("--stored", "float16"),
     )
     assert 2 * halved["embedding_bytes"] == planned["embedding_bytes"]
+    weighted = last_line(
+        *("plan", "--nodes", "1000000", "--edges", "10000000", "--columns", "64", "--weighted")
+    )
+    assert weighted["graph_bytes"] == planned["graph_bytes"] + 8 * 2 * 10**7
+    spools = weighted["build_disk_bytes"] - planned["build_disk_bytes"]
+    assert spools == 8 * 2 * 10**7 + 8 * 10**7 + 4 * 10**6
     out = str(tmp_path / "out")
     made = last_line("propagate", str(tmp_path / "graph"), "--sketch", "5", "-o", out)
     assert made["columns"] == 5

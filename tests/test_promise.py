@@ -20,6 +20,7 @@ from tests.oracle import Oracle
 from tidegraph import Batch, Channel, EventStream, PrecisionError, Propagator, record
 from tidegraph.core.errors import ParameterError
 from tidegraph.engine import building
+from tidegraph.engine import propagator as engine
 from tidegraph.events.batch import Op
 
 DTYPES = ("float32", "float64")
@@ -227,18 +228,53 @@ def test_both_directions_of_a_self_edge_are_added_up() -> None:
 def test_a_graph_from_files_is_asked_for_its_lightest_edge(tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     src, dst = np.unique(np.sort(rng.integers(0, 40, (2, 90)), axis=0), axis=1)
-    table = pa.table({"src": src, "dst": dst, "w": np.full(len(src), 1e-9)})
+    table = pa.table({"src": src, "dst": dst, "w": rng.uniform(1e-9, 2e-9, len(src))})
     pq.write_table(table, tmp_path / "edges.parquet")
     graph = building.build(tmp_path / "edges.parquet", tmp_path / "graph", weight="w", nodes=40)
     options: dict[str, Any] = {"self_loop": 0.0, "beta": 0.0}
     features = rng.normal(size=(40, 2))
-    edges = Batch(src, dst, weight=np.float32(table["w"]))
+    edges = Batch(src, dst, weight=table["w"].to_numpy())
     for initial in (graph, edges):
         with pytest.raises(PrecisionError):
             Propagator(features, initial=initial, **options)
     for initial in (graph, edges):
         propagator = Propagator(features, initial=initial, dtype="float64", **options)
         assert_kept(propagator, Oracle(features, initial=edges, **options))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("sweep", [False, True])
+def test_a_graph_from_files_keeps_the_promise_for_the_weights_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, directed: bool, sweep: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    nodes, rows = 12, 60
+    src, dst = rng.integers(0, nodes, (2, rows))  # repeated edges and self-edges among them
+    weight = 10 ** rng.uniform(-15, 15, rows)
+    table = pa.table({"src": src, "dst": dst, "w": weight})
+    pq.write_table(table, tmp_path / "edges.parquet")
+    where = tmp_path / "edges.parquet", tmp_path / "graph"
+    graph = building.build(*where, weight="w", nodes=nodes, directed=directed)
+    monkeypatch.setattr(engine, "_SWEEP_NODES", 0 if sweep else 1 << 20)
+    directions: tuple[Any, ...] = ("out", "in", "both") if directed else ("out",)
+    options: dict[str, Any] = {
+        "channels": [Channel.low_pass(direction=which) for which in directions],
+        "directed": directed,
+        "r_max": 1e-10,
+    }
+    features = rng.normal(size=(nodes, 3))
+    edges = Batch(src, dst, weight=weight)
+    from_files = Propagator(features, initial=graph, dtype="float64", **options)
+    assert_kept(from_files, Oracle(features, initial=edges, **options))
+    # The rows of an edge add up in their order in either form.
+    from_rows = Propagator(features, initial=edges, dtype="float64", **options)
+    np.testing.assert_array_equal(from_files.embedding(), from_rows.embedding())
+    np.testing.assert_array_equal(from_files.residual(), from_rows.residual())
+    np.testing.assert_array_equal(from_files.degree(), from_rows.degree())
+    options["r_max"] = 1e-4
+    coarse = Propagator(features, initial=graph, **options)
+    assert_kept(coarse, Oracle(features, initial=edges, **options))
 
 
 def test_the_lightest_edge_that_is_accepted_does_not_stand_in_the_way_later() -> None:
@@ -427,3 +463,22 @@ def test_an_interrupted_stream_ends_between_two_steps(threads: int) -> None:
     propagator.apply(Batch([0], [1]))
     other.apply(Batch([0], [1]))
     np.testing.assert_array_equal(propagator.embedding(), other.embedding())
+
+
+@every_dtype
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_degrees_far_above_one_cost_no_more_pushes_where_limits_do_not_grow_with_them(
+    dtype: Any, beta: float
+) -> None:
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((40, 3))
+    batches = [
+        Batch(
+            rng.integers(0, 40, 30), rng.integers(0, 40, 30), weight=rng.uniform(0.5, 2, 30) * 2**40
+        )
+        for _ in range(6)
+    ]
+    heavy = {"scale_by_degree": False, "self_loop": 2.0**40, "beta": beta, "dtype": dtype}
+    propagator = follow(features, batches, **heavy)
+    assert propagator.statistics()["stalled"] == 0
+    assert propagator.statistics()["pushes"] < 40 * 40 * len(batches)

@@ -272,10 +272,10 @@ TEST(a_weight_is_kept_to_its_last_bit) {
   };
   look();
   // By powers of two, as decay does, far down and up again.
-  for (const double factor : {0x1p-40, 0x1p40}) CHECK(lists.scale(0, 1, factor, 0));
+  for (const double factor : {0x1p-40, 0x1p40}) CHECK(lists.scale(0, 1, factor, 0).left);
   look();
   CHECK_EQUAL(wrong, 0);
-  CHECK(!lists.scale(0, 1, 0.5, 0x1p65));
+  CHECK(!lists.scale(0, 1, 0.5, 0x1p65).left);
   CHECK_EQUAL(lists.weight(0, 7, 1), 0.0);
 }
 
@@ -337,15 +337,18 @@ TEST(a_graph_agrees_with_a_map_of_its_edges) {
           const int layer = int(random.below(std::uint64_t(layers)));
           const double factor = random.chance(0.5) ? 2 : 0.5;
           const double floor = random.chance(0.5) && layer > 0 ? 1e-3 : 0;
-          std::vector<bool> left(graph.nodes());
+          std::vector<bool> left(graph.nodes()), dropped(graph.nodes());
           for (auto& [pair, weights] : model.edges) {
             double& weight = weights[std::size_t(layer)];
+            if (weight > 0 && weight * factor < floor)
+              dropped[pair.first] = dropped[pair.second] = true;
             weight = weight * factor < floor ? 0 : weight * factor;
             if (weight >= floor) left[pair.first] = left[pair.second] = true;
           }
           for (Node node = 0; node < graph.nodes(); ++node) {
-            const bool is_left = graph.scale_edges_of(node, layer, factor, floor);
-            disagreements += floor > 0 && is_left != left[node];
+            const Adjacency::Scaled scaled = graph.scale_edges_of(node, layer, factor, floor);
+            disagreements += floor > 0 && scaled.left != left[node];
+            disagreements += scaled.dropped != dropped[node];
           }
           graph.tidy();
           disagreements += !model.agrees(graph);

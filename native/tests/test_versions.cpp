@@ -318,8 +318,21 @@ class Ledger {
       };
       for (std::size_t node = 0; node < versions.nodes(); ++node)
         depart(node, sums[node], view.degree(Node(node)));
-      const std::span<const Node> swept = versions.swept(view.version());
-      if (!std::is_sorted(swept.begin(), swept.end())) worst = 1;
+      std::span<const Versions::Swept> swept;
+      if (time_passed) swept = versions.swept(view.version());
+      const double factor = versions.factor(view.version());
+      std::vector<std::uint8_t> partly(versions.nodes());  // lost an edge on the way
+      std::vector<double> factors(versions.nodes(), 1.0);
+      for (std::size_t i = 0; i < swept.size(); ++i) {
+        if (i && swept[i].node <= swept[i - 1].node) worst = 1;
+        partly[swept[i].node] = !swept[i].whole;
+        factors[swept[i].node] = factor;
+        depart(swept[i].node, view.swept_degrees()[i].before, old_sums[swept[i].node]);
+        depart(swept[i].node, view.swept_degrees()[i].after, sums[swept[i].node]);
+      }
+      for (auto& [pair, w] : told) w *= factors[std::size_t(pair.first)];
+      for (const Versions::Swept& each : swept)
+        told[{each.node, each.node}] += each.loop_after - factor * each.loop_before;
       for (std::size_t node = before_nodes(v); node < versions.nodes(); ++node)
         told[{node, node}] += versions.stored_loop(view, Node(node));
       for (const View::Degree& moved : view.moved()) {
@@ -332,7 +345,7 @@ class Ledger {
       for (const Matrix* one : {&std::as_const(told), &after})
         for (const auto& [pair, w] : *one) {
           const Node row = Node(pair.first);
-          if (time_passed && std::binary_search(swept.begin(), swept.end(), row)) continue;
+          if (partly[row]) continue;  // computed from scratch
           const auto find = [&](const Matrix& m) { return m.count(pair) ? m.at(pair) : 0.0; };
           depart(std::size_t(pair.first), find(told), find(after));
         }

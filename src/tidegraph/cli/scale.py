@@ -74,7 +74,11 @@ def graph() -> None:
 @click.option("-o", "--output", type=_DIRECTORY, required=True, help="A new directory.")
 @click.option("--src", metavar="COLUMN", help="Ids: integers or words. Default: src.")
 @click.option("--dst", metavar="COLUMN", help="Likewise. Default: dst.")
-@click.option("--weight", metavar="COLUMN", help="Default: every row counts one.")
+@click.option(
+    "--weight",
+    metavar="COLUMN",
+    help="Kept as float64 numbers, from 2**-64 to 2**64. Default: every row counts one.",
+)
 @click.option(
     "--ids",
     type=click.Choice(["auto", "keep", "number"]),
@@ -170,6 +174,7 @@ def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
     show_default=True,
     help="Of a stream that is applied afterwards.",
 )
+@click.option("--weighted", is_flag=True, help="Edges have weights, of any size.")
 @_JSON
 def plan(as_json: bool, **options: Any) -> None:
     """Say what propagating columns over a graph will take, before it starts.

@@ -27,8 +27,10 @@ from tidegraph.engine.compact import (
     memory_bytes,
     memory_text,
     open_graph,
+    split_weights,
     write_header,
 )
+from tidegraph.events.batch import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE
 from tidegraph.events.datasets import storage
 from tidegraph.events.names import ORDER_BYTES, Kind, Naming, StoredNames, files_of
 from tidegraph.events.tables import scan_edges
@@ -37,14 +39,18 @@ from tidegraph.events.tables.numbering import Ids
 
 __all__ = ["build"]
 
-_STAGES = 2  # of what an unfinished build has left
+_STAGES = 3  # of what an unfinished build has left
 _MAX_NODES = 0xFFFFFFFE
 _READ_BYTES = 1 << 20  # of a file at once
 _READ_ROWS = 1 << 18  # rows of a table read at once
 _TEXT_ROWS = 1 << 14  # where ids are texts, which may be long
 _ROWS = 1 << 24  # pairs handed to the core at once
 _OVERHEAD = 256 << 20  # interpreter, libraries and what they set apart, batches of the reader
-_ROW_FILES = ("src", "dst", "weight")  # of a build: the rows of the table but for self-edges
+_SPLIT = 1 << 14  # weights split for their files at once
+_ENTRY_BYTES, _WEIGHT_BYTES = 4, 8  # of a list in memory
+_SORT_BYTES = 16  # for each entry of a list with weights while it is sorted
+# Of a build: the rows of the table but for self-edges.
+_ROW_FILES = {"src": np.uint32, "dst": np.uint32, "weight": np.float64}
 _SRC, _DST, _BOTH = range(3)
 
 
@@ -68,7 +74,8 @@ def build(
         `tidegraph.read` takes, or the directory of a generated stream. Times are not read, and need
         not be there: the graph is that of all edges.
     nodes: how many there are, where ids are kept; by default one more than the largest id.
-    weight: the column of weights; by default every row counts one.
+    weight: the column of weights, from 2**-64 to 2**64, which are kept as the float64 numbers they
+        are; by default every row counts one. Those of rows that repeat an edge are added.
     ids: "auto" keeps integers from 0 to 2**32 - 3 and numbers nodes where any id is another, or a
         word; "keep" takes no others, "number" numbers in any case. Numbers are given in the order
         of first appearance, the source of a row before its destination; `CompactGraph.number` and
@@ -78,7 +85,7 @@ def build(
 
     A build that was interrupted goes on where it stood when it is called again in the same way, and
     ends with the same bytes, also with another `memory`. Until the end it takes another 8 bytes of
-    disk per row, 12 with weights.
+    disk per row, 16 with weights.
     """
     table = Path(source)
     if (table / storage.DESCRIPTION).is_file():
@@ -185,9 +192,11 @@ class _Build:
     read     rows of the table become pairs of 32-bit ids in files; self-edges are put aside. Where
              ids cannot be kept it begins again, and numbers them
     lists    for each side: how long lists are; then window by window of as many nodes as memory
-             allows the lists are filled by a pass over all pairs, sorted and appended
+             allows the lists are filled by a pass over all pairs, sorted and appended; with
+             weights, repetitions are merged before
     merge    where repetitions prevail
-    seal     offsets, the order of names, digests, and the header that makes it a graph
+    seal     offsets, the order of names, fractions of weights where there are any, digests, and the
+             header that makes it a graph
     """
 
     def __init__(
@@ -233,9 +242,11 @@ class _Build:
         if state["named"] is not None:
             known = int(state["names"]), int(state["text_bytes"])
             naming = Naming(work.directory, state["named"], *known, self._within_memory)
-        kinds = [np.uint32, np.uint32] + [np.float32] * self._weighted_rows
         largest, rows, loops = (int(state[name]) for name in ("largest", "rows", "loops"))
-        sizes = {work.directory / name: 4 * rows for name in _ROW_FILES[: len(kinds)]}
+        kinds = self._row_files()
+        sizes = {
+            work.directory / name: np.dtype(kind).itemsize * rows for name, kind in kinds.items()
+        }
         sizes |= {work.directory / "loops.nodes": 4 * loops}
         sizes |= {work.directory / "loops.weights": 8 * loops} if self._weighted_rows else {}
         spools = len(sizes)
@@ -258,7 +269,7 @@ class _Build:
                     columns = [column[~looping] for column in columns]
                 rows += _append(
                     files[: len(kinds)],
-                    *map(np.ascontiguousarray, columns, kinds),
+                    *map(np.ascontiguousarray, columns, kinds.values()),
                 )
                 if group is not None:
                     sync(*files)
@@ -271,10 +282,16 @@ class _Build:
             raise DataError(
                 f"{self._table} holds no rows; give nodes to make a graph without edges"
             )
-        self._add_up_loops(loops, nodes)
-        work.save(
-            stage="lists", side="sources", rows=rows, nodes=nodes, node=0, entries=0, loops=loops
-        )
+        work.state |= {"rows": rows, "nodes": nodes, "loops": loops}
+        fine = ["selves"] if self._add_up_loops(loops, nodes) else []
+        work.save(stage="lists", side="sources", node=0, entries=0, fine=fine)
+
+    def _row_files(self) -> dict[str, Any]:
+        return {
+            name: kind
+            for name, kind in _ROW_FILES.items()
+            if name != "weight" or self._weighted_rows
+        }
 
     def _integers(self, ids: Any) -> NDArray[Any]:
         """Ids that can be kept, as far as their type goes."""
@@ -321,10 +338,11 @@ class _Build:
                 )
         return largest
 
-    def _add_up_loops(self, loops: int, nodes: int) -> None:
-        """Writes the self-edges, one for each node that has any, by windows of nodes.
+    def _add_up_loops(self, loops: int, nodes: int) -> bool:
+        """Write the self-edges, one for each node that has any, by windows of nodes.
 
-        Weights are added in the order of rows, so that windows change no bit.
+        Weights are added in the order of rows, so that windows change no bit. Return whether any
+        has a fraction.
         """
         directory = self._work.directory
         node = mapped(directory / "loops.nodes", np.uint32, loops)
@@ -333,6 +351,8 @@ class _Build:
             weight = mapped(directory / "loops.weights", np.float64, loops)
         window = max(1 << 16, (self._memory - _OVERHEAD) // 32)
         sizes = {self._work.path / name: 0 for name in ("selves.nodes", "selves.weights")}
+        sizes |= {directory / "selves.fractions": 0}
+        fine = False
         with self._work.appending(sizes) as files:
             for begun in range(0, nodes if loops else 0, window):
                 sums = np.zeros(min(window, nodes - begun))
@@ -342,7 +362,24 @@ class _Build:
                     inside = (place >= 0) & (place < len(sums))
                     np.add.at(sums, place[inside], 1.0 if weight is None else weight[rows][inside])
                 found = np.flatnonzero(sums)
-                _append(files, (begun + found).astype(np.uint32), sums[found].astype(np.float32))
+                if sums[heaviest := int(sums.argmax())] > WEIGHT_MAX:
+                    node_at = begun + heaviest
+                    self._refuse_sum(node_at, node_at, float(sums[heaviest]))
+                fine |= _append_weights(files[1:], sums[found])
+                _append(files[:1], (begun + found).astype(np.uint32))
+        return fine
+
+    def _refuse_sum(self, src: int, dst: int, weight: float) -> None:
+        """Refuse an edge that is heavier than the engine takes, by the ids of the table."""
+        nodes, kind = np.array([src, dst]), self._work.state["named"]
+        if kind is not None:
+            stored = StoredNames(self._work.directory, kind, int(self._work.state["nodes"]))
+            nodes = stored.names(nodes)
+        between = " and ".join(repr(name) for name in nodes.tolist())
+        raise DataError(
+            f"{self._table}: the weights of the edge between {between} add up to {weight:g};"
+            f" {WEIGHT_RANGE}: use another unit"
+        )
 
     def _groups(self, begin: int) -> Iterator[tuple[int | None, list[Any], tuple[int, int]]]:
         """`(where to go on after it, or None; columns; done, of how many)` of the table's rows."""
@@ -360,10 +397,10 @@ class _Build:
 
     def _pairs(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         directory, rows = self._work.directory, int(self._work.state["rows"])
-        src, dst = (mapped(directory / name, np.uint32, rows) for name in _ROW_FILES[:2])
-        if not self._weighted_rows:
-            return src, dst, None
-        return src, dst, mapped(directory / _ROW_FILES[2], np.float32, rows)
+        src, dst, *weight = (
+            mapped(directory / name, kind, rows) for name, kind in self._row_files().items()
+        )
+        return src, dst, weight[0] if weight else None
 
     def _lengths(self, side: str) -> NDArray[np.uint32]:
         """How many entries the list of each node has, repetitions counted."""
@@ -391,22 +428,31 @@ class _Build:
             f" memory={memory_text(needed + _OVERHEAD)} or more{advice}"
         )
 
-    def _window(self, lengths: NDArray[np.uint32], first: int, per_entry: int) -> int:
-        """Up to which node lists fit into memory."""
+    def _window(
+        self, lengths: NDArray[np.uint32], first: int, per_entry: int, to_sort: int = 0
+    ) -> int:
+        """Up to which node lists fit into memory.
+
+        to_sort: bytes for each entry of the lists that are being sorted, one by each thread.
+        """
         room = self._memory - _OVERHEAD
-        used, last = 0, first
+        entries = longest = 0
+        last = first
         step = 1 << 16
         while last < len(lengths):
-            bytes_ = np.cumsum(
-                lengths[last : last + step].astype(np.int64) * per_entry + 16  # places and counts
-            )
-            fitting = int(np.searchsorted(bytes_, room - used, side="right"))
+            sizes = lengths[last : last + step].astype(np.int64)
+            ends = entries + np.cumsum(sizes)
+            longests = np.maximum(np.maximum.accumulate(sizes), longest)
+            nodes = np.arange(last - first + 1, last - first + 1 + len(sizes))
+            bytes_ = ends * per_entry + 16 * nodes  # places and counts
+            bytes_ += to_sort * np.minimum(ends, self._threads * longests)
+            fitting = int(np.searchsorted(bytes_, room, side="right"))
             last += fitting
-            if fitting < len(bytes_):
+            if fitting < len(sizes):
                 break
-            used += int(bytes_[-1])
+            entries, longest = int(ends[-1]), int(longests[-1])
         if last == first:
-            self._refuse(int(lengths[first]) * per_entry + 16)
+            self._refuse(int(lengths[first]) * (per_entry + to_sort) + 16)
         return last
 
     def _fill(self, side: str) -> None:
@@ -415,16 +461,19 @@ class _Build:
         begun, entries = int(state["node"]), int(state["entries"])
         distinct = int(state.get("distinct", 0))
         sizes = {work.path / f"{side}.neighbours": 4 * entries}
+        per_entry = [_ENTRY_BYTES]
         if self._weighted_rows:
             sizes |= {work.path / f"{side}.weights": 4 * entries}
+            sizes |= {work.directory / f"{side}.fractions": 4 * entries}
             sizes |= {work.directory / f"{side}.merged": 4 * begun}
+            per_entry = [_ENTRY_BYTES + _WEIGHT_BYTES, _SORT_BYTES]
         with work.appending(sizes) as files:
             while begun < len(lengths):
-                last = self._window(lengths, begun, 8 if self._weighted_rows else 4)
-                found, written = self._fill_window(side, lengths, begun, last, files)
+                last = self._window(lengths, begun, *per_entry)
+                found, written, fine = self._fill_window(side, lengths, begun, last, files)
                 sync(*files)
                 begun, entries, distinct = last, entries + written, distinct + found
-                work.save(node=begun, entries=entries, distinct=distinct)
+                work.save(node=begun, entries=entries, distinct=distinct, **self._fine(side, fine))
         sides = list(self._sides)
         if side != sides[-1]:
             work.save(side=sides[sides.index(side) + 1], node=0, entries=0, distinct=0)
@@ -434,15 +483,16 @@ class _Build:
 
     def _fill_window(
         self, side: str, lengths: NDArray[np.uint32], begun: int, last: int, files: list[Any]
-    ) -> tuple[int, int]:
-        """Writes the lists of some nodes: how many entries differ, and how many were written.
+    ) -> tuple[int, int, bool]:
+        """Write the lists of some nodes.
 
-        All that a window holds is let go before the next: one is as large as memory allows.
+        Return how many entries differ, how many were written, and whether any has a fraction. All
+        that a window holds is let go before the next: one is as large as memory allows.
         """
         src, dst, weight = self._pairs()
         begin = _starts(lengths[begun:last])
         neighbours = np.empty(int(begin[-1]), dtype=np.uint32)
-        weights = None if weight is None else np.empty(int(begin[-1]), dtype=np.float32)
+        weights = None if weight is None else np.empty(int(begin[-1]))
         filled = np.zeros(last - begun, dtype=np.uint32)
         for first in range(0, len(src), _ROWS):
             rows = slice(first, min(first + _ROWS, len(src)))
@@ -462,9 +512,30 @@ class _Build:
             self._report(rows.stop, len(src), what)
         distinct = _native.sort_lists(begin, neighbours, weights, self._threads)
         if weights is None:
-            return distinct, _append(files, neighbours)
+            return distinct, _append(files, neighbours), False
         count = _native.merge_lists(begin, neighbours, weights, True, filled)
-        return distinct, _append(files, neighbours[:count], weights[:count], filled)
+        fine = self._append_lists(files, begun, filled, neighbours[:count], weights[:count])
+        return distinct, count, fine
+
+    def _append_lists(
+        self,
+        files: list[Any],
+        first: int,
+        lengths: NDArray[np.uint32],
+        neighbours: NDArray[np.uint32],
+        weights: NDArray[np.float64],
+    ) -> bool:
+        """Write lists of the nodes from `first` on; return whether any weight has a fraction."""
+        if len(weights) and weights[heaviest := int(weights.argmax())] > WEIGHT_MAX:
+            node = first + int(np.searchsorted(np.cumsum(lengths), heaviest, side="right"))
+            self._refuse_sum(node, int(neighbours[heaviest]), float(weights[heaviest]))
+        fine = _append_weights(files[1:3], weights)
+        _append([files[0], files[3]], neighbours, lengths)
+        return fine
+
+    def _fine(self, name: str, fine: bool) -> dict[str, list[str]]:
+        """Return whose weights have fractions, as the manifest keeps it, with one more window."""
+        return {"fine": sorted({*self._work.state["fine"], *([name] if fine else [])})}
 
     # merge
 
@@ -474,28 +545,28 @@ class _Build:
         for side in self._sides:
             lengths = self._lengths(side)
             old = np.memmap(work.path / f"{side}.neighbours", dtype=np.uint32, mode="r")
-            names = ("neighbours", "weights", "merged")
+            names = ("neighbours", "weights", "fractions", "merged")
             begun = place = 0
             with work.appending({work.directory / f"{side}.{name}": 0 for name in names}) as files:
                 while begun < len(lengths):
-                    last = self._window(lengths, begun, 8)
-                    place += self._merge_window(old[place:], lengths[begun:last], files)
-                    begun = last
+                    last = self._window(lengths, begun, _ENTRY_BYTES + _WEIGHT_BYTES)
+                    lists = old[place : place + int(lengths[begun:last].sum(dtype=np.int64))]
+                    fine = self._merge_window(lists, begun, lengths[begun:last], files)
+                    work.state |= self._fine(side, fine)
+                    begun, place = last, place + len(lists)
                     self._report(last, len(lengths), "lists merged")
         # The old lists go last: until then merging can be begun again.
         work.save(stage="seal", merged=True, moving=True)
 
     def _merge_window(
-        self, old: NDArray[Any], lengths: NDArray[np.uint32], files: list[Any]
-    ) -> int:
-        """Writes the lists of some nodes, the first in `old`; how many entries they had."""
-        begin = _starts(lengths)
-        neighbours = np.array(old[: int(begin[-1])])
-        weights = np.empty(len(neighbours), dtype=np.float32)
+        self, old: NDArray[Any], first: int, lengths: NDArray[np.uint32], files: list[Any]
+    ) -> bool:
+        """Write the lists of the nodes from `first` on, which are `old`; whether with fractions."""
+        neighbours = np.array(old)
+        weights = np.empty(len(neighbours))
         kept = np.empty(len(lengths), dtype=np.uint32)
-        count = _native.merge_lists(begin, neighbours, weights, False, kept)
-        _append(files, neighbours[:count], weights[:count], kept)
-        return len(neighbours)
+        count = _native.merge_lists(_starts(lengths), neighbours, weights, False, kept)
+        return self._append_lists(files, first, kept, neighbours[:count], weights[:count])
 
     # seal
 
@@ -509,6 +580,11 @@ class _Build:
                             work.directory / f"{side}.{name}", work.path / f"{side}.{name}"
                         )
         files = {"selves.nodes", "selves.weights"}
+        for of in state["fine"]:
+            name = f"{of}.fractions"
+            files |= {name}
+            if (work.directory / name).is_file():
+                put_in_place(work.directory / name, work.path / name)
         if state["named"] is not None:
             files |= set(self._place_names(state["named"], int(state["nodes"])))
         entries = 0
@@ -594,6 +670,23 @@ def _append(files: list[Any], *parts: NDArray[Any]) -> int:
     return len(parts[0])
 
 
+def _append_weights(files: list[Any], weights: NDArray[np.float64]) -> bool:
+    """Write weights and fractions to the ends of two files; return whether any fraction is not 0.
+
+    Where all are, nothing is written in the place of fractions but a hole, which takes no disk.
+    """
+    fine = False
+    for first in range(0, len(weights), _SPLIT):
+        near, fractions = split_weights(weights[first : first + _SPLIT])
+        files[0].write(near.data)
+        if fractions.any():
+            files[1].write(fractions.data)
+            fine = True
+        else:
+            files[1].truncate(files[1].seek(fractions.nbytes, os.SEEK_CUR))
+    return fine
+
+
 def _starts(lengths: NDArray[np.uint32]) -> NDArray[np.uint64]:
     """Where each list begins, and the last ends."""
     starts = np.zeros(len(lengths) + 1, dtype=np.uint64)
@@ -644,6 +737,8 @@ class _ParquetEdges:
         for group in range(begin, len(ends)):
             is_point = group + 1 == len(ends) or (group + 1) % self._GROUPS == 0
             for columns in self._rows(group):
+                if len(columns) > 2:
+                    columns[2] = self._checked(columns[2], done)
                 done += len(columns[0])
                 point = group + 1 if is_point and done == ends[group] else None
                 yield point, columns, (done, int(ends[-1]))
@@ -664,8 +759,18 @@ class _ParquetEdges:
                     if column.null_count:
                         raise DataError(f"column {name} has rows without a value; leave them out")
                     columns.append(column if is_text(column) else column.to_numpy())
-                if len(columns) > 2 and not (np.isfinite(columns[2]) & (columns[2] > 0)).all():
-                    raise DataError(f"column {self._names[2]} must hold finite weights above 0")
                 yield columns
         except (pa.ArrowInvalid, OSError) as error:
             raise DataError(f"{self._path} cannot be read as parquet: {error}") from error
+
+    def _checked(self, weights: NDArray[Any], first: int) -> NDArray[np.float64]:
+        """Return the weights of the rows from `first` on; refuse what the engine cannot take."""
+        values = weights.astype(np.float64)
+        taken = (values >= WEIGHT_MIN) & (values <= WEIGHT_MAX)  # NaN is not
+        if not taken.all():
+            row = int(taken.argmin())
+            raise DataError(
+                f"{self._path}, row {first + row} (counted from 0): {self._names[2]} is"
+                f" {values[row]:g}; {WEIGHT_RANGE}: use another unit, or leave out such rows"
+            )
+        return values

@@ -6,12 +6,16 @@ graph.json             counts, and the digest of every piece of every file; writ
 sources.offsets        uint64 [nodes + 1]: where the list of a node begins
 sources.neighbours     uint32: for every node those with an edge into it, ascending
 sources.weights        float32, where weights are not all one
+sources.fractions      int32: what float32 rounds away from the weights, in units of 2^-31 of its
+                       last place, where that is not nothing
 targets.*              the same for the nodes an edge leads to; of directed graphs only
-selves.nodes, .weights edges from a node to itself
+selves.*               nodes, weights and fractions of edges from a node to itself
 names.*                what the table calls its nodes, where they were numbered; see `names`
 
 An edge that occurs twice stands twice in a list without weights: 8 bytes per undirected edge. Where
-most entries would be repetitions they are merged into weights instead.
+most entries would be repetitions they are merged into weights instead. Weights are the float64
+numbers of the table: an undirected edge takes 16 bytes where all are float32 numbers, and 24
+elsewhere. Those of an edge that occurs twice are added in the order of rows.
 
 `building` makes compact graphs.
 """
@@ -44,17 +48,21 @@ __all__ = [
     "VERSION",
     "CompactGraph",
     "file_digests",
+    "joined_weights",
     "mapped",
     "memory_bytes",
     "memory_text",
     "open_graph",
+    "split_weights",
     "write_header",
 ]
 
-Lists: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float32] | None]
+Weights: TypeAlias = NDArray[np.float32]
+Fractions: TypeAlias = NDArray[np.int32]
+Lists: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32], Weights | None, Fractions | None]
 
 HEADER, UNFINISHED = "graph.json", "building"  # the latter holds what a build has left
-VERSION = 1
+VERSION = 2  # of a graph with fractions; one without is of version 1
 
 _FORMAT = "tidegraph compact graph"
 _PIECE = 1 << 26  # bytes of a file under one digest
@@ -130,7 +138,11 @@ class CompactGraph:
 
     @cached_property
     def sources(self) -> Lists:
-        """Offsets, neighbours and weights of the lists of nodes with an edge into a node."""
+        """Offsets, neighbours, weights and fractions of the lists of nodes with an edge into one.
+
+        There are no weights where all are one, and no fractions where all weights are float32
+        numbers; `joined_weights` gives the float64 that both stand for.
+        """
         return self._lists("sources")
 
     @cached_property
@@ -139,9 +151,10 @@ class CompactGraph:
         return self._lists("targets") if self.directed else self.sources
 
     @cached_property
-    def self_edges(self) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-        """The nodes with an edge to themselves, and its weight."""
-        return self._map("selves.nodes", np.uint32), self._map("selves.weights", np.float32)
+    def self_edges(self) -> tuple[NDArray[np.uint32], Weights, Fractions | None]:
+        """The nodes with an edge to themselves, its weight, and fractions as lists have them."""
+        nodes = self._map("selves.nodes", np.uint32)
+        return nodes, self._map("selves.weights", np.float32), self._fractions("selves")
 
     @property
     def disk_bytes(self) -> int:
@@ -150,7 +163,12 @@ class CompactGraph:
     def _lists(self, side: str) -> Lists:
         weights = self._map(f"{side}.weights", np.float32) if self.weighted else None
         offsets = self._map(f"{side}.offsets", np.uint64)
-        return offsets, self._map(f"{side}.neighbours", np.uint32), weights
+        neighbours = self._map(f"{side}.neighbours", np.uint32)
+        return offsets, neighbours, weights, self._fractions(side)
+
+    def _fractions(self, of: str) -> Fractions | None:
+        name = f"{of}.fractions"
+        return self._map(name, np.int32) if name in self._files else None
 
     def _map(self, name: str, dtype: Any) -> NDArray[Any]:
         length = self._files[name]["bytes"] // np.dtype(dtype).itemsize
@@ -158,20 +176,24 @@ class CompactGraph:
 
     def neighbours(self, node: int) -> NDArray[np.uint32]:
         """Those a node has an edge to, ascending; repeated edges are repeated."""
-        offsets, neighbours, _ = self.targets
+        offsets, neighbours, _, _ = self.targets
         return neighbours[int(offsets[node]) : int(offsets[node + 1])]
 
     def rows(self) -> Batch:
         """All edges as rows, undirected ones once: for graphs that fit into memory."""
-        offsets, src, weights = self.sources
+        offsets, src, weights, fractions = self.sources
         dst = np.repeat(np.arange(self.nodes), np.diff(offsets).astype(np.int64))
         once = np.ones(len(dst), dtype=bool) if self.directed else src <= dst
-        selves, self_weights = self.self_edges
-        values = np.ones(len(dst), dtype=np.float32) if weights is None else weights
+        selves, self_weights, self_fractions = self.self_edges
+        values = (
+            np.ones(int(once.sum()))
+            if weights is None
+            else joined_weights(weights[once], None if fractions is None else fractions[once])
+        )
         return Batch(
             src=np.concatenate([src[once], selves]).astype(np.int64),
             dst=np.concatenate([dst[once], selves]),
-            weight=np.concatenate([values[once], self_weights]).astype(np.float64),
+            weight=np.concatenate([values, joined_weights(self_weights, self_fractions)]),
         )
 
     def verify(self, progress: Progress | None = None) -> None:
@@ -202,10 +224,10 @@ def open_graph(path: str | os.PathLike[str]) -> CompactGraph:
         raise DataError(f"{path / HEADER} cannot be read ({error}); build it anew") from error
     if not whole:
         raise DataError(f"{path / HEADER} was altered; build the graph anew")
-    if body["format"] != _FORMAT or body["version"] != VERSION:
+    if body["format"] != _FORMAT or not 1 <= body["version"] <= VERSION:
         raise DataError(
             f"{path} has version {body['version']} of {body['format']!r}; this release reads"
-            f" version {VERSION}: build the graph anew"
+            f" versions 1 to {VERSION}: build the graph anew"
         )
     for name, file in body["files"].items():
         size = (path / name).stat().st_size if (path / name).is_file() else None
@@ -226,9 +248,31 @@ def open_graph(path: str | os.PathLike[str]) -> CompactGraph:
 
 def write_header(path: Path, body: dict[str, Any]) -> None:
     """Makes a graph of the files in a directory, which `body` describes as `open_graph` has it."""
-    body = {"format": _FORMAT, "version": VERSION, **body}
+    fine = any(name.endswith(".fractions") for name in body["files"])
+    body = {"format": _FORMAT, "version": VERSION if fine else 1, **body}
     header = {"graph": body, "digest": _digest(json.dumps(body).encode())}
     replace_file(path / HEADER, json.dumps(header), only_writer=True)
+
+
+def split_weights(weights: NDArray[np.float64]) -> tuple[Weights, Fractions]:
+    """Return the nearest float32 numbers, and what they round away as files keep it."""
+    near = weights.astype(np.float32)
+    return near, np.rint((weights - near) / _fraction_unit(near)).astype(np.int32)
+
+
+def joined_weights(weights: Weights, fractions: Fractions | None) -> NDArray[np.float64]:
+    """Return the weights that were split.
+
+    >>> float(joined_weights(*split_weights(np.array([0.1])))[0])
+    0.1
+    """
+    if fractions is None:
+        return weights.astype(np.float64)
+    return weights + fractions * _fraction_unit(weights)
+
+
+def _fraction_unit(weights: Weights) -> NDArray[np.float64]:
+    return np.spacing(weights) * np.float64(2.0**-31)
 
 
 def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:

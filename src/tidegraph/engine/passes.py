@@ -85,7 +85,7 @@ class Plan:
     passes: int
     memory_bytes: int  # of the process, files in the page cache not counted
     graph_bytes: int  # of the compact graph on disk, which is best kept in the page cache
-    build_disk_bytes: int  # while the graph is being built from a table without weights
+    build_disk_bytes: int  # while the graph is being built
     embedding_bytes: int
     build_s: float
     propagate_s: float
@@ -103,12 +103,15 @@ def plan(
     events: int = 0,
     stored: Stored = "float32",
     dtype: Dtype = "float32",
+    weighted: bool = False,
     threads: int = 2,
 ) -> Plan:
     """How many columns fit into a pass, and what all passes take.
 
     events: of a stream that is applied afterwards, in every pass.
     dtype: in which is computed; times are those of float32.
+    weighted: whether edges have weights, which are counted as no float32 numbers and as those of
+        distinct edges; times are those of edges without.
 
     >>> plan(121_751_665, 1_297_748_926, 64, memory="8G").columns_per_pass
     4
@@ -136,13 +139,13 @@ def plan(
     # A sweep over random features leaves about a third of the residuals; one more look rewrites.
     sweeps = max(2, math.ceil(2 * math.log10(1 / r_max))) + 1
     sweep_ns = entries * (_ENTRY_NS + _ENTRY_COLUMN_NS * per_pass) * channels
-    graph = 8 * (nodes + 1) + 4 * entries
+    graph = 8 * (nodes + 1) + (12 if weighted else 4) * entries
     return Plan(
         columns_per_pass=per_pass,
         passes=passes,
         memory_bytes=_pass_bytes(nodes, per_pass, channels, dtype),
         graph_bytes=graph,
-        build_disk_bytes=graph + 8 * edges + 4 * nodes,
+        build_disk_bytes=graph + (16 if weighted else 8) * edges + (8 if weighted else 4) * nodes,
         embedding_bytes=nodes * channels * columns * (2 if stored == "float16" else 4),
         build_s=edges * _ROW_NS * 1e-9 / threads,
         propagate_s=passes * sweeps * sweep_ns * 1e-9 / threads,

@@ -220,10 +220,15 @@ class Propagator:
         if any(_version(channel, self._settings)[0] != _ALL for channel in self.channels):
             self._load(graph.rows())  # windows and decay keep weights of their own
             return
-        nodes, weights = graph.self_edges
+        selves = graph.self_edges
         targets = graph.targets if graph.directed else None
-        between = graph.edges - nodes.size
-        self._native.stand_on(graph.sources, targets, between, nodes, weights)
+        between = graph.edges - selves[0].size
+        try:
+            self._native.stand_on(graph.sources, targets, between, *selves)
+        except _native.EventError as error:  # built by a release that did not look
+            raise DataError(
+                f"{graph.path}: {error}: build the graph anew, in another unit"
+            ) from None
         self._graph = graph
         self._merge_from = max(_MERGE_BYTES, _MERGE_SHARE * 4 * graph.entries)
 

@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import EventError, TidegraphError
 
-__all__ = ["TIME_LIMIT", "WEIGHT_MAX", "WEIGHT_MIN", "Batch", "Op", "whole_numbers"]
+__all__ = [
+    "TIME_LIMIT",
+    "WEIGHT_MAX",
+    "WEIGHT_MIN",
+    "WEIGHT_RANGE",
+    "Batch",
+    "Op",
+    "whole_numbers",
+]
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -20,6 +28,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 TIME_LIMIT = 2**62  # |t| stays below it, so that no difference of two times leaves int64
 _SMALL = 32  # up to here a Python loop over a list beats the fixed cost of a NumPy reduction
 WEIGHT_MIN, WEIGHT_MAX = 2.0**-64, 2.0**64  # room for sums and decay in float32
+WEIGHT_RANGE = "weights lie between 2**-64 and 2**64"
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = np.dtype(np.float64)
 _NONE: tuple[()] = ()  # CPython keeps one empty tuple: `is` recognises the default

@@ -77,7 +77,8 @@ def scan_edges(
 ) -> Iterator[tuple[Any, Any, NDArray[np.float64] | None]]:
     """The ids of a table's rows, and weights where a column is given, piece by piece.
 
-    There need be no times. Ids are as they stand there: int64 arrays, or Arrow arrays of strings.
+    Weights are those that a graph can have; others are refused. There need be no times. Ids are as
+    they stand there: int64 arrays, or Arrow arrays of strings.
 
     >>> [piece[1].tolist() for piece in scan_edges({"src": [7, 7], "dst": [8, 9]})]
     [[8, 9]]
@@ -91,6 +92,7 @@ def scan_edges(
         delimiter=None,
         edge_features=(),
         roles=roles | {"t": False, "op": False, "label": False},
+        in_range=True,
     )
     for rows in reading.rows(sorted_only=False, weights_only=True):
         yield rows.src, rows.dst, rows.weight

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError, ParameterError
-from tidegraph.events.batch import Op
+from tidegraph.events.batch import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE, Op
 from tidegraph.events.stream import UNITS, ReadReport, counted
 from tidegraph.events.tables.cells import (
     DATE,
@@ -67,14 +67,16 @@ class Reading:
         delimiter: str | None,
         edge_features: Any,
         roles: Mapping[str, Any],
+        in_range: bool = False,
     ) -> None:
+        """in_range: refuse weights that no graph can have."""
         if on_bad not in ("error", "drop"):
             raise ParameterError(f"on_bad is {on_bad!r}; give 'error' or 'drop'")
         if unit is not None and unit not in UNITS:
             raise ParameterError(f"unit is {unit!r}; give one of {', '.join(UNITS)}")
         self.source = source_of(source, header, delimiter)
         self.chosen = choose_columns(self.source, roles, edge_features)
-        self.on_bad = on_bad
+        self.on_bad, self._in_range = on_bad, in_range
         self.dates = self._holds_dates()
         if self.dates and unit not in (None, "s", "ms", "us", "ns"):
             raise ParameterError(
@@ -222,8 +224,10 @@ class Reading:
             advice = f"{hint}; {advice}"
         if what == "weight" and "not a number" not in reason:
             advice = (
-                "weights are > 0: if the column means something else, say weight=False, or give it"
-                " as edge_features; on_bad='drop' drops such rows"
+                f"{WEIGHT_RANGE}: use another unit, or leave out such rows"
+                if self._in_range
+                else "weights are > 0: if the column means something else, say weight=False, or"
+                " give it as edge_features; on_bad='drop' drops such rows"
             )
         if what == "label":
             advice = "labels are integers: say label=False to ignore the column"
@@ -281,6 +285,10 @@ class Reading:
             cells.bad.append(("weight is not finite", infinite))
         if (only or "weight" not in self.chosen.guessed) and (values <= 0).any():
             cells.bad.append(("weight is not positive", values <= 0))
+        if self._in_range:
+            outside = (values < WEIGHT_MIN) | (values > WEIGHT_MAX)
+            if outside.any():
+                cells.bad.append(("weight is too small or too large", outside))
         return cells
 
     def _labels(self, column: pa.Array) -> Cells:

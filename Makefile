@@ -84,7 +84,7 @@ bench: $(READY)  ## measure the engine, write benchmarks/results/propagation.jso
 	@$(BIN)/tidegraph bench propagation --output benchmarks/results/propagation.json
 
 docs: $(READY)  ## build the documentation as a site in site/, strictly
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 # Environments of its own, so that it needs neither .venv nor torch: one builds the sdist and, from that, the wheel;

@@ -201,12 +201,12 @@ def of_paper(folder: Path) -> str:
         rows = result["tables"][0]["rows"]
         paper = next(row for row in rows if row["name"] == theirs)
         kind = paper["sampler"], paper["metric"]
-        beside = {
+        same_kind = {
             row["name"]: row["values"] for row in rows if (row["sampler"], row["metric"]) == kind
         }
         for column, published in paper["values"].items():
             ours = [
-                beside.get(name, {}).get(column, {})
+                same_kind.get(name, {}).get(column, {})
                 for name in (same, "tidegraph, default", "the best heuristic")
             ]
             if ours[0].get("mean") is None:

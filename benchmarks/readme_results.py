@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 BEGIN = "<!-- results: written by benchmarks/readme_results.py -->\n"
 END = "<!-- end of results -->\n"
 
+
 # What others have published for the same split and negatives, in percent: the best of EdgeBank,
 # TGN, GraphMixer, DyGFormer, TPNet and PINT, or of ROLAND and the paper where the metric is theirs.
 PUBLISHED = {

@@ -31,7 +31,7 @@ def requirements() -> list[str]:
 
 @pytest.mark.parametrize("package", requirements())
 def test_every_requirement_is_imported(package: str) -> None:
-    module = MODULES.get(package, package)
+    module = MODULES.get(package, package.replace("-", "_"))
     used = rf"(^\s*(import|from) [\w.]*\b{module}\b)|((import_module|find_spec)\(\"{module}\b)"
     assert re.search(used, SOURCES, flags=re.MULTILINE), f"nothing imports {package}"
 

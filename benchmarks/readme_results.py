@@ -1,4 +1,6 @@
-"""Writes the results tables of README.md from benchmarks/results/, or checks them.
+"""Write the tables of docs/results.md and the short one of README.md from benchmarks/results/.
+
+With --check, write nothing and exit with 1 where a file is not up to date.
 
 python benchmarks/readme_results.py [--check]
 """
@@ -31,51 +33,79 @@ TITLES = {
 }
 
 
-def accuracy(results: dict[str, Any]) -> str:
-    """A row per data set, kind of negatives and part: ours, the best heuristic, the published.
+# The rows of README.md: data set, negatives, part.
+SHORT = (
+    ("wikipedia", "random-dst", "all"),
+    ("wikipedia", "historical", "all"),
+    ("uci", "random-dst", "new"),
+    ("uci-snapshots", "all-nodes", "all"),
+    ("bitcoin-alpha-reversed-live", "all-nodes", "all"),
+)
+HEADER = ["| links, negatives, metric | ours | best heuristic | published |", "|---|---|---|---|"]
+
+
+def accuracy_row(results: dict[str, Any], section: str, sampler: str, part: str) -> str:
+    """Return our mean, the best heuristic's value and the published one, as a row.
 
     The better of the first two is set in bold.
     """
-    lines = ["| links, negatives | ours | best heuristic | published |", "|---|---|---|---|"]
+    metrics = results[section]["metrics"][sampler][part]
+    metric = next(iter(metrics))
+    heuristics = results[section]["heuristics"]
+    best = max(heuristics, key=lambda name: heuristics[name][sampler][part][metric])
+    ours, theirs = metrics[metric], heuristics[best][sampler][part][metric]
+    shown = [f"{100 * ours['mean']:.2f}", f"{100 * theirs:.2f}"]
+    ahead = int(theirs > ours["mean"])
+    shown[ahead] = f"**{shown[ahead]}**"
+    name = f"{TITLES[section]}{', new nodes' if part == 'new' else ''}: {sampler}"
+    return (
+        f"| {name}, {metric.upper().replace('_', '-')} |"
+        f" {shown[0]} ± {100 * ours['std']:.2f} | {best} {shown[1]} |"
+        f" {PUBLISHED.get((section, sampler, part), '')} |"
+    )
+
+
+def short(results: dict[str, Any]) -> str:
+    """Return the table of README.md."""
+    lines = HEADER + [accuracy_row(results, *row) for row in SHORT]
+    seeds = sorted({len(results[section]["seeds"]) for section, _, _ in SHORT})
+    lines += [
+        "",
+        f"Percent, mean and standard deviation over {' or '.join(map(str, seeds))} seeds; bold is"
+        " the better of our result and the best heuristic, which learns nothing."
+        " [All results](docs/results.md) come with the commands that made them.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def accuracy(results: dict[str, Any]) -> str:
+    """Return a row per data set, kind of negatives and part."""
+    lines = list(HEADER)
     seeds = set()
-    for section, title in TITLES.items():
+    for section in TITLES:
         if section not in results:
             continue
-        result = results[section]
-        seeds.add(len(result["seeds"]))
-        for sampler, parts in result["metrics"].items():
-            for part, metrics in parts.items():
-                if part == "new" and sampler != "random-dst":
-                    continue
-                metric = next(iter(metrics))
-                rules = result["heuristics"]
-                best = max(rules, key=lambda rule: rules[rule][sampler][part][metric])
-                name = f"{title}{', new nodes' if part == 'new' else ''}: {sampler}"
-                own, rule = metrics[metric], rules[best][sampler][part][metric]
-                shown = [f"{100 * own['mean']:.2f}", f"{100 * rule:.2f}"]
-                ahead = int(rule > own["mean"])
-                shown[ahead] = f"**{shown[ahead]}**"
-                lines.append(
-                    f"| {name}, {metric.upper().replace('_', '-')} |"
-                    f" {shown[0]} ± {100 * own['std']:.2f} | {best} {shown[1]} |"
-                    f" {PUBLISHED.get((section, sampler, part), '')} |"
-                )
-    lines.append("")
-    lines.append(
+        seeds.add(len(results[section]["seeds"]))
+        for sampler, parts in results[section]["metrics"].items():
+            for part in parts:
+                if part == "all" or sampler == "random-dst":
+                    lines.append(accuracy_row(results, section, sampler, part))
+    lines += [
+        "",
         f"`python benchmarks/link_prediction.py`: percent, mean and standard deviation over"
-        f" {' or '.join(map(str, sorted(seeds)))} seeds of features and weights, one set of"
-        " settings for all negatives and one for snapshots; TGN's split and seeds of negatives for"
-        " events (AP per batch of 200), ROLAND's fixed split for snapshots, where “both ways” has"
-        " every edge reversed too and “learning on” goes on training during the test, both as"
-        " ROLAND does. Heuristics know what happened before a batch of 200, as published; those"
-        " marked @event, like the model, all that happened before each event, events of nodes held"
-        " out of training among it."
-    )
-    return "\n".join(lines) + "\n\n"
+        f" {' or '.join(map(str, sorted(seeds)))} seeds of features and weights. One set of"
+        " settings serves all negatives, another all snapshots. Events use TGN's split and its"
+        " seeds of negatives (AP per batch of 200), snapshots ROLAND's fixed split. “Both ways”"
+        " adds the reverse of every edge and “learning on” keeps training during the test, both"
+        " as ROLAND does. Heuristics know what happened before a batch of 200, as published."
+        " Those marked `@event` know what the model knows: all that happened before each event,"
+        " including events of nodes held out of training.",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def table(result: dict[str, Any]) -> str:
-    """The rows of the table; a number that was not measured is left out with its row."""
+    """Return the speed and memory of the engine; leave out rows that were not measured."""
     machine = result["machine"]
     growth = result.get("growth") or []
     rows = [
@@ -97,10 +127,10 @@ def table(result: dict[str, Any]) -> str:
             "static_ratio_scipy",
             "{:.1f}×",
         ),
-        ("… counting the building of our graph", "static_ratio_scipy_with_building", "{:.1f}×"),
+        ("… counting the time to build our graph", "static_ratio_scipy_with_building", "{:.1f}×"),
         ("one event through Python (median)", "event_latency_us", "{:.0f} µs"),
         ("two threads over one", "thread_scaling", "{:.2f}×"),
-        ("… and what memory bandwidth scales by", "bandwidth_scaling", "{:.2f}×"),
+        ("… and the scaling of memory bandwidth", "bandwidth_scaling", "{:.2f}×"),
         ("bytes per undirected edge", "bytes_per_edge", "{:.1f}"),
     ]
     lines = ["| measured | |", "|---|---|"]
@@ -114,15 +144,15 @@ def table(result: dict[str, Any]) -> str:
         )
     lines.append("")
     lines.append(
-        f"`make bench` on {machine['cores']} cores of {machine['cpu']}; ratios of times within one"
-        " run, medians of five; settings, goals and raw times in `benchmarks/results/`. The"
-        " yardstick is a plain C++ program for the same task: one column at a time in float64, on"
-        " as many threads."
+        f"`make bench` on {machine['cores']} cores of {machine['cpu']}: ratios of times within one"
+        " run, medians of five. Settings, goals and raw times are in"
+        " [propagation.json](../benchmarks/results/propagation.json). The yardstick is a plain C++"
+        " program for the same task: one column at a time in float64, on as many threads."
     )
     return "\n".join(lines) + "\n"
 
 
-# The paper's rows that stand beside ours: target, its task, row of the paper, ours of that kind.
+# The paper's rows to compare with: target, its task, row of the paper, ours with its settings.
 OF_PAPER = (
     ("ctdg-link", "links", "the paper (LSTM)", "tidegraph, paper-lstm"),
     ("dtdg-link", "links in snapshots", "the paper LSTM", "tidegraph, paper-lstm"),
@@ -132,7 +162,7 @@ OF_PAPER = (
 
 
 def _spelled(name: str) -> str:
-    """A data set, or a part of one, as its authors write it."""
+    """Return the name of a data set, or of a part of one, as its authors write it."""
     title = name.capitalize()
     for written, spelled in {"Uci": "UCI", "-alpha": "-Alpha", "-otc": "-OTC"}.items():
         title = title.replace(written, spelled)
@@ -140,7 +170,7 @@ def _spelled(name: str) -> str:
 
 
 def of_paper(folder: Path) -> str:
-    """What the paper says, what its settings give here, and what ours give, by data set."""
+    """Return what the paper printed, what its settings give here, and what ours give."""
     lines = [
         "| the paper's tables | published | its settings here | ours | best heuristic |",
         "|---|---|---|---|---|",
@@ -155,12 +185,12 @@ def of_paper(folder: Path) -> str:
         rows = result["tables"][0]["rows"]
         paper = next(row for row in rows if row["name"] == theirs)
         kind = paper["sampler"], paper["metric"]
-        beside = {
+        same_kind = {
             row["name"]: row["values"] for row in rows if (row["sampler"], row["metric"]) == kind
         }
         for column, published in paper["values"].items():
             ours = [
-                beside.get(name, {}).get(column, {})
+                same_kind.get(name, {}).get(column, {})
                 for name in (same, "tidegraph, default", "the best heuristic")
             ]
             if ours[0].get("mean") is None:
@@ -179,26 +209,33 @@ def of_paper(folder: Path) -> str:
     lines += [
         "",
         f"`{command} --seeds {','.join(map(str, sorted(seeds)))}`: percent, except for MRR-1000;"
-        " `n` counts seeds. The paper classifies with edge features, which the file at hand has"
-        " not. What else was measured of its tables, and of its claims, is in"
-        " [benchmarks/results/reproduce](benchmarks/results/reproduce/overview.md).",
+        " `n` counts seeds. The paper classifies nodes with edge features, which the available"
+        " file lacks. The other tables of the paper, and its claims, are in the"
+        " [overview](../benchmarks/results/reproduce/overview.md).",
     ]
-    return "\n".join(lines) + "\n\n"
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
     folder = ROOT / "benchmarks" / "results"
-    result = json.loads((folder / "propagation.json").read_text(encoding="utf-8"))
+    engine = json.loads((folder / "propagation.json").read_text(encoding="utf-8"))
     links = json.loads((folder / "link_prediction.json").read_text(encoding="utf-8"))
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
-    fresh = head + BEGIN + accuracy(links) + of_paper(folder) + table(result) + END + tail
-    if "--check" in sys.argv:
-        return int(fresh != text)
-    readme.write_text(fresh, encoding="utf-8")
-    return 0
+    tables = {
+        "README.md": short(links),
+        "docs/results.md": f"## Links\n\n{accuracy(links)}\n## The paper's tables\n\n"
+        f"{of_paper(folder)}\n## The engine\n\n{table(engine)}",
+    }
+    stale = False
+    for name, fresh in tables.items():
+        file = ROOT / name
+        text = file.read_text(encoding="utf-8")
+        head, rest = text.split(BEGIN)
+        _, tail = rest.split(END)
+        written = f"{head}{BEGIN}{fresh}{END}{tail}"
+        if written != text and "--check" not in sys.argv:
+            file.write_text(written, encoding="utf-8")
+        stale |= written != text
+    return int(stale and "--check" in sys.argv)
 
 
 if __name__ == "__main__":

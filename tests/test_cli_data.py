@@ -92,7 +92,7 @@ def test_info_reads_the_columns_that_are_named(tmp_path: Path) -> None:
     assert (last_line(result)["events"], last_line(result)["first"]) == (2, 10)
     assert "dst is column 'callee', as given" in result.stdout
     weighted = run(*words, "--time", "when", "--sort", "--weight", "rating")
-    assert "name it by --edge-feature; --on-bad drop drops such rows" in weighted.stderr
+    assert "--edge-feature rating; to drop such rows, use --on-bad drop" in weighted.stderr
     assert "leave out --time" in run("info", "nyc-flights", "--time", "t").stderr
 
 

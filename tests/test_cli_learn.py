@@ -29,7 +29,7 @@ from tidegraph.core.errors import (
 )
 from tidegraph.core.progress import Progress
 from tidegraph.events import datasets
-from tidegraph.events.stream import NodeNames
+from tidegraph.events.names import NodeNames
 from tidegraph.learning.models import Pair
 from tidegraph.learning.tasks import LinkPredictor, preset
 from tidegraph.runs import experiment
@@ -209,7 +209,7 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
         ([purchases, "--data", "uci"], "give DATA or --data"),
         ([purchases], "perhaps --src 'Customer Name' --dst Shop --time 'Bought At'"),
         ([purchases, *AWKWARD[:-1]], "not in time order"),
-        ([purchases, *AWKWARD[:-1]], "say --sort"),
+        ([purchases, *AWKWARD[:-1]], "--sort"),
         (["absent.csv"], "no data set and no file is called 'absent.csv'"),
         (["nyc-flights", "--sort"], "leave out --sort"),
         ([purchases, *AWKWARD, "--set", "path=x"], "decided by the run"),
@@ -538,10 +538,10 @@ def test_two_trainings_do_not_write_one_model(purchases: Path, tmp_path: Path) -
     experiment.unfinished(path).mkdir()
     with only_writer(experiment.unfinished(path)):
         result = run("train", purchases, *AWKWARD, *QUICKLY, "-o", path)
-        with pytest.raises(StorageError, match="is being written to already"):
+        with pytest.raises(StorageError, match="another writer"):
             experiment.train(datasets.generate_communities(20, 200), path, settings=QUICK)
     assert result.exit_code == 1
-    assert result.stderr.endswith("is being written to already; wait until that has ended\n")
+    assert result.stderr.endswith("another writer; wait until it has finished\n")
 
 
 def test_a_module_of_ones_own_is_refused_where_a_run_must_be_written_down(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tidegraph import DataError, EventStream, Op, read
 from tidegraph.core.errors import ParameterError
 from tidegraph.events import formats
 from tidegraph.events.stream import NodeLabels
+from tidegraph.events.tables import sources
 
 JODIE_HEADER = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features"
 
@@ -24,7 +25,7 @@ def bipartite(*, unit: str = "s", features: int = 3, labels: bool = True) -> Eve
     random = np.random.default_rng(5)
     src = np.concatenate([np.arange(4), random.integers(0, 4, 20)])
     dst = 4 + np.concatenate([[2, 1, 0, 2], random.integers(0, 3, 20)])
-    return EventStream.from_arrays(
+    return EventStream(
         src,
         dst,
         np.cumsum(random.integers(0, 7001, 24)) - 3001,
@@ -42,7 +43,7 @@ def events(**changes: Any) -> EventStream:
         "t": np.sort(random.integers(0, 100, 30)),
         "nodes": 10,
     }
-    return EventStream.from_arrays(**{**columns, **changes})
+    return EventStream(**{**columns, **changes})
 
 
 # Round trips --------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def test_snap_comes_back(weight: Any, name: str, tmp_path: Path) -> None:
     formats.write_snap(named, tmp_path / name)
     assert read(tmp_path / name).digest() == named.digest()
     spaced = read({"src": ["x y"], "dst": ["y"], "t": [1]})
-    with pytest.raises(DataError, match="'x y' cannot be told"):
+    with pytest.raises(DataError, match="'x y'"):
         formats.write_snap(spaced, tmp_path / name)
 
 
@@ -246,7 +247,7 @@ def test_nothing_is_lost_in_silence(tmp_path: Path) -> None:
         formats.to_tgb,
         formats.to_temporal_data,
     ):
-        with pytest.raises(DataError, match="no place for op"):
+        with pytest.raises(DataError, match=r"\bop\b"):
             writer(removing)
     with pytest.raises(DataError, match="bipartite"):
         formats.write_jodie(events(), tmp_path / "a")
@@ -256,7 +257,7 @@ def test_nothing_is_lost_in_silence(tmp_path: Path) -> None:
         lambda: formats.write_tgl(events(weight=np.ones(30)), tmp_path / "b"),
         lambda: formats.to_temporal_data(events(weight=np.ones(30))),
     ):
-        with pytest.raises(DataError, match="no place for weights"):
+        with pytest.raises(DataError, match="weights"):
             weighted()
     fine = events(t=np.arange(30) + 1_700_000_000_123_456_789, unit="ns")
     with pytest.raises(DataError, match="more digits than"):
@@ -265,10 +266,10 @@ def test_nothing_is_lost_in_silence(tmp_path: Path) -> None:
 
 
 def test_options_for_tables_do_not_apply_to_a_saved_stream(tmp_path: Path) -> None:
-    stream = EventStream.from_arrays([0], [1], [5])
+    stream = EventStream([0], [1], [5])
     stream.save(tmp_path / "saved")
     assert read(tmp_path / "saved").t.tolist() == [5]
-    with pytest.raises(ParameterError, match="saved by tidegraph already"):
+    with pytest.raises(ParameterError, match="sort"):
         read(tmp_path / "saved", sort=True)
 
 
@@ -279,3 +280,23 @@ def test_edge_features_of_tgl_follow_their_events_when_sorted(tmp_path: Path) ->
     assert stream.t.tolist() == [3, 5]
     assert stream.edge_features is not None
     assert stream.edge_features[:, 0].tolist() == [30.0, 50.0]
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.csv.gz", "snap.txt", "jodie.csv"])
+def test_the_head_of_a_file_is_read_once(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / name
+    if name == "snap.txt":
+        formats.write_snap(events(), path)
+    elif name == "jodie.csv":
+        formats.write_jodie(bipartite(), path)
+    else:
+        rows = "src,dst,t\nann,bob,2024-01-01\nbob,eve,2024-01-02\n"
+        path.write_bytes(gzip.compress(rows.encode()) if name.endswith("gz") else rows.encode())
+    opened = []
+    monkeypatch.setattr(
+        sources, "_opened", lambda path, open_=sources._opened: opened.append(path) or open_(path)
+    )
+    assert len(read(path)) > 0
+    assert len(opened) == 2  # the head, then all rows

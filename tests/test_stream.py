@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegraph import Batch, DataError, EventError, EventStream, Op, Propagator, Steps
+from tidegraph import (
+    Batch,
+    DataError,
+    EventError,
+    EventStream,
+    Op,
+    Propagator,
+    Steps,
+    UnknownNodeError,
+)
+from tidegraph.core import statefile
 from tidegraph.core.errors import ParameterError, StateFileError, TidegraphError
-from tidegraph.events.stream import Edges, NodeLabels, NodeNames, ReadReport
+from tidegraph.events.names import NodeNames
+from tidegraph.events.read_report import ReadReport
+from tidegraph.events.stream import Edges, NodeLabels
 
 
 def random_stream(seed: int, *, events: int = 400, nodes: int = 12, weighted: bool = False) -> Any:
     random = np.random.default_rng(seed)
-    return EventStream.from_arrays(
+    return EventStream(
         random.integers(0, nodes, events),
         random.integers(0, nodes, events),
         np.cumsum(random.integers(0, 4, events)) - 50,
@@ -29,7 +46,7 @@ def random_stream(seed: int, *, events: int = 400, nodes: int = 12, weighted: bo
 
 def everything() -> EventStream:
     """A stream with something in every place."""
-    return EventStream.from_arrays(
+    return EventStream(
         [0, 1, 0],
         [2, 2, 3],
         [-5, 0, 2**61],
@@ -80,15 +97,15 @@ def summed(stream: EventStream) -> dict[tuple[int, int], float]:
         ({"src": [[0, 1]]}, r"src has shape \(1, 2\)"),
         ({"dst": [1]}, r"dst has shape \(1,\); give \[2\]"),
         ({"src": [0, -1]}, "src of row 1 is -1"),
-        ({"src": np.array([0, 2**63], dtype=np.uint64)}, "does not fit into int64"),
-        ({"dst": [1, 5], "nodes": 3}, "dst of row 1 is 5; there are nodes 0 to 2"),
-        ({"t": [5, 4]}, "t of row 1 is 4, after 5; sort them, or say sort=True"),
+        ({"src": np.array([0, 2**63], dtype=np.uint64)}, str(2**63)),
+        ({"dst": [1, 5], "nodes": 3}, "dst of row 1 is 5; .* 0 to 2"),
+        ({"t": [5, 4]}, "t of row 1 is 4, after 5; .*sort=True"),
         ({"t": [0, 2**62]}, "times lie strictly between"),
         ({"t": [0, np.nan]}, "t has dtype float64"),
-        ({"weight": [1.0, 0.0]}, "weight of row 1 is 0.0; weights are positive"),
+        ({"weight": [1.0, 0.0]}, "weight of row 1 is 0.0"),
         ({"weight": [-1.0, 1.0]}, "weight of row 0 is -1.0"),
         ({"weight": [np.nan, 1.0]}, "weight of row 0 is nan"),
-        ({"weight": [1.0, np.inf]}, "only a REMOVE may say inf"),
+        ({"weight": [1.0, np.inf]}, "weight of row 1 is inf.* REMOVE"),
         ({"weight": ["a", "b"]}, "weight has dtype"),
         ({"weight": [1.0]}, r"weight has shape \(1,\)"),
         ({"op": [0, 3]}, "op of row 1 is 3"),
@@ -109,11 +126,11 @@ def summed(stream: EventStream) -> dict[tuple[int, int], float]:
 def test_a_bad_column_is_refused_with_advice(change: dict[str, Any], advice: str) -> None:
     columns: dict[str, Any] = {"src": [0, 1], "dst": [1, 2], "t": [4, 5], **change}
     with pytest.raises(EventError, match=advice):
-        EventStream.from_arrays(**columns)
+        EventStream(**columns)
 
 
 def test_sorting_keeps_events_of_one_time_in_their_order() -> None:
-    stream = EventStream.from_arrays(
+    stream = EventStream(
         [0, 1, 2, 3], [4, 4, 4, 4], [7, 3, 7, 3], labels=[10, 11, 12, 13], sort=True
     )
     assert stream.src.tolist() == [1, 3, 0, 2]
@@ -124,7 +141,7 @@ def test_sorting_keeps_events_of_one_time_in_their_order() -> None:
 
 def test_columns_cannot_be_written_to_and_right_ones_are_not_copied() -> None:
     src = np.array([0, 1], dtype=np.int64)
-    stream = EventStream.from_arrays(src, [1, 2], [4, 5], weight=[1.0, 2.0])
+    stream = EventStream(src, [1, 2], [4, 5], weight=[1.0, 2.0])
     assert np.shares_memory(stream.src, src)
     assert src.flags.writeable
     for column in (stream.src, stream.dst, stream.t, stream.weight, stream.where([True, False]).t):
@@ -134,7 +151,7 @@ def test_columns_cannot_be_written_to_and_right_ones_are_not_copied() -> None:
 
 
 def test_an_empty_stream_has_no_steps() -> None:
-    stream = EventStream.from_arrays([], [], [], nodes=3)
+    stream = EventStream([], [], [], nodes=3)
     for steps in (stream.steps(), stream.steps(events=2), stream.snapshots(5, window=2)):
         assert len(steps) == 0
         assert list(steps) == []
@@ -178,7 +195,7 @@ def test_a_mask_has_one_boolean_per_event(mask: Any) -> None:
 
 @pytest.mark.parametrize("names", [["x", "ann", "böb"], [2**60, -7, 5]])
 def test_numbers_and_names_are_inverse(names: list[Any]) -> None:
-    stream = EventStream.from_arrays([0, 1], [1, 2], [0, 0], names=names)
+    stream = EventStream([0, 1], [1, 2], [0, 0], names=names)
     assert stream.name(stream.number(names)).tolist() == names
     assert stream.number(names[1]) == 1
     assert stream.names is not None
@@ -188,9 +205,9 @@ def test_numbers_and_names_are_inverse(names: list[Any]) -> None:
 
 
 def test_a_lookup_of_an_id_of_another_kind_names_it() -> None:
-    with pytest.raises(DataError, match=r"'ann' is unknown; ids are integers like 5"):
+    with pytest.raises(DataError, match=r"'ann' .*5"):
         NodeNames([5, 6]).numbers(["ann"])
-    stream = EventStream.from_arrays([0], [1], [0])
+    stream = EventStream([0], [1], [0])
     with pytest.raises(DataError, match="node 2 is unknown; nodes are 0 to 1"):
         stream.name([0, 2])
     with pytest.raises(DataError, match="'ann' is unknown"):
@@ -204,7 +221,7 @@ def test_ids_are_found_exactly_whatever_integers_they_are_asked_in() -> None:
     assert names.numbers(asked).tolist() == [2, 1]
     with pytest.raises(DataError, match=f"node {2**64 - 5} is unknown"):  # it is no -5
         names.numbers(np.array([2**64 - 5], dtype=np.uint64))
-    with pytest.raises(DataError, match=f"names holds {2**63}, which does not fit into int64"):
+    with pytest.raises(DataError, match=f"names .*{2**63}"):
         NodeNames(np.array([2**63], dtype=np.uint64))
 
 
@@ -216,17 +233,17 @@ def test_many_integer_names_need_no_dictionary() -> None:
 
 
 def test_bipartite_means_no_node_on_both_sides() -> None:
-    stream = EventStream.from_arrays([0, 1], [3, 2], [0, 1])
+    stream = EventStream([0, 1], [3, 2], [0, 1])
     assert stream.bipartite
     assert stream.destinations.tolist() == [2, 3]
-    assert not EventStream.from_arrays([0, 1], [1, 2], [0, 1]).bipartite
+    assert not EventStream([0, 1], [1, 2], [0, 1]).bipartite
 
 
 # Steps and snapshots ------------------------------------------------------------------------------
 
 
 def test_steps_cut_at_every_time_or_after_so_many_events() -> None:
-    stream = EventStream.from_arrays([0, 1, 2, 0], [1, 2, 0, 2], [3, 3, 5, 9])
+    stream = EventStream([0, 1, 2, 0], [1, 2, 0, 2], [3, 3, 5, 9])
     assert stream.steps().offsets.tolist() == [0, 2, 3, 4]
     assert stream.steps().times.tolist() == [3, 5, 9]
     assert stream.steps(events=3).offsets.tolist() == [0, 3, 4]
@@ -235,7 +252,7 @@ def test_steps_cut_at_every_time_or_after_so_many_events() -> None:
 
 
 def test_snapshots_are_counted_from_the_origin_in_absolute_time() -> None:
-    stream = EventStream.from_arrays([0, 1, 2, 0, 1], [1, 2, 0, 2, 0], [-1, 0, 9, 10, 35])
+    stream = EventStream([0, 1, 2, 0, 1], [1, 2, 0, 2, 0], [-1, 0, 9, 10, 35])
     steps = stream.snapshots(10)
     assert steps.offsets.tolist() == [0, 1, 3, 4, 5]  # snapshot 2 is empty and makes no step
     assert steps.times.tolist() == [-1, 9, 19, 39]
@@ -284,7 +301,7 @@ def test_weights_of_all_sizes_leave_a_window_without_a_trace(directed: bool) -> 
     random = np.random.default_rng(3)
     src, dst = random.integers(0, 4, (2, 200))
     weight = 10 ** random.uniform(-3, 3, 200)
-    stream = EventStream.from_arrays(src, dst, np.arange(200), weight=weight)
+    stream = EventStream(src, dst, np.arange(200), weight=weight)
     steps = stream.snapshots(10, window=3, directed=directed)
     propagator = Propagator(np.eye(4), directed=directed)
     for step, batch in enumerate(steps):
@@ -302,7 +319,7 @@ def test_weights_of_all_sizes_leave_a_window_without_a_trace(directed: bool) -> 
 
 
 def test_departures_make_a_step_even_where_nothing_arrives() -> None:
-    stream = EventStream.from_arrays([0, 0], [1, 2], [0, 50])
+    stream = EventStream([0, 0], [1, 2], [0, 50])
     steps = stream.snapshots(10, window=2)
     assert steps.times.tolist() == [9, 29, 59]
     assert steps.op is not None
@@ -310,7 +327,7 @@ def test_departures_make_a_step_even_where_nothing_arrives() -> None:
 
 
 def test_a_window_needs_events_that_add() -> None:
-    stream = EventStream.from_arrays([0, 0], [1, 1], [0, 5], op=[Op.ADD, Op.REMOVE])
+    stream = EventStream([0, 0], [1, 1], [0, 5], op=[Op.ADD, Op.REMOVE])
     with pytest.raises(EventError, match="op column; leave window out"):
         stream.snapshots(10, window=2)
     assert stream.snapshots(10).op is stream.op
@@ -382,7 +399,7 @@ def test_a_damaged_or_foreign_file_is_refused(tmp_path: Path) -> None:
     data = bytearray((tmp_path / "a").read_bytes())
     data[-3] ^= 1
     (tmp_path / "a").write_bytes(data)
-    with pytest.raises(StateFileError, match="altered"):
+    with pytest.raises(StateFileError, match=r"names\.length"):
         EventStream.load(tmp_path / "a")
     Propagator(np.eye(2), initial=Batch(src=[0], dst=[1])).save(tmp_path / "b")
     with pytest.raises(StateFileError, match="event stream"):
@@ -409,22 +426,20 @@ def test_a_damaged_or_foreign_file_is_refused(tmp_path: Path) -> None:
 )
 def test_the_digest_covers_everything_the_stream_says(change: dict[str, Any]) -> None:
     stream = everything()
-    fields = {name: getattr(stream, name) for name in EventStream.__slots__}
-    same = EventStream.from_arrays(**{**fields, "title": "another", "report": None})
+    fields = {name: getattr(stream, name) for name in EventStream.__slots__ if name[0] != "_"}
+    same = EventStream(**{**fields, "title": "another", "report": None})
     assert same.digest() == stream.digest()
-    assert EventStream.from_arrays(**{**fields, **change}).digest() != stream.digest()
+    assert EventStream(**{**fields, **change}).digest() != stream.digest()
 
 
 def test_names_that_run_together_are_told_apart_by_the_digest() -> None:
-    one, other = (
-        EventStream.from_arrays([0], [1], [0], names=names) for names in (["ab", "c"], ["a", "bc"])
-    )
+    one, other = (EventStream([0], [1], [0], names=names) for names in (["ab", "c"], ["a", "bc"]))
     assert one.digest() != other.digest()
 
 
 def test_errors_are_of_one_family_and_reports_read_well() -> None:
     with pytest.raises(TidegraphError):
-        EventStream.from_arrays([0], [1], [0.5])
+        EventStream([0], [1], [0.5])
     assert str(everything().report).splitlines() == [
         "here: 3 of 4 rows kept",
         "  dropped 1: t is missing",
@@ -435,7 +450,7 @@ def test_errors_are_of_one_family_and_reports_read_well() -> None:
 
 def test_views_may_be_cut_at_dates() -> None:
     day = 86_400
-    stream = EventStream.from_arrays([0, 1, 2], [1, 2, 0], [0, day, 2 * day])
+    stream = EventStream([0, 1, 2], [1, 2, 0], [0, day, 2 * day])
     assert stream.before("1970-01-02").t.tolist() == [0]
     assert stream.before(np.datetime64("1970-01-03")).t.tolist() == [0, day]
     assert stream.between("1970-01-02T01:00+01:00", 2 * day).t.tolist() == [day]
@@ -449,38 +464,38 @@ def test_views_may_be_cut_at_dates() -> None:
 
 def test_streams_with_other_ids_cannot_be_joined() -> None:
     names = NodeNames(["ann", "bob"])
-    first = EventStream.from_arrays([0], [1], [1], nodes=2, names=names)
-    later = EventStream.from_arrays([0], [1], [2], nodes=2, names=NodeNames(["bob", "ann"]))
-    with pytest.raises(EventError, match="by other ids"):
+    first = EventStream([0], [1], [1], nodes=2, names=names)
+    later = EventStream([0], [1], [2], nodes=2, names=NodeNames(["bob", "ann"]))
+    with pytest.raises(EventError, match="continuing"):
         first.joined(later)
     assert first.joined(replace(later, names=names)).t.tolist() == [1, 2]
-    with pytest.raises(EventError, match="by other ids"):
+    with pytest.raises(EventError, match="continuing"):
         first.joined(replace(later, names=None))
 
 
 def test_later_events_may_bring_new_nodes() -> None:
-    early = EventStream.from_arrays([0, 1], [1, 2], [1, 2], names=["ann", "bob", "cem"])
-    late = EventStream.from_arrays([0, 1], [1, 2], [3, 4], names=["eve", "cem", "dan"])
+    early = EventStream([0, 1], [1, 2], [1, 2], names=["ann", "bob", "cem"])
+    late = EventStream([0, 1], [1, 2], [3, 4], names=["eve", "cem", "dan"])
     with pytest.raises(EventError, match="continuing"):
         early.joined(late)
     both = early.joined(late.continuing(early))
     assert both.name(both.src).tolist() == ["ann", "bob", "eve", "cem"]
     assert both.name(both.dst).tolist() == ["bob", "cem", "cem", "dan"]
     assert (both.nodes, both.number(["ann", "eve"]).tolist()) == (5, [0, 3])
-    numbers = EventStream.from_arrays([0], [4], [3])
-    assert EventStream.from_arrays([0], [1], [1]).joined(numbers).nodes == 5
-    fewer = EventStream.from_arrays([0], [1], [9]).continuing(numbers)
+    numbers = EventStream([0], [4], [3])
+    assert EventStream([0], [1], [1]).joined(numbers).nodes == 5
+    fewer = EventStream([0], [1], [9]).continuing(numbers)
     assert numbers.joined(fewer).nodes == 5
     with pytest.raises(EventError, match="only one of the two streams has names"):
         numbers.continuing(early)
     with pytest.raises(EventError, match="use one kind"):
-        EventStream.from_arrays([0], [1], [1], names=[7, 8]).continuing(early)
-    with pytest.raises(EventError, match="those of the new nodes are unknown"):
-        EventStream.from_arrays([0], [1], [1], node_features=np.eye(2)).joined(numbers)
+        EventStream([0], [1], [1], names=[7, 8]).continuing(early)
+    with pytest.raises(EventError, match=r"5 nodes.* 2 with features"):
+        EventStream([0], [1], [1], node_features=np.eye(2)).joined(numbers)
 
 
 def test_every_event_is_followed_by_its_reverse_where_wanted() -> None:
-    stream = EventStream.from_arrays(
+    stream = EventStream(
         [0, 2, 1],
         [1, 2, 0],
         [5, 5, 9],
@@ -497,3 +512,180 @@ def test_every_event_is_followed_by_its_reverse_where_wanted() -> None:
     assert both.labels is None
     assert both.title == "Letters, every edge also reversed"
     assert len(stream[:0].with_reversed()) == 0
+
+
+# Names and dates where numbers are accepted -------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [None, ["0", "b", "c"], [70, 80, 90]])
+def test_integers_are_node_numbers_whatever_the_names(names: Any) -> None:
+    stream = EventStream([0], [1], [0], 3, names=names)
+    assert stream.nodes_of([2, 0]).tolist() == [2, 0]
+    assert stream.nodes_of(1).shape == ()
+    assert stream.nodes_of([]).tolist() == []
+
+
+def test_text_is_a_name_also_where_names_are_integers() -> None:
+    assert EventStream([0], [1], [0], names=["ann", "bob"]).nodes_of([["bob"]]).tolist() == [[1]]
+    assert EventStream([0], [1], [0], names=[70, 80]).nodes_of(["80", "70"]).tolist() == [1, 0]
+    assert EventStream([0], [1], [0]).nodes_of("1") == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "facts"),
+    [
+        (["ann", "bob"], "anna", "'anna'.*'ann'"),
+        (["007", "bob"], "7", "'7'.*'007'"),
+        ([70, 80], "ann", "'ann'.*70"),
+        ([70, 80], "75", "'75'.*70"),
+        (None, "ann", "'ann'.* 0 to 1"),
+        (None, 2, "2 .* 0 to 1"),
+        (["ann", "bob"], -1, "-1 .* 0 to 1"),
+        (["ann", "bob"], 0.5, "0.5"),
+    ],
+)
+def test_an_unknown_node_is_one_error_that_names_it(names: Any, asked: Any, facts: str) -> None:
+    stream = EventStream([0], [1], [0], names=names)
+    with pytest.raises(UnknownNodeError, match=facts) as caught:
+        stream.nodes_of([asked])
+    assert isinstance(caught.value, DataError)
+    assert isinstance(caught.value, EventError)
+
+
+def test_an_id_of_both_sides_is_found_by_its_side() -> None:
+    names = NodeNames.of_sides([7, 8], [7])
+    stream = EventStream([0, 1], [2, 2], [0, 1], names=names)
+    assert stream.nodes_of(["7"], "src").tolist() == [0]
+    assert stream.nodes_of(["7"], "dst").tolist() == [2]
+    assert stream.nodes_of(["dst 7"]).tolist() == [2]
+    with pytest.raises(UnknownNodeError, match="'dst 8'"):
+        stream.nodes_of(["8"], "dst")
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_are_numbers_dates_or_datetimes(unit: str) -> None:
+    stream = EventStream([0], [1], [0], unit=unit)
+    day = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    for asked in (
+        [day, 2 * day],
+        ["1970-01-02", "1970-01-03T01:00+01:00"],
+        [datetime(1970, 1, 2), datetime(1970, 1, 3, tzinfo=timezone.utc)],
+        np.array(["1970-01-02", "1970-01-03"], "datetime64[ns]"),
+        pd.to_datetime(["1970-01-02", "1970-01-03"], utc=True),
+    ):
+        assert stream.times_of(asked).tolist() == [day, 2 * day]
+    assert stream.times_of("1970-01-02") == day
+    for wrong in ("soon", 1.5, np.datetime64("NaT")):
+        with pytest.raises(DataError, match="whole number"):
+            stream.times_of([wrong])
+
+
+def test_nanoseconds_of_dates_are_not_lost() -> None:
+    stream = EventStream([0], [1], [0], unit="ns")
+    assert stream.times_of(np.datetime64("1970-01-01T00:00:00.000000007")) == 7
+
+
+# The constructor, the digest, the notebook --------------------------------------------------------
+
+
+def test_the_digest_is_computed_once_and_not_handed_to_changed_streams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = random_stream(0)
+    first = stream.digest()
+    monkeypatch.setattr(hashlib, "blake2b", None)
+    assert stream.digest() == first
+    monkeypatch.undo()
+    for other in (stream[1:], replace(stream, unit="ms"), stream.where(stream.t > 50)):
+        assert other.digest() != first
+    assert pickle.loads(pickle.dumps(stream)).digest() == first
+
+
+def test_names_by_side_are_saved_and_found_in_files_that_do_not_say(tmp_path: Path) -> None:
+    stream = EventStream([0], [1], [0], names=NodeNames.of_sides(["x"], ["x"]))
+    stream.save(tmp_path / "new")
+    plain = replace(stream, names=NodeNames(stream.names.values))  # type: ignore[union-attr]
+    plain.save(tmp_path / "plain")
+    description, arrays = statefile.read(tmp_path / "new")
+    del description["names_by_side"]
+    statefile.write(tmp_path / "old", description, arrays)
+    for name, by_side in (("new", True), ("plain", False), ("old", True)):
+        loaded = EventStream.load(tmp_path / name)
+        assert loaded.names is not None
+        assert loaded.names.by_side is by_side
+        assert loaded.digest() == stream.digest()
+
+
+def test_the_report_of_an_older_file_is_still_read(tmp_path: Path) -> None:
+    everything().save(tmp_path / "new")
+    description, arrays = statefile.read(tmp_path / "new")
+    description["report"] = {"source": "a", "read": 2, "kept": 2, "dropped": {}, "notes": ["x"]}
+    statefile.write(tmp_path / "old", description, arrays)
+    report = EventStream.load(tmp_path / "old").report
+    assert report is not None
+    assert (report.read, report.notes) == (2, ("x",))
+
+
+def test_streams_steps_and_batches_show_what_they_hold() -> None:
+    stream = replace(random_stream(0), title="Calls <of> one day")
+    assert "Calls <of> one day" in repr(stream)
+    assert "events=400, nodes=12" in repr(stream)
+    assert "steps=" in repr(stream.steps())
+    for shown in (stream, stream.steps(), stream.steps().batch(0, 2), everything()):
+        html = shown._repr_html_()
+        assert html.count("<tr>") <= 8
+        assert "<of>" not in html
+        ElementTree.fromstring(f"<div>{html.replace('<br>', ' ')}</div>")
+    assert "böb" in everything()._repr_html_()
+
+
+# Steps --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "facts"),
+    [
+        ({"src": [0, -1]}, "src of row 1 is -1"),
+        ({"dst": [1]}, "dst"),
+        ({"t": [6, 5]}, "t .*5 .*6"),
+        ({"weight": [1.0, 0.0]}, "weight of row 1"),
+        ({"op": [0, 9]}, "op of row 1 is 9"),
+        ({"offsets": [0, 1, 3]}, "offsets"),
+        ({"offsets": [0, 2, 1]}, "offsets"),
+        ({"offsets": [0, 2]}, "offsets"),
+        ({"times": [6, 5]}, "times"),
+        ({"times": [4, 6]}, "step 0"),
+    ],
+)
+def test_steps_check_their_columns(change: dict[str, Any], facts: str) -> None:
+    good = {"src": [0, 1], "dst": [1, 2], "t": [5, 6], "offsets": [0, 1, 2], "times": [5, 6]}
+    assert len(Steps(**good)) == 2  # type: ignore[arg-type]
+    with pytest.raises(EventError, match=facts):
+        Steps(**{**good, **change})
+
+
+def test_some_of_the_steps_share_their_rows_and_do_the_same() -> None:
+    steps = random_stream(3).steps(events=7)
+    part = steps[4:9]
+    assert np.shares_memory(part.src, steps.src)
+    assert [batch.src.tolist() for batch in part] == [b.src.tolist() for b in steps][4:9]
+    assert len(steps[5:3]) == 0
+    with pytest.raises(EventError, match="slice"):
+        steps[::2]
+    whole, divided = (Propagator(np.eye(12), r_max=1e-3) for _ in range(2))
+    touched = whole.apply_steps(steps)
+    pieces = [divided.apply_steps(steps[first : first + 10]) for first in range(0, len(steps), 10)]
+    assert np.array_equal(np.concatenate(pieces), touched)
+    assert np.array_equal(divided.embedding(), whole.embedding())
+
+
+def test_steps_reach_the_engine_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = random_stream(4)
+    expected = Propagator(np.eye(12), r_max=1e-3)
+    steps = stream.steps()
+    expected.apply_steps(steps.batch(0, len(steps)), steps.offsets)
+    monkeypatch.setattr(Steps, "batch", None)
+    propagator = Propagator(np.eye(12), r_max=1e-3)
+    propagator.apply_steps(stream.steps())
+    assert np.array_equal(propagator.embedding(), expected.embedding())
+    propagator.apply_steps(stream[::3].between(10**6, 10**7).steps())  # a view that skips rows

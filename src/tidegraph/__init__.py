@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         StateFileError,
         StorageError,
         TidegraphError,
+        UnknownNodeError,
     )
     from tidegraph.engine import reference
     from tidegraph.engine.channels import Audit, Channel, Sketch
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from tidegraph.events.batch import Batch, Op
     from tidegraph.events.datasets import generate_communities, load_dataset
     from tidegraph.events.formats import read
-    from tidegraph.events.stream import EventStream, Steps
+    from tidegraph.events.steps import Steps
+    from tidegraph.events.stream import Edges, EventStream, NodeLabels
     from tidegraph.events.tables import read_table, scan_table
     from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
     from tidegraph.store.shards import ShardedTrajectories, record_shards
@@ -40,6 +42,7 @@ __all__ = [
     "Channel",
     "ClusterError",
     "DataError",
+    "Edges",
     "Embeddings",
     "EvaluationError",
     "EventError",
@@ -47,6 +50,7 @@ __all__ = [
     "Explanation",
     "LinkPredictor",
     "NodeClassifier",
+    "NodeLabels",
     "Op",
     "ParameterError",
     "PrecisionError",
@@ -59,6 +63,7 @@ __all__ = [
     "StorageError",
     "TidegraphError",
     "Trajectories",
+    "UnknownNodeError",
     "__version__",
     "evaluation",
     "explain",
@@ -83,7 +88,8 @@ _HOMES = {
     "events.batch": ("Batch", "Op"),
     "events.datasets": ("generate_communities", "load_dataset"),
     "events.formats": ("read",),
-    "events.stream": ("EventStream", "Steps"),
+    "events.steps": ("Steps",),
+    "events.stream": ("Edges", "EventStream", "NodeLabels"),
     "events.tables": ("read_table", "scan_table"),
     "learning.tasks": ("LinkPredictor", "NodeClassifier"),
     "store.shards": ("ShardedTrajectories", "record_shards"),

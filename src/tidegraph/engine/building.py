@@ -30,9 +30,9 @@ from tidegraph.engine.compact import (
     split_weights,
     write_header,
 )
-from tidegraph.events.batch import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE
+from tidegraph.events.columns import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE
 from tidegraph.events.datasets import storage
-from tidegraph.events.names import ORDER_BYTES, Kind, Naming, StoredNames, files_of
+from tidegraph.events.stored_names import ORDER_BYTES, Kind, Naming, StoredNames, files_of
 from tidegraph.events.tables import scan_edges
 from tidegraph.events.tables.cells import is_arrow, is_text, plain_column
 from tidegraph.events.tables.numbering import Ids

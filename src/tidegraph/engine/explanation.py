@@ -22,9 +22,11 @@ from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.propagator import Propagator
-from tidegraph.events.batch import TIME_LIMIT, Batch, Op
-from tidegraph.events.describe import dates
-from tidegraph.events.stream import EventStream, NodeNames
+from tidegraph.events.batch import Batch, Op
+from tidegraph.events.columns import TIME_LIMIT
+from tidegraph.events.moments import dates
+from tidegraph.events.names import NodeNames
+from tidegraph.events.stream import EventStream
 
 __all__ = ["EventShare", "Explanation", "NeighbourShare", "explain"]
 

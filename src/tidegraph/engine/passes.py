@@ -28,12 +28,13 @@ from tidegraph.core.errors import (
     StorageError,
 )
 from tidegraph.core.progress import Progress
+from tidegraph.core.words import counted
 from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.compact import CompactGraph, file_digests, memory_bytes, memory_text
 from tidegraph.engine.propagator import Dtype, Propagator, check_dtype, check_features
-from tidegraph.events.batch import whole_numbers
-from tidegraph.events.names import StoredNames
-from tidegraph.events.stream import counted, known_nodes
+from tidegraph.events.columns import whole_numbers
+from tidegraph.events.names import known_nodes
+from tidegraph.events.stored_names import StoredNames
 
 __all__ = ["Embeddings", "Plan", "plan", "propagate_in_passes"]
 

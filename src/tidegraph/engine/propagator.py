@@ -25,7 +25,7 @@ from tidegraph.core.errors import (
 from tidegraph.engine.channels import Audit, Channel, RMaxUnit, Settings, Sketch, column_norms
 from tidegraph.engine.compact import CompactGraph, open_graph
 from tidegraph.events.batch import Batch
-from tidegraph.events.stream import Steps
+from tidegraph.events.steps import Steps
 
 __all__ = ["Dtype", "Propagator", "check_dtype", "check_features", "propagate"]
 
@@ -334,14 +334,13 @@ class Propagator:
         if isinstance(batch, Steps):
             if offsets is not None:
                 raise EventError("Steps have offsets of their own; leave offsets out")
-            offsets = batch.offsets - batch.offsets[0]
-            batch = batch.batch(0, len(batch))
-        if offsets is None:
+            offsets = batch.offsets
+        elif offsets is None:
             raise EventError(
                 f"apply_steps got {type(batch).__name__} and no offsets; give Steps, such as"
                 " stream.steps(), or a Batch and the offsets of its steps"
             )
-        if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
+        elif batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
             raise EventError(
                 "apply_steps takes edge rows only; use apply for node and feature events"
             )
@@ -352,18 +351,17 @@ class Propagator:
                 " give integers [steps + 1]"
             )
         bounds = bounds.astype(np.int64, copy=False)
-        if bounds[0] < 0 or bounds[-1] > batch.rows or (np.diff(bounds) < 0).any():
-            raise EventError(
-                f"offsets must ascend from 0 to at most the number of rows, {batch.rows}"
-            )
+        rows = len(batch.src)
+        if bounds[0] < 0 or bounds[-1] > rows or (np.diff(bounds) < 0).any():
+            raise EventError(f"offsets must ascend from 0 to at most the number of rows, {rows}")
         counts = np.zeros(bounds.size - 1, dtype=np.int64)
         done, refusal, of_precision = 0, "", False
         with self._lock:
             while done < counts.size and not refusal:
                 end = counts.size
                 if self._graph is not None:
-                    rows = bounds[done] + _ROWS_BETWEEN_MERGES
-                    end = max(done + 1, int(np.searchsorted(bounds, rows, side="right")) - 1)
+                    until = bounds[done] + _ROWS_BETWEEN_MERGES
+                    end = max(done + 1, int(np.searchsorted(bounds, until, side="right")) - 1)
                 some, refusal, of_precision = self._native.apply_steps(
                     batch.src,
                     batch.dst,
@@ -385,7 +383,7 @@ class Propagator:
     def _record_steps(
         self,
         recorder: _native.Recorder,
-        batch: Batch,
+        batch: Batch | Steps,
         offsets: NDArray[np.int64],
         times: NDArray[np.int64],
         limit: int,

@@ -12,8 +12,9 @@ import numpy as np
 
 from tidegraph.core.errors import EventError, ParameterError
 from tidegraph.engine.propagator import Propagator
-from tidegraph.events.batch import whole_numbers
-from tidegraph.events.stream import EventStream, Steps
+from tidegraph.events.columns import whole_numbers
+from tidegraph.events.steps import Steps
+from tidegraph.events.stream import EventStream
 from tidegraph.store.manifest import Part, StoreManifest, names_text
 from tidegraph.store.segments import PIECE_BYTES, as_bytes, digest
 

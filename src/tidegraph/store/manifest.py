@@ -18,7 +18,7 @@ from typing import Any
 from tidegraph import _native
 from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import StateFileError
-from tidegraph.events.stream import NodeNames
+from tidegraph.events.names import NodeNames
 from tidegraph.store.segments import (
     VERSION,
     Entry,

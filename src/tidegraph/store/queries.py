@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.engine.channels import Channel
-from tidegraph.events.describe import dates
-from tidegraph.events.stream import NodeNames, known_nodes, moment
+from tidegraph.events.moments import dates, moment
+from tidegraph.events.names import NodeNames, known_nodes
 from tidegraph.store.manifest import StoreManifest
 
 if TYPE_CHECKING:

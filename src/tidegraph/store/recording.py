@@ -14,7 +14,8 @@ from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import is_number
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
-from tidegraph.events.stream import EventStream, Steps
+from tidegraph.events.steps import Steps
+from tidegraph.events.stream import EventStream
 from tidegraph.store.inputs import (
     as_steps,
     check_initial_graph,

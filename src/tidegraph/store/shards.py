@@ -24,7 +24,8 @@ from tidegraph.core.workers import Engine, check_engine, run
 from tidegraph.engine.channels import Settings, Sketch
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
-from tidegraph.events.stream import EventStream, NodeNames
+from tidegraph.events.names import NodeNames
+from tidegraph.events.stream import EventStream
 from tidegraph.store.manifest import MANIFEST, StoreManifest, read_sealed, write_sealed
 from tidegraph.store.queries import Queries, Times
 from tidegraph.store.recording import SEGMENT_BYTES

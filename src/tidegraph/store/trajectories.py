@@ -15,7 +15,9 @@ from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import is_number
 from tidegraph.engine.propagator import Propagator
-from tidegraph.events.stream import EventStream, NodeNames, Steps
+from tidegraph.events.names import NodeNames
+from tidegraph.events.steps import Steps
+from tidegraph.events.stream import EventStream
 from tidegraph.store.manifest import StoreManifest
 from tidegraph.store.queries import Queries, Times
 from tidegraph.store.recording import SEGMENT_BYTES, append_to, record_into

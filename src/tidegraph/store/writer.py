@@ -20,7 +20,7 @@ from tidegraph.core.durable import not_written
 from tidegraph.core.errors import EventError, ParameterError, PrecisionError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.propagator import Propagator
-from tidegraph.events.stream import Steps
+from tidegraph.events.steps import Steps
 from tidegraph.store.inputs import features_digest, first_steps, part_of, settings_of
 from tidegraph.store.manifest import (
     MANIFEST,
@@ -162,15 +162,14 @@ class Writer:
 
     def _apply(self, steps: Steps, first: int) -> tuple[int, EventError | PrecisionError | None]:
         """Apply steps until the end or a rejected one: return how many, and the rejection."""
-        batch = steps.batch(0, len(steps))
         done = self.manifest.steps - first
         while done < len(steps):
             last = min(done + _STEPS_PER_CALL, len(steps))
             try:
                 count, reason, of_precision = self._propagator._record_steps(
                     self._recorder,
-                    batch,
-                    steps.offsets[done : last + 1] - steps.offsets[0],
+                    steps,
+                    steps.offsets[done : last + 1],
                     steps.times[done:last],
                     self.manifest.segment_records,
                 )

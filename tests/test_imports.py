@@ -44,6 +44,9 @@ LAYERS: dict[str, list[str]] = {
     "store": ["segments", "writer", "trajectories", "shards"],
     "evaluation": [
         "heuristics metrics negatives splits verdicts",
+        "results",
+        "protocols.scoring",
+        "protocols.link_events protocols.nodes protocols.ranking protocols.snapshots",
         "protocols",
     ],
     "learning": [

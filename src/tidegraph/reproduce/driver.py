@@ -18,6 +18,7 @@ from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress, silent
 from tidegraph.core.provenance import code_digest
+from tidegraph.evaluation import best_heuristic
 from tidegraph.reproduce import data
 from tidegraph.reproduce.cells import Cell, Workplace, fingerprint, measure
 from tidegraph.reproduce.claims import overview
@@ -219,15 +220,10 @@ class Found:
         results = self._results.get((column.data, model), [])
         if not results:
             return Value(self.absent.get(column.data, "not measured yet"))
-        scores = {
-            rule: table[sampler][column.part][metric]
-            for rule, table in results[0]["rules"].items()
-            if metric in table.get(sampler, {}).get(column.part, {})
-        }
-        if not scores:
+        best = best_heuristic(results[0]["rules"], sampler, column.part, metric)
+        if best is None:
             return Value("undefined")
-        best = max(scores, key=lambda rule: scores[rule])
-        return Value.of([scores[best]], metric, note=f"({best})")
+        return Value.of([best[1]], metric, note=f"({best[0]})")
 
 
 # Running ------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 # __init__.py, which stands for the package, comes after all that is inside.
 LAYERS: dict[str, list[str]] = {
     "core": [
-        "errors progress machine provenance",
+        "errors progress machine palette provenance",
         "durable display workers",
         "statefile",
     ],
@@ -57,10 +57,13 @@ LAYERS: dict[str, list[str]] = {
         "tasks",
     ],
     "report": [
+        "axes replay style vocabulary",
         "markup observations",
-        "curves figures results",
-        "page",
-        "comparison",
+        "curves figures run_files",
+        "sections.details sections.engine sections.headline sections.learning sections.movers",
+        "sections.data sections.quality",
+        "sections",
+        "comparison page",
     ],
     "runs": ["experiment", "config sweep", "run"],
     "bench": ["competitors graphs plots", "sections"],

@@ -740,7 +740,7 @@ def test_an_area_under_one_class_is_undefined_and_warned_about() -> None:
 
 
 def test_the_best_heuristic_is_the_highest_where_the_metric_is_defined() -> None:
-    table = {
+    table: evaluation.Heuristics = {
         "memory": {"random-dst": {"all": {"ap": 0.7, "auc": None}}},
         "recency": {"random-dst": {"all": {"ap": 0.8}}},
         "nodes": {"none": {"all": {"auc": 0.9}}},

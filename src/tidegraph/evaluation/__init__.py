@@ -33,6 +33,7 @@ from tidegraph.evaluation.splits import (
     time_split,
 )
 from tidegraph.evaluation.verdicts import (
+    Heuristics,
     Verdict,
     best_heuristic,
     outcome_of_heuristic,
@@ -44,6 +45,7 @@ __all__ = [
     "SAMPLERS",
     "SEEDS",
     "GivenNegatives",
+    "Heuristics",
     "NegativeSampler",
     "Result",
     "Row",

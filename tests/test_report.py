@@ -71,17 +71,18 @@ SPLIT = evaluation.tgb_split(STREAM)
 def finished(directory: Path, predictor: Any, result: evaluation.Result, **more: Any) -> Path:
     """A directory as a finished run leaves it."""
     directory.mkdir()
-    found, heuristics = {}, {}  # type: ignore[var-annotated]
-    for row in result.rows:
-        part = {"test": "all", "new_test": "new"}[row.part]
-        for name, value in row.metrics.items():
-            metric = name.replace("-", "_")
-            if row.scorer == "tidegraph":
-                both = {"mean": value, "std": 0.01, "per_seed": [value - 0.01, value + 0.01]}
-                found.setdefault(row.sampler, {}).setdefault(part, {})[metric] = both
-            else:
-                own = heuristics.setdefault(row.scorer, {}).setdefault(row.sampler, {})
-                own.setdefault(part, {})[metric] = value
+    scores = evaluation.Scores.of([result])
+    own = scores.table.pop("tidegraph")
+    seeds = [
+        {
+            sampler: {
+                part: {metric: value + shift for metric, value in values.items()}
+                for part, values in parts.items()
+            }
+            for sampler, parts in own.items()
+        }
+        for shift in (-0.01, 0.01)
+    ]
     results = {
         "config": {"model": {"epochs": 3}},
         "command": f"tidegraph run {EVIL}",
@@ -90,8 +91,9 @@ def finished(directory: Path, predictor: Any, result: evaluation.Result, **more:
         "protocol": "tgb",
         "split": result.split,
         "seeds": [0, 1],
-        "metrics": found,
-        "heuristics": heuristics,
+        "metrics": evaluation.over_seeds(seeds),
+        "heuristics": scores.table,
+        "headlines": scores.headlines,
         "elapsed_s": {"train": 1.5, "total": 3.0},
         "warnings": [f"a note on {EVIL}"],
         "machine": {"cpu": "one", "cores": 2},

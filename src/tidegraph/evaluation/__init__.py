@@ -21,7 +21,7 @@ from tidegraph.evaluation.protocols import (
     evaluate_snapshots,
     tgb_evaluate,
 )
-from tidegraph.evaluation.results import Result, Row
+from tidegraph.evaluation.results import Result, Row, Scores, over_seeds, plain_name
 from tidegraph.evaluation.splits import (
     ROLAND_SETTINGS,
     SnapshotSplit,
@@ -49,6 +49,7 @@ __all__ = [
     "NegativeSampler",
     "Result",
     "Row",
+    "Scores",
     "SnapshotSplit",
     "Split",
     "Verdict",
@@ -62,6 +63,8 @@ __all__ = [
     "metrics",
     "negative_sampler",
     "outcome_of_heuristic",
+    "over_seeds",
+    "plain_name",
     "roland_split",
     "tgb_evaluate",
     "tgb_split",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,11 @@ from tidegraph.evaluation.splits import SnapshotSplit, Split
 from tidegraph.evaluation.verdicts import Verdict
 from tidegraph.events.stream import EventStream
 
-__all__ = ["Result", "ResultBuilder", "Row"]
+__all__ = ["Result", "ResultBuilder", "Row", "Scores", "Table", "over_seeds", "plain_name"]
+
+Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
+# The parts of protocols, as runs name them.
+_PARTS = {"test": "all", "new_test": "new"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,64 @@ class Result:
         if self.task != "nodes":
             head += f", training negatives: {self.training_negatives or 'not stated'}"
         return "\n".join([head, *lines, *(f"note: {warning}" for warning in self.warnings)])
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Results of the test events as runs save them: by scorer, in plain types."""
+
+    table: dict[str, Table]  # [scorer]
+    split: dict[str, Any]
+    settings: dict[str, Any]  # [task]
+    headlines: dict[str, str]  # [sampler]: the metric by which scorers are compared
+    notes: list[str]
+
+    @classmethod
+    def of(cls, results: Sequence[Result]) -> Scores:
+        """Merge results; an undefined metric is left out."""
+        table: dict[str, Table] = {}
+        headlines: dict[str, str] = {}
+        for result in results:
+            for row in result.to_dict()["rows"]:
+                headlines[row["sampler"]] = plain_name(result.headline)
+                parts = table.setdefault(row["scorer"], {}).setdefault(row["sampler"], {})
+                values = parts.setdefault(_PARTS[row["part"]], {})
+                values |= {
+                    plain_name(metric): value
+                    for metric, value in row["metrics"].items()
+                    if value is not None
+                }
+        return cls(
+            table,
+            results[0].to_dict()["split"],
+            {result.task: result.settings for result in results},
+            headlines,
+            [warning for result in results for warning in result.warnings],
+        )
+
+
+def plain_name(metric: str) -> str:
+    """Return a metric as an identifier: mrr-full is mrr_full, hits@10 is hits_10."""
+    return metric.replace("-", "_").replace("@", "_")
+
+
+def over_seeds(tables: Sequence[Table]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return `[sampler][part][metric]` with `mean`, `std` (0 for one seed) and `per_seed`."""
+
+    def summary(values: list[float]) -> dict[str, Any]:
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        return {"mean": statistics.fmean(values), "std": spread, "per_seed": values}
+
+    return {
+        sampler: {
+            part: {
+                metric: summary([table[sampler][part][metric] for table in tables])
+                for metric in values
+            }
+            for part, values in parts.items()
+        }
+        for sampler, parts in tables[0].items()
+    }
 
 
 class ResultBuilder:

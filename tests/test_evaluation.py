@@ -412,27 +412,27 @@ def test_each_edgebank_remembers_the_pairs_of_its_memory() -> None:
     dst = np.array([1, 1, 1, 1, 2, 2, 3])
     t = np.array([0, 1, 2, 3, 80, 90, 100])
     stream = EventStream(np.zeros(7, dtype=np.int64), dst, t, 5)
-    kept = {}
+    held = {}
     for memory in ("unlimited", "window", "interval", "repeat"):
         rule = heuristics.EdgeBank(memory, proportion=0.3)
         rule.update(stream)
-        kept[memory] = rule.score(np.zeros(4, dtype=np.int64), np.arange(1, 5), np.full(4, 100))
-    assert kept["unlimited"].tolist() == [1, 1, 1, 0]
-    assert kept["window"].tolist() == [0, 1, 1, 0]  # since the 70 % quantile of time, t = 82
-    assert kept["interval"].tolist() == [0, 0, 1, 0]  # mean gap (1 + 10 + 0) / 3
-    assert kept["repeat"].tolist() == [1, 0, 0, 0]  # mean count 7 / 3
+        held[memory] = rule.score(np.zeros(4, dtype=np.int64), np.arange(1, 5), np.full(4, 100))
+    assert held["unlimited"].tolist() == [1, 1, 1, 0]
+    assert held["window"].tolist() == [0, 1, 1, 0]  # since the 70 % quantile of time, t = 82
+    assert held["interval"].tolist() == [0, 0, 1, 0]  # mean gap (1 + 10 + 0) / 3
+    assert held["repeat"].tolist() == [1, 0, 0, 0]  # mean count 7 / 3
     # A pair that occurred exactly at the beginning of the window is in it.
     sharp = heuristics.EdgeBank("window", proportion=0.25)
     sharp.update(EventStream(np.zeros(5, dtype=np.int64), np.arange(5), np.arange(5), 5))
-    held = sharp.score(np.zeros(5, dtype=np.int64), np.arange(5), np.full(5, 9))
-    assert held.tolist() == [0, 0, 0, 1, 1]
+    scores = sharp.score(np.zeros(5, dtype=np.int64), np.arange(5), np.full(5, 9))
+    assert scores.tolist() == [0, 0, 0, 1, 1]
 
 
 # Protocols ----------------------------------------------------------------------------------------
 
 
 def oracle(stream: EventStream) -> Callable[[IntArray, IntArray, IntArray], list[float]]:
-    """A cheat that knows which pairs happen at which time."""
+    """Return a scorer that knows which pairs happen at which time."""
     happened = set(zip(stream.src.tolist(), stream.dst.tolist(), stream.t.tolist(), strict=True))
 
     def score(src: IntArray, dst: IntArray, t: IntArray) -> list[float]:
@@ -473,13 +473,13 @@ def test_a_result_names_its_data_and_split_and_survives_json() -> None:
     result = evaluation.evaluate_link(
         oracle(stream), stream, split, model="cheat", training_negatives="random-dst"
     )
-    told = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert told["data"]["digest"] == stream.digest()
-    assert told["split"] == {"name": "tgn", "sizes": split.sizes(), "parameters": split.parameters}
-    assert told["training_negatives"] == "random-dst"
-    seeds = {row["part"]: row["seed"] for row in told["rows"]}
+    plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert plain["data"]["digest"] == stream.digest()
+    assert plain["split"] == {"name": "tgn", "sizes": split.sizes(), "parameters": split.parameters}
+    assert plain["training_negatives"] == "random-dst"
+    seeds = {row["part"]: row["seed"] for row in plain["rows"]}
     assert seeds == {"test": 2, "new_test": 3}
-    scorers = {row["scorer"] for row in told["rows"]}
+    scorers = {row["scorer"] for row in plain["rows"]}
     assert {"cheat", "edgebank-unlimited", "popularity"} <= scorers
     assert "cheat" in str(result)
     with pytest.raises(EvaluationError, match="test/any/nobody"):
@@ -487,7 +487,7 @@ def test_a_result_names_its_data_and_split_and_survives_json() -> None:
 
 
 class Recorder(heuristics.Heuristic):
-    """Passes everything on to a rule and keeps its answers."""
+    """A heuristic that passes everything on to another and records its answers."""
 
     def __init__(self, rule: heuristics.Heuristic) -> None:
         self.name, self.rule = rule.name, rule
@@ -505,8 +505,8 @@ def test_changing_events_from_a_time_on_changes_no_answer_for_that_time_or_befor
     stream = random_stream(7)
     split = evaluation.tgb_split(stream)
     size = 10
-    kept = len(split.test) // size // 2  # so many batches remain as they are
-    first = int(split.test[kept * size])
+    unchanged = len(split.test) // size // 2  # batches
+    first = int(split.test[unchanged * size])
     altered = EventStream(
         stream.src,
         np.where(np.arange(len(stream)) >= first, stream.dst[0], stream.dst),
@@ -529,12 +529,16 @@ def test_changing_events_from_a_time_on_changes_no_answer_for_that_time_or_befor
         recorded.append(recorders)
     for before, after in zip(*recorded, strict=True):
         # Positives and negatives in turn; the negatives of the first altered batch are unaltered.
-        np.testing.assert_array_equal(before.answers[: 2 * kept], after.answers[: 2 * kept])
-        np.testing.assert_array_equal(before.answers[2 * kept + 1], after.answers[2 * kept + 1])
+        np.testing.assert_array_equal(
+            before.answers[: 2 * unchanged], after.answers[: 2 * unchanged]
+        )
+        np.testing.assert_array_equal(
+            before.answers[2 * unchanged + 1], after.answers[2 * unchanged + 1]
+        )
 
 
 class Witness(heuristics.Heuristic):
-    """Remembers how many events it had been shown whenever it was asked."""
+    """A heuristic that records how many events it has seen whenever it scores."""
 
     name = "witness"
 

@@ -445,7 +445,7 @@ def test_the_verdict_names_who_is_ahead(run: Path, tmp_path: Path) -> None:
 def test_a_run_without_observations_or_heuristics_is_reported_with_what_there_is(
     run: Path, tmp_path: Path
 ) -> None:
-    bare = changed(run, tmp_path / "bare", heuristics={}, config=None, machine="a machine")
+    bare = changed(run, tmp_path / "bare", heuristics={}, config=None, machine=None)
     (bare / OBSERVATIONS).unlink()
     text = write(bare).read_text()
     assert "no observations" in text

@@ -193,18 +193,13 @@ def negative_sampler(
     name: str, events: EventStream, *, seed: int, observed_until: int | None = None
 ) -> NegativeSampler:
     """Return the sampler of this name over some events; `inductive` needs `observed_until`."""
-    if name == RandomDestinations.name:
-        return RandomDestinations(events, seed=seed)
-    if name == RandomNodes.name:
-        return RandomNodes(events, seed=seed)
-    if name == HistoricalEdges.name:
-        return HistoricalEdges(events, seed=seed)
     if name == InductiveEdges.name:
         if observed_until is None:
-            raise ParameterError(
-                "inductive negatives need observed_until, the end of what is known"
-            )
+            raise ParameterError("inductive negatives need observed_until, the end of training")
         return InductiveEdges(events, seed=seed, observed_until=observed_until)
+    for kind in (RandomDestinations, RandomNodes, HistoricalEdges):
+        if name == kind.name:
+            return kind(events, seed=seed)
     raise ParameterError(f"no sampler is called {name!r}; give one of {', '.join(SAMPLERS)}")
 
 

@@ -150,7 +150,6 @@ class ResultBuilder:
         self,
         task: str,
         stream: EventStream,
-        *,
         model: str | None,
         headline: str,
         training_negatives: str | None = None,

@@ -11,13 +11,17 @@ import numpy as np
 from tidegraph.core.palette import SERIES
 from tidegraph.evaluation import Verdict
 from tidegraph.report import curves
-from tidegraph.report.axes import linear, time_axis
-from tidegraph.report.figures import Curve, chart, strip
+from tidegraph.report.figures import Curve, strip
 from tidegraph.report.markup import Html, document, element, figures, section, table
 from tidegraph.report.observations import Observations
 from tidegraph.report.run_files import FinishedRun, flat
 from tidegraph.report.sections.learning import loss_chart, validation_curve
-from tidegraph.report.sections.quality import measure_over_time, roc_chart, roc_curve
+from tidegraph.report.sections.quality import (
+    measure_over_time,
+    roc_chart,
+    roc_curve,
+    time_chart,
+)
 from tidegraph.report.vocabulary import ABSENT, condition, metric_words, with_spread
 
 __all__ = ["comparison"]
@@ -177,7 +181,7 @@ def _roc(seen: _Seen) -> Html | None:
 
 
 def _over_time(seen: _Seen) -> Html | None:
-    drawn, measures, units, begins = [], set(), set(), []
+    drawn, measures, times = [], set(), []
     for name, one, colour in seen:
         measured, measure, least = measure_over_time(one)
         for examples in curves.scored(one)[:1]:
@@ -185,17 +189,9 @@ def _over_time(seen: _Seen) -> Html | None:
             if np.isfinite(value).any():
                 drawn.append(Curve(name, when, value, colour, dots=True))
                 measures.add(measured)
-                units.add(one.about["time"]["unit"])
-                begins.append(one.about["time"]["first"])
-    if not drawn or len(measures) > 1 or len(units) > 1:  # there is no common axis
-        return None
-    times = np.concatenate([np.asarray(curve.x) for curve in drawn])
-    values = np.concatenate([np.asarray(curve.y) for curve in drawn])
-    return chart(
-        "Quality over time",
-        "Good: high and level over the test period.",
-        time_axis(times.min(), times.max(), units.pop(), origin=min(begins)),
-        linear(measures.pop(), values, high=1.0),
-        drawn,
-        kind="over-time",
-    )
+                times.append(one.about["time"])
+    if not drawn or len(measures) > 1 or len({time["unit"] for time in times}) > 1:
+        return None  # there is no common axis
+    earliest = min(times, key=lambda time: time["first"])
+    aid = "Good: high and level over the test period."
+    return time_chart("Quality over time", aid, measures.pop(), drawn, earliest)

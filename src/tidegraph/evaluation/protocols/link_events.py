@@ -12,18 +12,8 @@ from tidegraph.core.errors import ParameterError
 from tidegraph.evaluation import metrics
 from tidegraph.evaluation.heuristics import Heuristic
 from tidegraph.evaluation.negatives import GivenNegatives, NegativeSampler, negative_sampler
-from tidegraph.evaluation.protocols.scoring import (
-    HeuristicFactory,
-    PairScore,
-    ask,
-    batches_of,
-    columns,
-    heuristics_for,
-    per_event_scores,
-    reject_removals,
-    with_memory,
-    without_features,
-)
+from tidegraph.evaluation.protocols import scoring
+from tidegraph.evaluation.protocols.scoring import HeuristicFactory, PairScore
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
 from tidegraph.evaluation.splits import Split
 from tidegraph.events.stream import EventStream
@@ -64,23 +54,23 @@ def evaluate_link(
     unseeded = [part for part in parts if part not in seeds]
     if unseeded:
         raise ParameterError(f"{unseeded[0]} has no seed; seeds are given for {', '.join(seeds)}")
-    reject_removals(stream)
-    own = model if score is not None else None
-    builder = ResultBuilder(
-        "link", stream, model=own, headline="ap", training_negatives=training_negatives
-    )
-    make = heuristics or heuristics_for(stream, split)
-    per_event = per_event_scores(make(), stream)
+    scoring.reject_removals(stream)
+    own = None if score is None else model
+    builder = ResultBuilder("link", stream, own, "ap", training_negatives)
+    make = heuristics or scoring.heuristics_for(stream, split)
+    per_event = scoring.per_event_scores(make(), stream)
     for part in parts:
         positions = split.part(part)
         if len(positions) == 0:
             builder.warn(f"{part} is empty and was left out")
             continue
-        batches = batches_of(positions, batch_size)
+        batches = scoring.batches_of(positions, batch_size)
         drawn: dict[str, list[tuple[IntArray, IntArray]]] = {}
         for wanted in samplers:
             sampler = _sampler(wanted, stream, split, part, seeds)
-            drawn[sampler.name] = [sampler.sample(*columns(stream, batch)) for batch in batches]
+            drawn[sampler.name] = [
+                sampler.sample(*scoring.columns(stream, batch)) for batch in batches
+            ]
         scores = [] if score is None else [(model, _scores_of(score, stream, batches, drawn))]
         for heuristic in make():
             of_batches = _scores_by_batch(heuristic, stream, split, batches, drawn)
@@ -100,12 +90,14 @@ def _scores_of(
 ) -> _Scores:
     """Ask a scorer that answers for any time about all batches together."""
     begun = time.perf_counter()
-    src, dst, t = columns(stream, np.concatenate(batches))
-    positive = ask(score, src, dst, t)
+    src, dst, t = scoring.columns(stream, np.concatenate(batches))
+    positive = scoring.ask(score, src, dst, t)
     negative = {}
     for name, pairs in drawn.items():
         sources, destinations = zip(*pairs, strict=True)
-        negative[name] = ask(score, np.concatenate(sources), np.concatenate(destinations), t)
+        negative[name] = scoring.ask(
+            score, np.concatenate(sources), np.concatenate(destinations), t
+        )
     return positive, negative, time.perf_counter() - begun
 
 
@@ -120,8 +112,8 @@ def _scores_by_batch(
     begun = time.perf_counter()
     positive: list[FloatArray] = []
     negative: dict[str, list[FloatArray]] = {name: [] for name in drawn}
-    for number, batch in enumerate(with_memory(heuristic, stream, split, batches)):
-        src, dst, t = columns(stream, batch)
+    for number, batch in enumerate(scoring.with_memory(heuristic, stream, split, batches)):
+        src, dst, t = scoring.columns(stream, batch)
         positive.append(heuristic.score(src, dst, t))
         for name, pairs in drawn.items():
             negative[name].append(heuristic.score(*pairs[number], t))
@@ -142,7 +134,7 @@ def _sampler(
     if part.startswith("new_"):
         inside = np.zeros(len(stream), dtype=bool)
         inside[split.part(part)] = True
-        pool = without_features(stream).where(inside)
+        pool = scoring.without_features(stream).where(inside)
     before = split.train if part.endswith("validation") else split.validation
     observed_until = int(stream.t[before[-1]])
     return negative_sampler(wanted, pool, seed=seeds[part], observed_until=observed_until)

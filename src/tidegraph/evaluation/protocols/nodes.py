@@ -52,9 +52,8 @@ def evaluate_nodes(
     classes = int(examples.label.max()) + 1 if len(examples.label) else 0
     if classes < 2 or examples.label.min() < 0:
         raise EvaluationError("labels must be classes from 0 on, at least two; see NodeLabels")
-    own = model if score is not None else None
     headline = "auc" if classes == 2 else "micro-f1"
-    builder = ResultBuilder("nodes", stream, model=own, headline=headline)
+    builder = ResultBuilder("nodes", stream, None if score is None else model, headline)
     known = _known(examples, known_at)
     train = _where(examples, examples.part == _PARTS["train"])
     if len(train.label) == 0:

@@ -11,18 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph.core.errors import EvaluationError
 from tidegraph.evaluation import metrics
 from tidegraph.evaluation.negatives import GivenNegatives
-from tidegraph.evaluation.protocols.scoring import (
-    PAIRS_AT_ONCE,
-    HeuristicFactory,
-    PairScore,
-    ask,
-    batches_of,
-    columns,
-    heuristics_for,
-    per_event_scores,
-    reject_removals,
-    with_memory,
-)
+from tidegraph.evaluation.protocols import scoring
+from tidegraph.evaluation.protocols.scoring import HeuristicFactory, PairScore
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
 from tidegraph.evaluation.splits import Split
 from tidegraph.events.stream import EventStream, node_numbers
@@ -54,7 +44,7 @@ def evaluate_ranking(
     only that many events, drawn by `seed`, are ranked. Heuristics know what they know in
     `evaluate_link`.
     """
-    reject_removals(stream)
+    scoring.reject_removals(stream)
     positions = split.part(part)
     given = None if negatives is None else node_numbers(negatives)
     if given is not None and (given.ndim != 2 or len(given) != len(positions)):
@@ -64,10 +54,8 @@ def evaluate_ranking(
         )
     if len(positions) == 0:
         raise EvaluationError(f"{part} is empty; there is nothing to rank")
-    own = model if score is not None else None
-    builder = ResultBuilder(
-        "ranking", stream, model=own, headline="mrr", training_negatives=training_negatives
-    )
+    own = None if score is None else model
+    builder = ResultBuilder("ranking", stream, own, "mrr", training_negatives)
     chosen = np.arange(len(positions))
     if sample is not None and sample < len(positions):
         generator = np.random.default_rng(seed)
@@ -76,16 +64,18 @@ def evaluate_ranking(
     reached = _reached(stream) if given is None else None
     sampler = "all-dst" if given is None else GivenNegatives.name
     width = 1 + (len(destinations) if given is None else given.shape[1])
-    at_once = max(1, PAIRS_AT_ONCE // width)
+    at_once = max(1, scoring.PAIRS_AT_ONCE // width)
 
     def ranked(score: PairScore, batch: IntArray) -> FloatArray:
-        return np.concatenate([ranked_at_once(score, rows) for rows in batches_of(batch, at_once)])
+        return np.concatenate(
+            [ranked_at_once(score, rows) for rows in scoring.batches_of(batch, at_once)]
+        )
 
     def ranked_at_once(score: PairScore, batch: IntArray) -> FloatArray:
-        src, dst, t = columns(stream, positions[batch])
+        src, dst, t = scoring.columns(stream, positions[batch])
         others = np.tile(destinations, (len(batch), 1)) if given is None else given[batch]
         candidates = np.concatenate([dst[:, None], others], axis=1)  # [B, width]
-        flat = ask(score, np.repeat(src, width), candidates.ravel(), np.repeat(t, width))
+        flat = scoring.ask(score, np.repeat(src, width), candidates.ravel(), np.repeat(t, width))
         table = flat.reshape(candidates.shape)
         true = None if reached is None else reached(src, t, others)
         return metrics.ranks(table[:, 0], table[:, 1:], without=true)
@@ -96,22 +86,24 @@ def evaluate_ranking(
         elapsed_s = time.perf_counter() - begun
         builder.add(Row(part, sampler, scorer, values, len(rank), None, elapsed_s))
 
-    make = heuristics or heuristics_for(stream, split)
+    make = heuristics or scoring.heuristics_for(stream, split)
     if score is not None:
         begun = time.perf_counter()
         add(model, ranked(score, chosen), begun)
     # Batches are those of the whole part, so that a sample meets the same memory as the whole.
-    batches = batches_of(np.arange(len(positions)), batch_size)
+    batches = scoring.batches_of(np.arange(len(positions)), batch_size)
     for heuristic in make():
         begun = time.perf_counter()
-        shown = with_memory(heuristic, stream, split, [positions[batch] for batch in batches])
+        shown = scoring.with_memory(
+            heuristic, stream, split, [positions[batch] for batch in batches]
+        )
         found = []
         for batch, _ in zip(batches, shown, strict=True):
             asked = batch[np.isin(batch, chosen)]
             if len(asked):
                 found.append(ranked(heuristic.score, asked))
         add(heuristic.name, np.concatenate(found), begun)
-    for name, of_event in per_event_scores(make(), stream).items():
+    for name, of_event in scoring.per_event_scores(make(), stream).items():
         begun = time.perf_counter()
         add(name, ranked(of_event, chosen), begun)
     return builder.result(split, {"batch_size": batch_size, "sample": sample, "seed": seed})

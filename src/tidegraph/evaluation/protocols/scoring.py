@@ -14,20 +14,6 @@ from tidegraph.evaluation.splits import Split
 from tidegraph.events.batch import Op
 from tidegraph.events.stream import EventStream
 
-__all__ = [
-    "PAIRS_AT_ONCE",
-    "HeuristicFactory",
-    "PairScore",
-    "ask",
-    "batches_of",
-    "columns",
-    "heuristics_for",
-    "per_event_scores",
-    "reject_removals",
-    "with_memory",
-    "without_features",
-]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 PairScore = Callable[[IntArray, IntArray, IntArray], ArrayLike]  # src, dst, t -> [B]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import EvaluationError, ParameterError
 from tidegraph.evaluation import metrics
-from tidegraph.evaluation.heuristics import Heuristic, snapshot_heuristics
-from tidegraph.evaluation.protocols.scoring import HeuristicFactory, reject_removals
+from tidegraph.evaluation.heuristics import snapshot_heuristics
+from tidegraph.evaluation.protocols import scoring
+from tidegraph.evaluation.protocols.scoring import HeuristicFactory
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
 from tidegraph.evaluation.splits import SnapshotSplit
 from tidegraph.events.stream import EventStream
@@ -43,14 +45,12 @@ def evaluate_snapshots(
     occurs several times in a snapshot counts once. Each value is the mean over sources, then over
     snapshots.
     """
-    reject_removals(stream)
+    scoring.reject_removals(stream)
     tasks = split.part(part)
     if len(tasks) == 0:
         raise EvaluationError(f"the split has no {part} tasks; there is nothing to evaluate")
-    own = model if score_all is not None else None
-    builder = ResultBuilder(
-        "snapshots", stream, model=own, headline="mrr-full", training_negatives=training_negatives
-    )
+    own = None if score_all is None else model
+    builder = ResultBuilder("snapshots", stream, own, "mrr-full", training_negatives)
     order = np.argsort(split.index, kind="stable")
     bounds = np.searchsorted(split.index[order], np.arange(split.snapshots + 1))
 
@@ -65,7 +65,7 @@ def evaluate_snapshots(
     for heuristic in known:
         if heuristic.name in scorers:
             raise ParameterError(f"two scorers are called {heuristic.name!r}; rename one")
-        scorers[heuristic.name] = _over_all_nodes(heuristic, stream.nodes)
+        scorers[heuristic.name] = partial(heuristic.score_all, nodes=stream.nodes)
         heuristic.update(snapshots(0, tasks[0]))
     found: dict[str, list[dict[str, float]]] = {name: [] for name in scorers}
     spent = dict.fromkeys(scorers, 0.0)
@@ -99,14 +99,6 @@ def evaluate_snapshots(
                 }
             )
     for name, values in found.items():
-        means = _means(values)
+        means = {key: float(np.mean([value[key] for value in values])) for key in values[0]}
         builder.add(Row(part, "all-nodes", name, means, pairs, seed, spent[name]))
     return builder.result(split, {"negatives": negatives, "seed": seed})
-
-
-def _over_all_nodes(heuristic: Heuristic, nodes: int) -> TableScore:
-    return lambda sources, task: heuristic.score_all(sources, task, nodes)
-
-
-def _means(values: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {key: float(np.mean([value[key] for value in values])) for key in values[0]}

@@ -10,7 +10,7 @@ from tidegraph.report.figures import Bars, Curve, Points, chart
 from tidegraph.report.markup import Html, details, figures, section, table
 from tidegraph.report.observations import Observations
 from tidegraph.report.replay import COLOURED_BY
-from tidegraph.report.sections.engine import start_of_test, stream_axis
+from tidegraph.report.sections.engine import over_stream, stream_axis
 from tidegraph.report.vocabulary import percent
 
 __all__ = ["data", "node_map"]
@@ -19,38 +19,28 @@ __all__ = ["data", "node_map"]
 def data(seen: Observations) -> Html:
     """Return the section on the stream: activity, degrees, repeated pairs."""
     about, arrays = seen.about, seen.arrays
-    x, rules = stream_axis(seen), start_of_test(seen)
-    activity = np.array(about["activity"])
+    x, activity = stream_axis(seen), np.array(about["activity"])
     bounds = np.linspace(x.low, x.high, len(activity) + 1)
+    words = [f"{value:,} events" for value in activity.tolist()]
     return section(
         "The data",
         figures(
-            chart(
+            over_stream(
+                seen,
                 "Events over time",
                 "The rhythm of the data. Gaps and steps here explain much of the other figures.",
-                x,
                 linear(f"events per {len(activity)}th of the time", activity, low=0),
-                [
-                    Bars(
-                        "",
-                        bounds[:-1],
-                        bounds[1:],
-                        activity,
-                        [f"{value:,} events" for value in activity.tolist()],
-                    )
-                ],
-                rules=rules,
+                Bars("", bounds[:-1], bounds[1:], activity, words),
                 kind="activity",
             ),
             _degrees(about["degrees"]),
-            chart(
+            over_stream(
+                seen,
                 "Events that repeat a pair",
                 "If nearly all events repeat, memory alone predicts well; if few do, there is more"
                 " to learn.",
-                x,
                 linear("share of events", [], low=0, high=1, words=percent),
-                [Curve("", arrays["repeat.t"], arrays["repeat.rate"], 3)],
-                rules=rules,
+                Curve("", arrays["repeat.t"], arrays["repeat.rate"], 3),
                 kind="repeats",
             ),
         ),
@@ -64,22 +54,14 @@ def data(seen: Observations) -> Html:
 
 def _degrees(degrees: list[tuple[int, int, int]]) -> Html:
     low, high, count = (np.array(column) for column in zip(*degrees, strict=True))
+    words = [f"{a:,} to {b:,} events: {n:,} nodes" for a, b, n in degrees]
     return chart(
         "Nodes by number of events",
         "Both axes are logarithmic: a straight fall is a heavy tail, few nodes with most of the"
         " events.",
         logarithmic("events of a node", [*low, *(high + 1)]),
         logarithmic("nodes", [*count, 1]),
-        [
-            Bars(
-                "",
-                low,
-                high + 1,
-                count,
-                [f"{a:,} to {b:,} events: {n:,} nodes" for a, b, n in degrees],
-                2,
-            )
-        ],
+        [Bars("", low, high + 1, count, words, 2)],
         numbers=(
             ["events", "nodes"],
             [[f"{a:,}" if a == b else f"{a:,} to {b:,}", f"{n:,}"] for a, b, n in degrees],

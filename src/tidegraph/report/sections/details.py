@@ -99,31 +99,26 @@ def repeat(run: FinishedRun) -> Html:
     versions = dict(seen.about["versions"]) if seen is not None else {}
     if results.get("version"):
         versions["tidegraph"] = results["version"]
-    machine = results.get("machine")
-    if isinstance(machine, dict):
-        machine = ", ".join(f"{name} {value}" for name, value in machine.items())
-    spent = results.get("elapsed_s")
-    if isinstance(spent, dict):
-        spent = ", ".join(f"{name} {seconds:,.0f} s" for name, seconds in spent.items())
-    elif isinstance(spent, (int, float)):
-        spent = f"{spent:,.0f} s"
+    seconds = {stage: f"{s:,.0f} s" for stage, s in (results.get("elapsed_s") or {}).items()}
     rows: list[list[Any]] = [
         [name, value]
         for name, value in (
-            ("versions", ", ".join(f"{name} {value}" for name, value in versions.items())),
-            ("machine", machine),
-            ("time taken", spent),
+            ("versions", _listed(versions)),
+            ("machine", _listed(results.get("machine") or {})),
+            ("time taken", _listed(seconds)),
             ("digest of the data", run.digest),
             ("run", run.name),
         )
         if value
     ]
     command = results.get("command")
-    if isinstance(command, (list, tuple)):
-        command = " ".join(map(str, command))
     return section(
         "How to repeat it",
         element("pre", element("code", command), id="command") if command else None,
         table(["", ""], rows, numbers=2),
         name="repeat",
     )
+
+
+def _listed(named: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in named.items())

@@ -1,4 +1,4 @@
-"""How the engine kept the representations up to date."""
+"""How the engine updated the representations."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from tidegraph.core.palette import SERIES
 from tidegraph.events.stream import counted
 from tidegraph.report.axes import Axis, compact, linear, time_axis
-from tidegraph.report.figures import Curve, Rule, chart
+from tidegraph.report.figures import Bars, Curve, Rule, chart
 from tidegraph.report.markup import Html, element, figures, section
 from tidegraph.report.observations import Observations
 
-__all__ = ["engine", "start_of_test", "stream_axis"]
+__all__ = ["engine", "over_stream", "stream_axis"]
 
 
 def engine(seen: Observations) -> Html:
@@ -20,7 +20,6 @@ def engine(seen: Observations) -> Html:
     t = arrays["replay.t"]
     events, seconds = arrays["replay.events"], arrays["replay.seconds"]
     certified = arrays["replay.certified"]
-    x, rules = stream_axis(seen), start_of_test(seen)
     rate = events / np.maximum(seconds, 1e-9)
     touched = arrays["replay.touched"] / np.maximum(arrays["replay.steps"], 1)
     total = float(events.sum() / max(seconds.sum(), 1e-9))
@@ -39,7 +38,7 @@ def engine(seen: Observations) -> Html:
                 "Good: at most 1, apart from rounding, which the certificate includes; the largest"
                 f" here is {certified.max():.3f}. The certificate is computed from estimates and"
                 " graph alone.",
-                x,
+                stream_axis(seen),
                 linear("certified error / threshold", [], low=0, high=max(1.2, certified.max())),
                 [
                     Curve(name, t, certified[:, k], k % SERIES)
@@ -48,24 +47,22 @@ def engine(seen: Observations) -> Html:
                 rules=[Rule("threshold", y=1.0)],
                 kind="certified",
             ),
-            chart(
+            over_stream(
+                seen,
                 "Speed",
                 "Good: level while the graph grows. Dips are bursts that move many nodes, or"
                 " another program on the machine.",
-                x,
                 linear("events per second", rate, low=0),
-                [Curve("", t, rate, 0)],
-                rules=rules,
+                Curve("", t, rate, 0),
                 kind="speed",
             ),
-            chart(
+            over_stream(
+                seen,
                 "Nodes touched per step",
                 "How far one step (the events of one time) reaches. Good: far below the number of"
                 " nodes.",
-                x,
                 linear("nodes per step", touched, low=0),
-                [Curve("", t, touched, 2)],
-                rules=rules,
+                Curve("", t, touched, 2),
                 kind="touched",
             ),
         ),
@@ -79,7 +76,10 @@ def stream_axis(seen: Observations) -> Axis:
     return time_axis(time["first"], time["last"], time["unit"])
 
 
-def start_of_test(seen: Observations) -> list[Rule]:
-    """Return the line where the test begins, if there is a test."""
+def over_stream(
+    seen: Observations, title: str, aid: str, y: Axis, drawn: Curve | Bars, *, kind: str
+) -> Html:
+    """Return a chart over the whole stream that marks where the test begins, if there is one."""
     begins = seen.about["time"]["test"]
-    return [] if begins is None else [Rule("test begins", x=begins)]
+    rules = [] if begins is None else [Rule("test begins", x=begins)]
+    return chart(title, aid, stream_axis(seen), y, [drawn], rules=rules, kind=kind)

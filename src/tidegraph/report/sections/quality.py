@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from tidegraph.report.markup import Html, element, figures, section
 from tidegraph.report.observations import Observations
 from tidegraph.report.vocabulary import ABSENT, moment, percent
 
-__all__ = ["measure_over_time", "quality", "roc_chart", "roc_curve"]
+__all__ = ["measure_over_time", "quality", "roc_chart", "roc_curve", "time_chart"]
 
 _FIRST_HITS = 0.05  # recall below which precision jumps
 _SMALL = 0.4  # an axis of shares that stay below this does not reach to 1
@@ -95,7 +96,7 @@ def _top(share: float) -> float:
 
 
 def _titled(title: str, drawn: Sequence[Curve]) -> str:
-    """Return the title with the name of a single curve, which has no legend."""
+    """Return the title, with the name of the curve if there is only one and so no legend."""
     return f"{title}: {drawn[0].name}" if len(drawn) == 1 else title
 
 
@@ -113,29 +114,43 @@ def measure_over_time(seen: Observations) -> tuple[str, Callable[..., float], in
 
 def _over_time(seen: Observations, examples: Sequence[curves.ScoredExamples]) -> Html | None:
     name, measure, least = measure_over_time(seen)
-    drawn, values, rows, time = [], [], [], seen.about["time"]
+    drawn, rows, time = [], [], seen.about["time"]
     for k, one in enumerate(examples):
         when, value, count = curves.over_time(one, measure, least=least)
         if not np.isfinite(value).any():
             continue
         drawn.append(Curve(one.name, when, value, k, dots=True))
-        values.append(value[np.isfinite(value)])
         rows += [
             [moment(t, time["unit"]), one.name, f"{v:.4f}" if np.isfinite(v) else ABSENT, f"{n:,}"]
             for t, v, n in zip(when.tolist(), value.tolist(), count.tolist(), strict=True)
         ]
+    return time_chart(
+        _titled("Quality over time", drawn),
+        "Good: level. If it falls, the data has changed since training: train again.",
+        name,
+        drawn,
+        time,
+        numbers=(["when", "what", name, "examples"], rows),
+    )
+
+
+def time_chart(
+    title: str,
+    aid: str,
+    measure: str,
+    drawn: Sequence[Curve],
+    time: Mapping[str, Any],
+    *,
+    numbers: tuple[list[str], list[list[str]]] | None = None,
+) -> Html | None:
+    """Return a chart of a measure over the test period, or None without curves."""
     if not drawn:
         return None
     times = np.concatenate([np.asarray(curve.x) for curve in drawn])
-    return chart(
-        _titled("Quality over time", drawn),
-        "Good: level. If it falls, the data has changed since training: train again.",
-        time_axis(times.min(), times.max(), time["unit"], origin=time["first"]),
-        linear(name, np.concatenate(values), high=1.0),
-        drawn,
-        numbers=(["when", "what", name, "examples"], rows),
-        kind="over-time",
-    )
+    values = np.concatenate([np.asarray(curve.y) for curve in drawn])
+    x = time_axis(times.min(), times.max(), time["unit"], origin=time["first"])
+    y = linear(measure, values, high=1.0)
+    return chart(title, aid, x, y, drawn, numbers=numbers, kind="over-time")
 
 
 def _calibration(seen: Observations) -> Html | None:

@@ -21,6 +21,7 @@ from typing import Any
 from tidegraph.bench.results import circumstances, script_command, write_json
 from tidegraph.core import machine
 from tidegraph.core.display import progress
+from tidegraph.evaluation import best_heuristic
 from tidegraph.events import datasets
 from tidegraph.runs import experiment
 from tidegraph.runs.experiment import Protocol
@@ -80,13 +81,13 @@ def summary(section: str, results: dict[str, Any]) -> str:
     for sampler, parts in results["metrics"].items():
         for part, values in parts.items():
             metric = next(iter(values))
-            heuristics = results["heuristics"]
-            best = max(heuristics, key=lambda name: heuristics[name][sampler][part][metric])
+            best = best_heuristic(results["heuristics"], sampler, part, metric)
+            assert best is not None  # every protocol has some
             own = values[metric]
             lines.append(
                 f"{section:<24} {sampler:<11} {part:<4} {metric:<9}"
                 f" {own['mean']:.4f} ± {own['std']:.4f}"
-                f"   {best} {heuristics[best][sampler][part][metric]:.4f}"
+                f"   {best[0]} {best[1]:.4f}"
             )
     return "\n".join([*lines, f"{section:<24} {results['elapsed_s']}"])
 

@@ -1,4 +1,4 @@
-"""A headless Chromium to look at pages with, spoken to over a pipe: it needs no driver."""
+"""A headless Chromium for page tests, controlled over a pipe, without a driver."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OPTIONS = (
     "--remote-debugging-pipe",
 )
 
-# The browser reads from 3 and writes to 4. The pipes may have these numbers: they go away first.
+# The browser reads from 3 and writes to 4. The pipes may have these numbers: move them first.
 _CONNECT = """
 import fcntl, os, sys
 read, write = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
@@ -41,12 +41,12 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 def executable() -> str | None:
-    """Where a browser is, if there is one."""
+    """Return the path of an installed browser, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Browser:
-    """One page at a time; what went wrong in it is in `problems`."""
+    """A browser that shows one page at a time; `problems` collects its errors and requests."""
 
     def __init__(self, path: str) -> None:
         self.problems: list[str] = []
@@ -73,18 +73,18 @@ class Browser:
             self._ask(f"{domain}.enable")
 
     def _ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """The answer to a command; what is told in between is looked through for problems."""
+        """Return the answer to a command, and search the messages before it for problems."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:
             message["sessionId"] = self._session
         os.write(self._write, json.dumps(message).encode() + b"\0")
         while True:
-            told = self._next()
-            if told.get("id") == self._number:
-                if "error" in told:
-                    raise RuntimeError(f"{method}: {told['error']}")
-                result: dict[str, Any] = told["result"]
+            answer = self._next()
+            if answer.get("id") == self._number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                result: dict[str, Any] = answer["result"]
                 return result
 
     def _next(self) -> dict[str, Any]:
@@ -95,9 +95,9 @@ class Browser:
             if not piece:
                 raise RuntimeError("the browser has gone")
             self._rest += piece
-        message, _, self._rest = self._rest.partition(b"\0")
-        told: dict[str, Any] = json.loads(message)
-        method, details = told.get("method"), told.get("params", {})
+        line, _, self._rest = self._rest.partition(b"\0")
+        message: dict[str, Any] = json.loads(line)
+        method, details = message.get("method"), message.get("params", {})
         if method == "Runtime.exceptionThrown":
             self.problems.append(str(details["exceptionDetails"]))
         elif method == "Log.entryAdded" and details["entry"]["level"] == "error":
@@ -106,10 +106,10 @@ class Browser:
             url = details["request"]["url"]
             if not url.startswith(("file:", "about:", "data:")):
                 self.problems.append(f"asks for {url}")
-        return told
+        return message
 
     def open(self, path: Path, *, width: int, height: int = 900, dark: bool = False) -> None:
-        """Shows a file on a screen of this width."""
+        """Show a file on a screen of this width."""
         self._ask(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -124,14 +124,14 @@ class Browser:
             pass
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page."""
+        """Return the value of a JavaScript expression in the page."""
         answer = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
     def screenshot(self, path: Path, *, top: int = 0, height: int | None = None) -> None:
-        """Writes the page, or a stretch of it, as a PNG picture."""
+        """Write the page, or a part of it, as a PNG picture."""
         whole = self._ask("Page.getLayoutMetrics")["cssContentSize"]
         clip = {
             "x": 0,
@@ -144,7 +144,7 @@ class Browser:
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def pdf(self) -> bytes:
-        """The page as it is printed."""
+        """Return the page as it is printed."""
         return base64.b64decode(self._ask("Page.printToPDF", printBackground=True)["data"])
 
     def __enter__(self) -> Browser:

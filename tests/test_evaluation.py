@@ -71,9 +71,9 @@ def test_a_split_at_the_quantiles_is_the_split_at_these_times() -> None:
     np.testing.assert_array_equal(everything, np.arange(len(stream)))
 
 
-def test_a_split_without_test_events_is_refused_unless_none_are_wanted() -> None:
+def test_a_split_without_test_events_is_rejected_unless_none_are_wanted() -> None:
     stream = random_stream(1)
-    with pytest.raises(EvaluationError, match="test part of the split is empty"):
+    with pytest.raises(EvaluationError, match=f"test .*empty.* {len(stream)} events"):
         evaluation.time_split(stream, validation_time=50, test_time=10_000)
     split = evaluation.time_split(stream, validation_time=50, test_time=np.inf)
     assert len(split.test) == 0
@@ -90,7 +90,7 @@ def test_snapshots_are_cut_from_absolute_time_in_any_unit(unit: str) -> None:
     # Minute 9 belongs to the snapshot of minute 3; no snapshot is empty or of a single edge.
     np.testing.assert_array_equal(split.index, [0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4])
     assert (split.snapshots, split.test) == (5, range(2, 4))
-    with pytest.raises(ParameterError, match="cannot be cut"):
+    with pytest.raises(ParameterError, match=r"600 s .*'year'"):
         evaluation.roland_split(
             EventStream(src, src + 1, minutes, 2, unit="year"), width_s=600, first_test=2
         )
@@ -178,7 +178,7 @@ def test_random_pairs_repeat_only_where_there_are_not_enough() -> None:
     drawn = negatives.HistoricalEdges(stream, seed=0).sample(src, dst, stream.t)
     assert pairs(*drawn) == {(1, 3)}
     full = EventStream(src[:1], dst[:1], np.arange(1), 4)
-    with pytest.raises(EvaluationError, match="smaller batches"):
+    with pytest.raises(EvaluationError, match="all 1 pairs"):
         negatives.HistoricalEdges(full, seed=0).sample(full.src, full.dst, full.t)
 
 
@@ -197,11 +197,11 @@ def test_given_negatives_come_in_order_and_running_out_is_an_error() -> None:
     sampler = evaluation.GivenNegatives(np.arange(5), np.arange(5) + 10)
     head, rest = stream[:3], stream[3:6]
     np.testing.assert_array_equal(sampler.sample(head.src, head.dst, head.t)[1], [10, 11, 12])
-    with pytest.raises(EvaluationError, match="5 negatives were given and 6 positives"):
+    with pytest.raises(EvaluationError, match=r"5 negatives .* 6 positives"):
         sampler.sample(rest.src, rest.dst, rest.t)
 
 
-def test_negatives_and_times_that_are_no_integers_are_not_cut_to_some() -> None:
+def test_negatives_and_times_that_are_not_integers_are_rejected() -> None:
     stream, examples = labelled(13)
     split = evaluation.tgb_split(stream)
     halves, large = np.full(len(stream), 0.5), np.full(len(stream), 2**63, dtype=np.uint64)
@@ -222,7 +222,7 @@ def test_negatives_and_times_that_are_no_integers_are_not_cut_to_some() -> None:
 
 @given(SEEDS, st.integers(1, 5))
 @settings(max_examples=15, deadline=None)
-def test_batch_means_agree_with_each_batch_judged_alone(seed: int, levels: int) -> None:
+def test_batch_means_agree_with_each_batch_evaluated_alone(seed: int, levels: int) -> None:
     generator = np.random.default_rng(seed)
     # Few levels make many ties.
     true, false = generator.integers(0, levels + 1, (2, 130)).astype(float)
@@ -313,17 +313,17 @@ def test_hits_count_ranks_up_to_k() -> None:
         lambda bad: metrics.calibration([0, 1], bad),
     ],
 )
-def test_every_metric_refuses_what_is_not_a_number_and_what_is_empty(
+def test_every_metric_rejects_nan_and_empty_input(
     call: Callable[[list[float]], object],
 ) -> None:
-    with pytest.raises(EvaluationError, match=r"hold nan at \[(0, )?1\]|hold nan at \[0, 1\]"):
+    with pytest.raises(EvaluationError, match=r"nan at \[(0, )?1\]"):
         call([1.0, math.nan])
     with pytest.raises(EvaluationError, match="empty"):
         call([])
 
 
-def test_one_class_alone_is_refused() -> None:
-    with pytest.raises(EvaluationError, match="all 3 labels are 1"):
+def test_one_class_alone_is_rejected() -> None:
+    with pytest.raises(EvaluationError, match="3 labels are 1"):
         metrics.roc_auc([1, 1, 1], [0.1, 0.2, 0.3])
 
 
@@ -339,14 +339,14 @@ def test_probabilities_that_are_frequencies_are_calibrated() -> None:
     labels = np.r_[np.tile([1, 0, 0, 0], 100), np.tile([1, 1, 1, 0], 100)]
     table = metrics.calibration(labels, given_out)
     np.testing.assert_allclose(table.predicted, table.observed)
-    assert table.count.tolist() == [400, 400]
+    assert table.weight.tolist() == [400, 400]
     assert table.error == pytest.approx(0)
     assert metrics.calibration(labels, 1 - given_out).error == pytest.approx(0.5)
-    with pytest.raises(EvaluationError, match="sigmoid"):
+    with pytest.raises(EvaluationError, match="-1 to 2"):
         metrics.calibration([0, 1], [-1.0, 2.0])
 
 
-# Baselines ----------------------------------------------------------------------------------------
+# Heuristics ---------------------------------------------------------------------------------------
 
 
 def every_heuristic() -> list[heuristics.Heuristic]:
@@ -357,7 +357,7 @@ NUMBERS = range(len(every_heuristic()))
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=[rule.name for rule in every_heuristic()])
-def test_showing_events_in_pieces_or_at_once_gives_the_same_scores(number: int) -> None:
+def test_events_in_pieces_or_at_once_give_the_same_scores(number: int) -> None:
     stream = random_stream(4)
     at_once, in_pieces = every_heuristic()[number], every_heuristic()[number]
     src, dst = np.repeat(np.arange(30), 30), np.tile(np.arange(30), 30)
@@ -407,32 +407,32 @@ def test_edge_memory_sums_the_faded_events_of_a_pair_its_reverse_and_its_destina
     assert answer[0] == pytest.approx(forward + 0.5 * backward + 0.1 * into)
 
 
-def test_each_edgebank_keeps_what_it_says() -> None:
+def test_each_edgebank_remembers_the_pairs_of_its_memory() -> None:
     # Pair (0, 1) occurs four times, early; (0, 2) twice, 10 apart; (0, 3) once, last.
     dst = np.array([1, 1, 1, 1, 2, 2, 3])
     t = np.array([0, 1, 2, 3, 80, 90, 100])
     stream = EventStream(np.zeros(7, dtype=np.int64), dst, t, 5)
-    kept = {}
+    held = {}
     for memory in ("unlimited", "window", "interval", "repeat"):
         rule = heuristics.EdgeBank(memory, proportion=0.3)
         rule.update(stream)
-        kept[memory] = rule.score(np.zeros(4, dtype=np.int64), np.arange(1, 5), np.full(4, 100))
-    assert kept["unlimited"].tolist() == [1, 1, 1, 0]
-    assert kept["window"].tolist() == [0, 1, 1, 0]  # since the 70 % quantile of time, t = 82
-    assert kept["interval"].tolist() == [0, 0, 1, 0]  # mean gap (1 + 10 + 0) / 3
-    assert kept["repeat"].tolist() == [1, 0, 0, 0]  # mean count 7 / 3
+        held[memory] = rule.score(np.zeros(4, dtype=np.int64), np.arange(1, 5), np.full(4, 100))
+    assert held["unlimited"].tolist() == [1, 1, 1, 0]
+    assert held["window"].tolist() == [0, 1, 1, 0]  # since the 70 % quantile of time, t = 82
+    assert held["interval"].tolist() == [0, 0, 1, 0]  # mean gap (1 + 10 + 0) / 3
+    assert held["repeat"].tolist() == [1, 0, 0, 0]  # mean count 7 / 3
     # A pair that occurred exactly at the beginning of the window is in it.
     sharp = heuristics.EdgeBank("window", proportion=0.25)
     sharp.update(EventStream(np.zeros(5, dtype=np.int64), np.arange(5), np.arange(5), 5))
-    held = sharp.score(np.zeros(5, dtype=np.int64), np.arange(5), np.full(5, 9))
-    assert held.tolist() == [0, 0, 0, 1, 1]
+    scores = sharp.score(np.zeros(5, dtype=np.int64), np.arange(5), np.full(5, 9))
+    assert scores.tolist() == [0, 0, 0, 1, 1]
 
 
 # Protocols ----------------------------------------------------------------------------------------
 
 
 def oracle(stream: EventStream) -> Callable[[IntArray, IntArray, IntArray], list[float]]:
-    """A cheat that knows which pairs happen at which time."""
+    """Return a scorer that knows which pairs happen at which time."""
     happened = set(zip(stream.src.tolist(), stream.dst.tolist(), stream.t.tolist(), strict=True))
 
     def score(src: IntArray, dst: IntArray, t: IntArray) -> list[float]:
@@ -444,7 +444,7 @@ def oracle(stream: EventStream) -> Callable[[IntArray, IntArray, IntArray], list
     return score
 
 
-def test_who_knows_the_future_gets_everything_right_and_a_constant_nothing() -> None:
+def test_an_oracle_gets_everything_right_and_a_constant_nothing() -> None:
     stream = random_stream(5)
     split = evaluation.tgn_split(stream)
     samplers = ("historical", "inductive")  # never a positive of the batch
@@ -463,30 +463,31 @@ def test_who_knows_the_future_gets_everything_right_and_a_constant_nothing() -> 
         lambda src, dst, t: np.zeros(len(src)), stream, split, samplers=samplers, parts=("test",)
     )
     assert constant.row().metrics["auc"] == 0.5
-    assert any("a heuristic is ahead" in warning for warning in constant.warnings)
+    assert any("is ahead under historical" in warning for warning in constant.warnings)
+    assert constant.verdict().outcome == "ahead"
 
 
-def test_a_result_says_what_it_is_of_and_survives_json() -> None:
+def test_a_result_names_its_data_and_split_and_survives_json() -> None:
     stream = random_stream(6)
     split = evaluation.tgn_split(stream)
     result = evaluation.evaluate_link(
         oracle(stream), stream, split, model="cheat", training_negatives="random-dst"
     )
-    told = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert told["data"]["digest"] == stream.digest()
-    assert told["split"] == {"name": "tgn", "sizes": split.sizes(), "parameters": split.parameters}
-    assert told["training_negatives"] == "random-dst"
-    seeds = {row["part"]: row["seed"] for row in told["rows"]}
+    plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert plain["data"]["digest"] == stream.digest()
+    assert plain["split"] == {"name": "tgn", "sizes": split.sizes(), "parameters": split.parameters}
+    assert plain["training_negatives"] == "random-dst"
+    seeds = {row["part"]: row["seed"] for row in plain["rows"]}
     assert seeds == {"test": 2, "new_test": 3}
-    scorers = {row["scorer"] for row in told["rows"]}
+    scorers = {row["scorer"] for row in plain["rows"]}
     assert {"cheat", "edgebank-unlimited", "popularity"} <= scorers
     assert "cheat" in str(result)
-    with pytest.raises(EvaluationError, match="no row for test/any/nobody"):
+    with pytest.raises(EvaluationError, match="test/any/nobody"):
         result.row(scorer="nobody")
 
 
 class Recorder(heuristics.Heuristic):
-    """Passes everything on to a rule and keeps its answers."""
+    """A heuristic that passes everything on to another and records its answers."""
 
     def __init__(self, rule: heuristics.Heuristic) -> None:
         self.name, self.rule = rule.name, rule
@@ -504,8 +505,8 @@ def test_changing_events_from_a_time_on_changes_no_answer_for_that_time_or_befor
     stream = random_stream(7)
     split = evaluation.tgb_split(stream)
     size = 10
-    kept = len(split.test) // size // 2  # so many batches remain as they are
-    first = int(split.test[kept * size])
+    unchanged = len(split.test) // size // 2  # batches
+    first = int(split.test[unchanged * size])
     altered = EventStream(
         stream.src,
         np.where(np.arange(len(stream)) >= first, stream.dst[0], stream.dst),
@@ -528,12 +529,16 @@ def test_changing_events_from_a_time_on_changes_no_answer_for_that_time_or_befor
         recorded.append(recorders)
     for before, after in zip(*recorded, strict=True):
         # Positives and negatives in turn; the negatives of the first altered batch are unaltered.
-        np.testing.assert_array_equal(before.answers[: 2 * kept], after.answers[: 2 * kept])
-        np.testing.assert_array_equal(before.answers[2 * kept + 1], after.answers[2 * kept + 1])
+        np.testing.assert_array_equal(
+            before.answers[: 2 * unchanged], after.answers[: 2 * unchanged]
+        )
+        np.testing.assert_array_equal(
+            before.answers[2 * unchanged + 1], after.answers[2 * unchanged + 1]
+        )
 
 
 class Witness(heuristics.Heuristic):
-    """Remembers how many events it had been shown whenever it was asked."""
+    """A heuristic that records how many events it has seen whenever it scores."""
 
     name = "witness"
 
@@ -563,7 +568,7 @@ def test_a_heuristic_is_shown_all_events_before_a_batch_and_none_of_it() -> None
     assert witness.asked == expected
 
 
-def test_heuristics_are_also_judged_with_what_a_model_may_know() -> None:
+def test_heuristics_are_also_evaluated_with_what_a_model_may_know() -> None:
     stream = random_stream(8)
     split = evaluation.tgn_split(stream)
     same = heuristics.Recency("pair").per_event(stream)
@@ -589,7 +594,9 @@ def test_a_heuristic_that_wins_with_what_a_model_may_know_is_named() -> None:
     )
     assert result.row(scorer="edgebank-unlimited").metrics["auc"] == 0.5
     assert result.row(scorer="edgebank-unlimited@event").metrics["auc"] == 0.75
-    assert "edgebank-unlimited@event has ap" in result.warnings[0]
+    informed = result.row(scorer="edgebank-unlimited@event").metrics["ap"]
+    assert result.verdict().best == ("edgebank-unlimited@event", informed)
+    assert "edgebank-unlimited@event" in result.warnings[0]
 
 
 def test_ranking_leaves_out_what_the_source_reaches_at_the_same_time() -> None:
@@ -656,7 +663,7 @@ def test_snapshots_are_scored_from_those_up_to_the_task() -> None:
     own = result.row().metrics
     assert own["mrr-1000"] == own["mrr-1000-expected"] == 1.0
     assert own["mrr-full"] < 1.0  # several true destinations share the first places
-    with pytest.raises(EvaluationError, match="every node for each source"):
+    with pytest.raises(EvaluationError, match=r"shape \(1,\) for task 14"):
         evaluation.evaluate_snapshots(lambda sources, task: [1.0], stream, split)
 
 
@@ -665,16 +672,16 @@ def test_removals_are_not_links_to_predict() -> None:
     split = evaluation.tgn_split(stream)
     op = np.full(len(stream), Op.ADD, dtype=np.uint8)
     op[-1] = Op.REMOVE
-    with pytest.raises(EvaluationError, match="removes or sets edges"):
+    with pytest.raises(EvaluationError, match=r"Op\.ADD"):
         evaluation.evaluate_link(None, replace(stream, op=op), split)
 
 
 def test_a_models_scores_must_be_one_finite_number_per_pair() -> None:
     stream = random_stream(6)
     split = evaluation.tgn_split(stream)
-    with pytest.raises(EvaluationError, match="one number per pair"):
+    with pytest.raises(EvaluationError, match=r"shape \(1,\)"):
         evaluation.evaluate_link(lambda src, dst, t: [1.0], stream, split)
-    with pytest.raises(EvaluationError, match="a score is a finite number"):
+    with pytest.raises(EvaluationError, match=r"at t=\d+ is nan"):
         evaluation.evaluate_link(lambda src, dst, t: src * np.nan, stream, split)
 
 
@@ -698,7 +705,7 @@ def test_the_last_label_is_right_where_labels_never_change() -> None:
     assert result.row(scorer="majority").metrics["auc"] == 0.5
 
 
-def test_a_label_is_not_known_before_it_is_known() -> None:
+def test_last_label_uses_only_labels_known_before_the_time() -> None:
     stream, examples = labelled(13)
     never = evaluation.evaluate_nodes(
         None, stream, examples, known_at=np.full(len(stream), 10_000), parts=("test",)
@@ -719,7 +726,7 @@ def test_degrees_count_strictly_earlier_events() -> None:
     assert answer[0] == answer[1] > answer[2] > answer[3]
 
 
-def test_an_area_under_one_class_is_undefined_and_said_to_be() -> None:
+def test_an_area_under_one_class_is_undefined_and_warned_about() -> None:
     stream, examples = labelled(14)
     label = np.where(examples.part == 2, 0, examples.label)
     result = evaluation.evaluate_nodes(
@@ -731,3 +738,30 @@ def test_an_area_under_one_class_is_undefined_and_said_to_be() -> None:
     assert math.isnan(result.row().metrics["auc"])
     assert result.to_dict()["rows"][0]["metrics"]["auc"] is None
     assert any("only one class" in warning for warning in result.warnings)
+
+
+# Verdicts -----------------------------------------------------------------------------------------
+
+
+def test_the_best_heuristic_is_the_highest_where_the_metric_is_defined() -> None:
+    table: evaluation.Heuristics = {
+        "memory": {"random-dst": {"all": {"ap": 0.7, "auc": None}}},
+        "recency": {"random-dst": {"all": {"ap": 0.8}}},
+        "nodes": {"none": {"all": {"auc": 0.9}}},
+    }
+    assert evaluation.best_heuristic(table, "random-dst", "all", "ap") == ("recency", 0.8)
+    assert evaluation.best_heuristic(table, "none", "all", "auc") == ("nodes", 0.9)
+    assert evaluation.best_heuristic(table, "random-dst", "all", "auc") is None
+    assert evaluation.best_heuristic({}, "random-dst", "all", "ap") is None
+
+
+def test_results_that_name_no_headline_are_compared_by_the_usual_metric() -> None:
+    one = {"mean": 0.5, "std": 0.0, "per_seed": [0.5]}
+    parts = {"all": {"micro_f1": one, "auc": one, "ap": one}}
+    (nodes,) = evaluation.verdicts({"none": parts}, {}, {})
+    (named,) = evaluation.verdicts({"none": parts}, {}, {"none": "micro_f1"})
+    (links,) = evaluation.verdicts({"random-dst": parts}, {}, {})
+    assert [nodes.metric, named.metric, links.metric] == ["auc", "micro_f1", "ap"]
+    assert nodes.best is None
+    assert nodes.outcome == ""
+    assert "50.00" in str(nodes)

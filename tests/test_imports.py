@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 # __init__.py, which stands for the package, comes after all that is inside.
 LAYERS: dict[str, list[str]] = {
     "core": [
-        "errors progress machine provenance words",
+        "errors progress machine palette provenance words",
         "durable display workers",
         "statefile",
     ],
@@ -59,6 +59,9 @@ LAYERS: dict[str, list[str]] = {
     ],
     "evaluation": [
         "heuristics metrics negatives splits verdicts",
+        "results",
+        "protocols.scoring",
+        "protocols.link_events protocols.nodes protocols.ranking protocols.snapshots",
         "protocols",
     ],
     "learning": [
@@ -69,10 +72,13 @@ LAYERS: dict[str, list[str]] = {
         "tasks",
     ],
     "report": [
+        "axes replay style vocabulary",
         "markup observations",
-        "curves figures results",
-        "page",
-        "comparison",
+        "curves figures run_files",
+        "sections.details sections.engine sections.headline sections.learning sections.movers",
+        "sections.data sections.quality",
+        "sections",
+        "comparison page",
     ],
     "runs": ["experiment", "config sweep", "run"],
     "bench": [

@@ -1,4 +1,4 @@
-"""Reports tell what was evaluated, hold whatever names the data has, and fit every screen."""
+"""Reports show what was evaluated, survive any names in the data, and fit every screen."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import auc
 from tests.browser import NAMES, Browser, executable
 
 from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation, generate_communities
+from tidegraph.core import statefile
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.events.describe import describe
 from tidegraph.events.names import NodeNames
@@ -23,15 +24,16 @@ from tidegraph.report import (
     OBSERVATIONS,
     Observations,
     curves,
-    observations,
     read_observations,
+    replay,
     save_observations,
     write,
     write_comparison,
 )
-from tidegraph.report.figures import Axis, _width, chart, linear, logarithmic, time_axis
+from tidegraph.report.axes import Axis, linear, logarithmic, time_axis
+from tidegraph.report.figures import _width, chart
 from tidegraph.report.markup import Html, element, table
-from tidegraph.report.page import _mover
+from tidegraph.report.sections.movers import mover
 
 NODES, EVENTS = 80, 3_000
 EVIL = "<script>document.title='taken'</script>&\"'"
@@ -69,17 +71,18 @@ SPLIT = evaluation.tgb_split(STREAM)
 def finished(directory: Path, predictor: Any, result: evaluation.Result, **more: Any) -> Path:
     """A directory as a finished run leaves it."""
     directory.mkdir()
-    found, heuristics = {}, {}  # type: ignore[var-annotated]
-    for row in result.rows:
-        part = {"test": "all", "new_test": "new"}[row.part]
-        for name, value in row.metrics.items():
-            metric = name.replace("-", "_")
-            if row.scorer == "tidegraph":
-                both = {"mean": value, "std": 0.01, "per_seed": [value - 0.01, value + 0.01]}
-                found.setdefault(row.sampler, {}).setdefault(part, {})[metric] = both
-            else:
-                own = heuristics.setdefault(row.scorer, {}).setdefault(row.sampler, {})
-                own.setdefault(part, {})[metric] = value
+    scores = evaluation.Scores.of([result])
+    own = scores.table.pop("tidegraph")
+    seeds = [
+        {
+            sampler: {
+                part: {metric: value + shift for metric, value in values.items()}
+                for part, values in parts.items()
+            }
+            for sampler, parts in own.items()
+        }
+        for shift in (-0.01, 0.01)
+    ]
     results = {
         "config": {"model": {"epochs": 3}},
         "command": f"tidegraph run {EVIL}",
@@ -88,8 +91,9 @@ def finished(directory: Path, predictor: Any, result: evaluation.Result, **more:
         "protocol": "tgb",
         "split": result.split,
         "seeds": [0, 1],
-        "metrics": found,
-        "heuristics": heuristics,
+        "metrics": evaluation.over_seeds(seeds),
+        "heuristics": scores.table,
+        "headlines": scores.headlines,
         "elapsed_s": {"train": 1.5, "total": 3.0},
         "warnings": [f"a note on {EVIL}"],
         "machine": {"cpu": "one", "cores": 2},
@@ -104,7 +108,7 @@ def finished(directory: Path, predictor: Any, result: evaluation.Result, **more:
 @pytest.fixture(autouse=True, scope="module")
 def _a_short_stretch_to_explain() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(observations, "_EXPLAINED_EVENTS", 100)
+        patch.setattr(replay, "_EXPLAINED_EVENTS", 100)
         yield
 
 
@@ -130,8 +134,8 @@ def run(
 @pytest.fixture(scope="module")
 def of_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     classifier = NodeClassifier(**SMALL, members=1).fit(STREAM, SPLIT)
-    judged = classifier.evaluate(SPLIT, parts=("test",))
-    return finished(tmp_path_factory.mktemp("runs") / "nodes", classifier, judged)
+    result = classifier.evaluate(SPLIT, parts=("test",))
+    return finished(tmp_path_factory.mktemp("runs") / "nodes", classifier, result)
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +160,12 @@ def changed(run: Path, to: Path, **more: Any) -> Path:
 def test_curves_have_the_areas_that_the_evaluation_reports(
     seen: Observations, result: evaluation.Result
 ) -> None:
-    for asked, sampler in zip(curves.judged(seen), ("random-dst", "historical"), strict=True):
+    for examples, sampler in zip(curves.scored(seen), ("random-dst", "historical"), strict=True):
         reported = result.row(sampler=sampler).metrics
-        area = curves.roc_area(asked.label, asked.score)
-        precision = curves.average_precision(asked.label, asked.score)
-        assert area == pytest.approx(reported["auc_global"], abs=1e-6)
-        assert precision == pytest.approx(reported["ap_global"], abs=1e-6)
+        assert auc(*curves.roc(examples)) == pytest.approx(reported["auc_global"], abs=1e-6)
+        recall, precision = curves.precision_recall(examples)
+        area = np.sum(np.diff(recall, prepend=0) * precision)
+        assert area == pytest.approx(reported["ap_global"], abs=1e-6)
 
 
 def test_the_replay_covers_the_stream_and_keeps_its_promise(seen: Observations) -> None:
@@ -191,7 +195,7 @@ def test_movers_come_farthest_first_with_shares_of_the_whole(seen: Observations)
 def test_movers_are_named_when_there_is_no_time_to_explain_them(
     predictor: LinkPredictor, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observations, "_EXPLAIN_S", 0.0)
+    monkeypatch.setattr(replay, "_EXPLAIN_S", 0.0)
     hurried = changed(run, tmp_path / "hurried")
     save_observations(hurried / OBSERVATIONS, predictor=predictor, stream=STREAM, split=SPLIT)
     found = read_observations(hurried / OBSERVATIONS)
@@ -215,7 +219,7 @@ def test_epochs_may_be_given_or_are_those_the_predictor_remembers(
     assert found.about["history"] == given
 
 
-def test_a_fitted_predictor_without_a_test_period_is_judged_on_validation(tmp_path: Path) -> None:
+def test_without_a_test_period_a_predictor_is_observed_on_validation(tmp_path: Path) -> None:
     time = float(np.quantile(STREAM.t, 0.85))
     split = evaluation.time_split(STREAM, validation_time=time, test_time=np.inf)
     small = LinkPredictor(**{**SMALL, "epochs": 1}).fit(STREAM, split)
@@ -226,17 +230,30 @@ def test_a_fitted_predictor_without_a_test_period_is_judged_on_validation(tmp_pa
     assert found.about["examples"] == len(split.validation)
 
 
+def test_observations_of_earlier_runs_have_words_for_the_colours_of_the_map(
+    seen: Observations, run: Path, tmp_path: Path
+) -> None:
+    old = changed(run, tmp_path / "old")
+    about = {**seen.about, "map": {**seen.about["map"], "by": "its latest label"}}
+    statefile.write(old / OBSERVATIONS, about, seen.arrays)
+    found = read_observations(old / OBSERVATIONS)
+    assert found is not None
+    assert found.about["map"]["by"] == "label" == seen.about["map"]["by"]
+    assert "its latest label" in write(old).read_text()
+
+
 # Curves -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("values", [3, 1_000_000])
-def test_areas_are_those_of_scikit_learn_also_with_ties(values: int) -> None:
-    random = np.random.default_rng(7)
-    label = random.integers(0, 2, 500)
-    score = random.integers(0, values, 500).astype(np.float64)
-    assert curves.roc_area(label, score) == pytest.approx(roc_auc_score(label, score))
-    precision = curves.average_precision(label, score)
-    assert precision == pytest.approx(average_precision_score(label, score))
+def test_curves_have_a_point_for_each_threshold_and_ties_share_one() -> None:
+    label, score = np.array([1, 0, 1, 0, 1]), np.array([0.9, 0.5, 0.5, 0.5, 0.1])
+    examples = curves.ScoredExamples("", label, score, np.arange(5))
+    zeros, ones = curves.roc(examples)
+    assert zeros == pytest.approx([0, 0, 1, 1])
+    assert ones == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    recall, precision = curves.precision_recall(examples)
+    assert recall == pytest.approx([1 / 3, 2 / 3, 1])
+    assert precision == pytest.approx([1, 1 / 2, 3 / 5])
 
 
 def test_links_are_calibrated_in_the_mixture_they_were_trained_on() -> None:
@@ -244,15 +261,14 @@ def test_links_are_calibrated_in_the_mixture_they_were_trained_on() -> None:
     logit = np.log([1 / 3, 1.0, 2.0])
     true, false = np.repeat(logit, [300, 300, 600]), np.repeat(logit, [300, 100, 100])
     about = {"task": "link", "training_weights": {"random-dst": 3.0, "historical": 0.0}}
-    said, came, weight = curves.calibrated(
-        Observations(about, {"score.true": true, "score.random-dst": false})
-    )
-    assert said == pytest.approx([1 / 4, 1 / 2, 2 / 3])
-    assert came == pytest.approx(said)
-    assert weight == pytest.approx([1200, 600, 900])
+    found = curves.calibration(Observations(about, {"score.true": true, "score.random-dst": false}))
+    assert found is not None
+    assert found.predicted == pytest.approx([1 / 4, 1 / 2, 2 / 3])
+    assert found.observed == pytest.approx(found.predicted)
+    assert found.weight == pytest.approx([1200, 600, 900])
 
 
-def test_rare_classes_that_come_as_often_as_said_are_calibrated() -> None:
+def test_rare_classes_as_frequent_as_predicted_are_calibrated() -> None:
     random = np.random.default_rng(3)
     p = random.uniform(0, 0.1, 100_000)
     arrays = {
@@ -260,17 +276,20 @@ def test_rare_classes_that_come_as_often_as_said_are_calibrated() -> None:
         "score.label": (random.random(len(p)) < p).astype(np.int64),
         "score.probability": np.stack([1 - p, p], axis=1),
     }
-    said, came, _ = curves.calibrated(Observations({"task": "node"}, arrays))
-    assert len(said) == 10  # divided by rank: all of them lie below a tenth
+    found = curves.calibration(Observations({"task": "node"}, arrays))
+    assert found is not None
+    predicted = found.predicted
+    assert len(predicted) == 10  # divided by rank: all of them lie below a tenth
     # Four standard deviations of a frequency among ten thousand.
-    assert (np.abs(came - said) < 4 * np.sqrt(said * (1 - said) / 10_000)).all()
+    error = np.abs(found.observed - predicted)
+    assert (error < 4 * np.sqrt(predicted * (1 - predicted) / 10_000)).all()
 
 
-def test_quality_over_time_has_gaps_where_only_one_answer_occurs() -> None:
+def test_quality_over_time_has_gaps_where_only_one_class_occurs() -> None:
     t = np.arange(1_000)
     label = np.where(t < 500, t % 2, 0)
     when, value, count = curves.over_time(
-        curves.Judged("", label, label.astype(np.float64), t), curves.roc_area
+        curves.ScoredExamples("", label, label.astype(np.float64), t), evaluation.metrics.roc_auc
     )
     assert count.sum() == 1_000
     assert (value[when < 500] == 1).all()
@@ -296,13 +315,13 @@ def test_time_axes_write_moments_inside_the_time_they_show(
 
 
 @pytest.mark.parametrize("first", [0, 1_356_998_400, 1_372_636_800, 1_709_164_800, 1_721_001_600])
-def test_a_time_axis_of_any_number_of_days_tells_some_of_them(first: int) -> None:
+def test_a_time_axis_of_any_number_of_days_labels_some_of_them(first: int) -> None:
     for days in range(1, 801):
         axis = time_axis(first, first + days * 86_400, "s")
         assert 3 <= len(axis.ticks) <= 8, days
 
 
-def test_a_time_axis_of_centuries_tells_some_of_them() -> None:
+def test_a_time_axis_of_centuries_labels_some_of_the_years() -> None:
     for years in range(1, 260):
         axis = time_axis(0, int(years * 365.25 * 86_400), "s")
         assert 3 <= len(axis.ticks) <= 8, years
@@ -339,7 +358,7 @@ def test_markup_escapes_all_that_is_not_markup() -> None:
     assert "<script>" not in table([EVIL], [[EVIL]])
 
 
-def test_a_report_is_one_small_file_that_asks_for_nothing(run: Path) -> None:
+def test_a_report_is_one_small_file_that_loads_nothing(run: Path) -> None:
     text = write(run).read_text()
     assert len(text) < 2_000_000
     assert not re.search(r"https?:|<link|<script|<img|@import|url\(|\bsrc=|\bhref=", text)
@@ -352,7 +371,7 @@ def test_a_report_is_one_small_file_that_asks_for_nothing(run: Path) -> None:
 
 
 @pytest.mark.parametrize("which", ["run", "of_nodes"])
-def test_a_report_has_every_figure_with_words_for_who_cannot_see_it(
+def test_a_report_has_every_figure_with_a_description_in_words(
     which: str, request: pytest.FixtureRequest
 ) -> None:
     text = write(request.getfixturevalue(which)).read_text()
@@ -382,29 +401,30 @@ def test_labels_below_an_axis_do_not_touch() -> None:
 def test_a_share_that_pulled_the_other_way_lies_left_of_the_mark() -> None:
     why = {"direct": 1.3, "elsewhere": -0.3, "time_passing": 0.0, "events": [], "neighbours": []}
     row = {"node": "ann", "moved": 1.0, "relative": None, "events": 2, "why": why}
-    drawn = str(_mover(row, "s"))
+    drawn = str(mover(row, "s"))
     bar = re.search(r'class="share".*?</div>', drawn)
     assert bar is not None
     left, mark, right = bar[0].partition("<b></b>")
     assert mark
     assert re.findall(r'class="c(\d)"', left) == ["1"]
     assert re.findall(r'class="c(\d)"', right) == ["0", "2"]
-    assert "-30.0\N{NO-BREAK SPACE}%" in drawn
+    assert "-30.0%" in drawn
     why["elsewhere"] = 0.3
-    assert "<b></b>" not in str(_mover(row, "s"))
+    assert "<b></b>" not in str(mover(row, "s"))
 
 
-def test_by_auc_too_it_is_told_where_a_heuristic_is_ahead(run: Path, tmp_path: Path) -> None:
+def test_a_heuristic_that_is_ahead_by_auc_alone_is_reported_too(run: Path, tmp_path: Path) -> None:
     values = {"mean": 0.9, "std": 0.01, "per_seed": [0.89, 0.91]}
     metrics = {"random-dst": {"all": {"ap": values, "auc": values}}}
     rules = {"popularity": {"random-dst": {"all": {"ap": 0.5, "auc": 0.95}}}}
-    told = changed(run, tmp_path / "run", metrics=metrics, heuristics=rules)
-    page = write(told).read_text()
-    assert "By AUC popularity is ahead under random-dst: 95.00, the model 90.00 ± 1.00." in page
+    page = write(changed(run, tmp_path / "run", metrics=metrics, heuristics=rules)).read_text()
+    (note,) = re.findall(r'<p class="small note">([^<]*AUC[^<]*)</p>', page)
+    for fact in ("ahead", "random destinations", "popularity", "AUC", "0.9500", "0.9000 ± 0.0100"):
+        assert fact in note
 
 
-def test_the_verdict_says_plainly_who_wins(run: Path, tmp_path: Path) -> None:
-    def told(heuristic: float) -> str:
+def test_the_verdict_names_who_is_ahead(run: Path, tmp_path: Path) -> None:
+    def summary(heuristic: float) -> str:
         table = {"rule": {"random-dst": {"all": {"ap": heuristic}}}}
         found = {"ap": {"mean": 0.9, "std": 0.02, "per_seed": [0.88, 0.92]}}
         to = tmp_path / f"{heuristic}"
@@ -414,23 +434,26 @@ def test_the_verdict_says_plainly_who_wins(run: Path, tmp_path: Path) -> None:
         assert verdict is not None
         return re.sub(r"<[^>]*>", "", verdict[1])
 
-    assert told(0.95).startswith("A heuristic is ahead: against random destinations rule reaches")
-    assert told(0.9).startswith("A heuristic is about as good")  # nothing was gained by learning
-    assert told(0.89).startswith("A heuristic is about as good")  # less than the spread over seeds
-    assert told(0.5).startswith("The model is ahead of every heuristic.")
+    lost = summary(0.95)
+    for fact in ("heuristic is ahead", "random destinations", "rule", "0.9500", "0.9000 ± 0.0200"):
+        assert fact in lost
+    assert "about as good" in summary(0.9)  # learning gained nothing
+    assert "about as good" in summary(0.89)  # less than the spread over seeds
+    assert "model is ahead" in summary(0.5)
 
 
 def test_a_run_without_observations_or_heuristics_is_reported_with_what_there_is(
     run: Path, tmp_path: Path
 ) -> None:
-    bare = changed(run, tmp_path / "bare", heuristics={}, config=None, machine="a machine")
+    bare = changed(run, tmp_path / "bare", heuristics={}, config=None, machine=None)
     (bare / OBSERVATIONS).unlink()
     text = write(bare).read_text()
-    assert "kept no observations" in text
-    assert "nothing says how hard the task is" in text
+    assert "no observations" in text
+    assert "No heuristic was evaluated" in text
+    assert set(re.findall(r'data-figure="([^"]+)"', text)) == {"headline"}
 
 
-def test_what_is_no_finished_run_is_refused(run: Path, tmp_path: Path) -> None:
+def test_a_directory_without_a_finished_run_is_rejected(run: Path, tmp_path: Path) -> None:
     with pytest.raises(StateFileError, match="tidegraph resume"):
         write(tmp_path)
     broken = changed(run, tmp_path / "broken")
@@ -442,11 +465,11 @@ def test_what_is_no_finished_run_is_refused(run: Path, tmp_path: Path) -> None:
         write(broken)
     assert (broken / "report.html").read_bytes() == before
     (broken / "metrics.json").write_text("[]")
-    with pytest.raises(StateFileError, match="does not hold the metrics"):
+    with pytest.raises(StateFileError, match=r"metrics\.json"):
         write(broken)
 
 
-def test_a_comparison_shows_what_differs_and_says_when_nothing_compares(
+def test_a_comparison_shows_what_differs_and_warns_if_runs_do_not_compare(
     run: Path, of_nodes: Path, tmp_path: Path
 ) -> None:
     config = {"model": {"epochs": 9, "dropout": 0.2}}
@@ -493,7 +516,7 @@ def test_a_comparison_keeps_settings_of_one_name_apart(run: Path, tmp_path: Path
 def test_a_comparison_needs_no_scores(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(curves, "judged", lambda seen: [])
+    monkeypatch.setattr(curves, "scored", lambda seen: [])
     text = write_comparison([run, run], tmp_path / "two.html").read_text()
     assert set(re.findall(r'data-figure="([^"]+)"', text)) == {"headline", "training"}
 

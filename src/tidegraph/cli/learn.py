@@ -360,8 +360,8 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
 
     result, stream = trained.validation, trained.predictor.stream
     own = result.row("validation")
-    rules = [row for row in result.rows if row.scorer != result.model]
-    best = max(rules, key=lambda row: row.metrics["ap"])
+    best = result.verdict("validation").best
+    assert best is not None  # training compares with the default heuristics
     epochs = trained.predictor.epochs_
     chosen = max(epochs, key=lambda epoch: epoch.validation).number + 1
     lines = [
@@ -369,7 +369,7 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
         f" {chosen}.",
         f"Validation AP {own.metrics['ap']:.4f}, AUC {own.metrics['auc']:.4f}, on"
         f" {counted(own.examples, 'event')}, each against a random destination (0.5 is chance; the"
-        f" best heuristic, {best.scorer}, has AP {best.metrics['ap']:.4f}).",
+        f" best heuristic, {best[0]}, has AP {best[1]:.4f}).",
         *(f"Note: {warning}" for warning in result.warnings),
         f"Saved in {trained.path}; times count {stream.unit}, the last event is at"
         f" {_moment(int(stream.t[-1]), stream.unit)}.",

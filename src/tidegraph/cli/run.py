@@ -467,9 +467,11 @@ def _cell(one: Mapping[str, Any], sampler: str, part: str, metric: str) -> str:
     value = one["metrics"].get(sampler, {}).get(part, {}).get(metric)
     if value is None:
         return ""
-    best = max(rule[sampler][part][metric] for rule in one["heuristics"].values())
+    from tidegraph.evaluation import best_heuristic
+
+    best = best_heuristic(one["heuristics"], sampler, part, metric)
     spread = f" ± {100 * value['std']:.2f}" if len(one["seeds"]) > 1 else ""
-    return f"{100 * value['mean']:.2f}{spread} ({100 * best:.2f})"
+    return f"{100 * value['mean']:.2f}{spread}" + (f" ({100 * best[1]:.2f})" if best else "")
 
 
 # completion ---------------------------------------------------------------------------------------

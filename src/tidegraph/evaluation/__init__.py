@@ -1,7 +1,7 @@
-"""Honest evaluation of any model on temporal graphs: splits, negatives, metrics, protocols.
+"""Evaluation of any model on temporal graphs: splits, negatives, metrics, protocols, results.
 
-Nothing here knows how a model works: a scorer is a function, see `protocols`. It may import
-from `core` and `events`.
+Nothing here knows how a model works: a scorer is a function, see `protocols`. May import from
+`core` and `events`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from tidegraph.evaluation.negatives import (
 )
 from tidegraph.evaluation.protocols import (
     SEEDS,
-    Result,
-    Row,
     evaluate_link,
     evaluate_nodes,
     evaluate_ranking,
     evaluate_snapshots,
     tgb_evaluate,
 )
+from tidegraph.evaluation.results import Result, Row, Scores, over_seeds, plain_name
 from tidegraph.evaluation.splits import (
     ROLAND_SETTINGS,
     SnapshotSplit,
@@ -33,19 +32,28 @@ from tidegraph.evaluation.splits import (
     tgn_split,
     time_split,
 )
-from tidegraph.evaluation.verdicts import Verdict, outcome_of_heuristic, verdicts
+from tidegraph.evaluation.verdicts import (
+    Heuristics,
+    Verdict,
+    best_heuristic,
+    outcome_of_heuristic,
+    verdicts,
+)
 
 __all__ = [
     "ROLAND_SETTINGS",
     "SAMPLERS",
     "SEEDS",
     "GivenNegatives",
+    "Heuristics",
     "NegativeSampler",
     "Result",
     "Row",
+    "Scores",
     "SnapshotSplit",
     "Split",
     "Verdict",
+    "best_heuristic",
     "evaluate_link",
     "evaluate_nodes",
     "evaluate_ranking",
@@ -55,6 +63,8 @@ __all__ = [
     "metrics",
     "negative_sampler",
     "outcome_of_heuristic",
+    "over_seeds",
+    "plain_name",
     "roland_split",
     "tgb_evaluate",
     "tgb_split",

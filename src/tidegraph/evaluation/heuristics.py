@@ -1,7 +1,7 @@
-"""What no learning achieves: heuristics that stand beside every result.
+"""Heuristics: what can be achieved without learning, to compare every result with.
 
-Each keeps a memory of the events it was shown and scores from that alone. The protocols show them
-every event before a batch, never one of it, as is published; those that can also answer, as models
+Each remembers the events it has seen and scores from that memory alone. As published, the protocols
+show them every event before a batch and none of the batch itself. Some can also score, as models
 do, from all events before each single one (`per_event`).
 """
 
@@ -38,43 +38,43 @@ EventScore = Callable[[IntArray, IntArray, IntArray], FloatArray]  # src, dst, t
 
 
 class Heuristic(ABC):
-    """A rule that scores pairs from what happened before."""
+    """A scorer of pairs that remembers events and learns nothing."""
 
     name: str
 
     @abstractmethod
     def update(self, events: EventStream) -> None:
-        """Remember events, which are not earlier than those remembered already."""
+        """Remember events, none of them earlier than those seen so far."""
 
     @abstractmethod
     def score(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-        """How likely each pair is at its time, from the memory alone; times do not precede it."""
+        """Return how likely each pair is at its time, none of them before the last event seen."""
 
     def score_all(self, src: IntArray, t: int, nodes: int) -> FloatArray:
-        """The scores [sources, nodes] of every node as destination; the sources are distinct."""
+        """Return scores [sources, nodes] of every node as destination; sources are distinct."""
         flat = self.score(
             np.repeat(src, nodes), np.tile(np.arange(nodes), len(src)), np.full(len(src) * nodes, t)
         )
         return flat.reshape(len(src), nodes)
 
     def per_event(self, events: EventStream) -> EventScore | None:
-        """The same rule, for each pair with all of `events` strictly before its time in memory.
+        """Return a scorer that remembers, for each pair, all of `events` strictly before its time.
 
-        None where what the rule remembers is defined for a whole memory at once. What this object
-        itself was shown has no part in it.
+        None if the memory is only defined as a whole. Events that this object has seen itself do
+        not count.
         """
         return None
 
 
 class _Pairs:
-    """Numbers kept for every pair that has occurred, found by binary search."""
+    """The slots of all pairs that have occurred, found by binary search."""
 
     def __init__(self) -> None:
         self.nodes = 0
         self.keys = np.zeros(0, dtype=np.int64)
 
     def slots(self, src: IntArray, dst: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
-        """Where the pairs are kept, and whether they are; the places of others mean nothing."""
+        """Return the slots of pairs and whether they have one; if not, the slot means nothing."""
         wanted = src * self.nodes + dst
         if len(self.keys) == 0:
             return np.zeros(len(wanted), dtype=np.int64), np.zeros(len(wanted), dtype=bool)
@@ -82,11 +82,11 @@ class _Pairs:
         return place, self.keys[place] == wanted
 
     def admit(self, src: IntArray, dst: IntArray, nodes: int) -> tuple[IntArray, IntArray]:
-        """Where the pairs are kept from now on, and where those known before have moved."""
+        """Return the slots of pairs, old or new, and where the old slots have moved."""
         if self.nodes not in (0, nodes):
             raise EvaluationError(
-                f"events between {nodes} nodes were shown to a memory of {self.nodes} nodes; "
-                "use one stream, or a new memory"
+                f"events have {nodes} nodes, and those seen before had {self.nodes}; "
+                "use one stream, or a new heuristic"
             )
         self.nodes = nodes
         given = src * nodes + dst
@@ -104,10 +104,10 @@ def _moved(values: NDArray[np.float64], to: IntArray, size: int, empty: float) -
 class EdgeBank(Heuristic):
     """1 for pairs in memory, 0 for others (Poursafaei and others, 2022).
 
-    `memory` says which pairs that occurred are in it now: all (`unlimited`), those that occurred
-    in the last `proportion` of the events (`window`), those within the mean time between
-    repetitions (`interval`), or those that occurred at least as often as the mean (`repeat`).
-    Published results take the best of the four for each data set and sampler.
+    `memory` says which pairs it holds: all (`unlimited`), those that occurred in the last
+    `proportion` of the events (`window`) or within the mean time between repetitions (`interval`),
+    or those that occurred at least as often as the mean (`repeat`). Published results take the
+    best of the four for each data set and sampler.
     """
 
     def __init__(self, memory: str = "unlimited", *, proportion: float = 0.15) -> None:
@@ -116,7 +116,9 @@ class EdgeBank(Heuristic):
                 f"EdgeBank has no memory {memory!r}; give unlimited, window, interval or repeat"
             )
         if not 0 < proportion < 1:
-            raise ParameterError(f"proportion is {proportion}; it is a share of the events")
+            raise ParameterError(
+                f"proportion is {proportion}; give a share of the events, above 0 and below 1"
+            )
         self.name = f"edgebank-{memory}"
         self._memory, self._proportion = memory, proportion
         self._pairs = _Pairs()
@@ -140,7 +142,7 @@ class EdgeBank(Heuristic):
         slot, known = self._pairs.slots(src, dst)
         if not known.any():
             return np.zeros(len(src))
-        return np.where(known, self._kept()[slot], 0.0)
+        return np.where(known, self._in_memory()[slot], 0.0)
 
     def per_event(self, events: EventStream) -> EventScore | None:
         if self._memory != "unlimited":
@@ -153,7 +155,7 @@ class EdgeBank(Heuristic):
 
         return score
 
-    def _kept(self) -> FloatArray:
+    def _in_memory(self) -> FloatArray:
         if self._memory == "unlimited":
             return np.ones(len(self._count))
         if self._memory == "repeat":
@@ -162,7 +164,7 @@ class EdgeBank(Heuristic):
             start = np.quantile(np.concatenate(self._times), 1 - self._proportion)
         else:
             gaps = (self._last - self._first) / np.maximum(self._count - 1, 1)
-            start = self._last.max() - gaps.mean()  # pairs that occurred once count as a gap of 0
+            start = self._last.max() - gaps.mean()  # a single occurrence counts as a gap of 0
         return np.asarray(self._last >= start, dtype=np.float64)
 
 
@@ -170,8 +172,8 @@ class EdgeMemory(Heuristic):
     """Sums of e^(-age / scale) over the past events of a pair, of its reverse, and of v.
 
     The score of (u, v) is `forward`·(events u → v) + `reverse`·(events v → u) +
-    `popularity`·(events into v). The small default for popularity in `snapshot_heuristics` makes
-    it decide among pairs without a past and hardly anywhere else.
+    `popularity`·(events into v). The small weight of popularity in `snapshot_heuristics` makes it
+    decide among pairs without a past and hardly anywhere else.
     """
 
     def __init__(
@@ -184,19 +186,21 @@ class EdgeMemory(Heuristic):
         name: str | None = None,
     ) -> None:
         if not scale > 0:
-            raise ParameterError(f"scale is {scale}; it is the time to forget, and above 0")
+            raise ParameterError(
+                f"scale is {scale}; the time in which memories fade must be above 0"
+            )
         parts = {"memory": forward, "reverse": reverse, "popularity": popularity}
         if not any(parts.values()) or min(parts.values()) < 0:
             raise ParameterError(
                 f"forward={forward}, reverse={reverse} and popularity={popularity}: "
-                "weights are not negative and not all 0"
+                "weights must not be negative, and not all 0"
             )
         self.name = name or "+".join(part for part, weight in parts.items() if weight)
         self._scale = scale
         self._forward, self._reverse, self._popularity = forward, reverse, popularity
         self._pairs = _Pairs()
         self._heat, self._into = np.zeros(0), np.zeros(0)  # of pairs, and of destinations
-        self._now = 0  # the time at which the heats are what they are
+        self._now = 0  # the time at which the heats are valid
 
     def update(self, events: EventStream) -> None:
         if len(events) == 0:
@@ -228,7 +232,7 @@ class EdgeMemory(Heuristic):
         return total * np.exp((self._now - t) / self._scale)
 
     def score_all(self, src: IntArray, t: int, nodes: int) -> FloatArray:
-        # The same, but from the pairs kept to the table instead of asking for every place in it.
+        # From the pairs in memory to the table, instead of looking up every cell of it.
         if len(self._heat) == 0:
             return np.zeros((len(src), nodes))
         row = np.full(nodes, -1)
@@ -284,7 +288,7 @@ class Popularity(Heuristic):
 
 
 class Recency(Heuristic):
-    """1 / (1 + time since the last event of the pair or of the destination); 0 if none was."""
+    """1 / (1 + time since the last event of the pair or of the destination); 0 without one."""
 
     def __init__(self, of: str = "pair") -> None:
         if of not in ("pair", "destination"):
@@ -330,8 +334,8 @@ class _Heat:
         self._past, self._scale = past, scale
         self._t = t[past.order]
         self._heat = np.ones(len(t))  # right after each event, of it and those of its key before
-        # Sums over the last 1, 2, 4, ... events, each from two of half the length: no power of
-        # e grows beyond 1, and as many passes are needed as the longest series has binary digits.
+        # Sums over the last 1, 2, 4, ... events, each from two of half the length: no power of e
+        # exceeds 1, and the number of passes is that of the longest series' binary digits.
         row, begin, length = np.arange(len(t)), past.begin, 1
         while len(later := np.flatnonzero(row - length >= begin)):
             earlier = later - length
@@ -349,7 +353,7 @@ class _Heat:
 
 
 def link_heuristics(scale: float) -> list[Heuristic]:
-    """Fresh heuristics for streams of events; `scale` is the time in which memories fade."""
+    """Return fresh heuristics for streams of events; memories fade within the time `scale`."""
     return [
         EdgeBank(),
         EdgeBank("window"),
@@ -364,7 +368,7 @@ def link_heuristics(scale: float) -> list[Heuristic]:
 
 
 def snapshot_heuristics(scale: float = 3.0) -> list[Heuristic]:
-    """Fresh heuristics for snapshots, which fade over `scale` of them."""
+    """Return fresh heuristics for snapshots; memories fade within `scale` of them."""
     return [
         EdgeMemory(scale=scale),
         EdgeMemory(scale=scale, forward=0.0, reverse=1.0),
@@ -378,17 +382,17 @@ def snapshot_heuristics(scale: float = 3.0) -> list[Heuristic]:
 
 
 class NodeHeuristic(ABC):
-    """A rule that gives nodes a probability for each class."""
+    """A scorer that gives nodes a probability for each class."""
 
     name: str
 
     @abstractmethod
     def score(self, node: IntArray, t: IntArray) -> FloatArray:
-        """Probabilities [B, classes] for each node at its time, from strictly earlier knowledge."""
+        """Return probabilities [B, classes] of nodes, from what was known strictly before."""
 
 
 class Majority(NodeHeuristic):
-    """The class frequencies of the training examples, for every node alike."""
+    """The class frequencies of the training examples, the same for every node."""
 
     name = "majority"
 
@@ -400,9 +404,9 @@ class Majority(NodeHeuristic):
 
 
 class LastLabel(NodeHeuristic):
-    """The label of the node that became known last; class frequencies where none is known.
+    """The node's last known label; class frequencies if none is known.
 
-    `t` of the labels given is when each became known.
+    `known.t` is when each label became known.
     """
 
     name = "last-label"
@@ -451,7 +455,7 @@ class DegreeOnly(NodeHeuristic):
 def node_heuristics(
     stream: EventStream, train: NodeLabels, known: NodeLabels, *, classes: int
 ) -> list[NodeHeuristic]:
-    """Heuristics for node classification, fitted on the training examples."""
+    """Return heuristics for node classification, fitted to the training examples."""
     return [
         Majority(train, classes=classes),
         LastLabel(known, train, classes=classes),

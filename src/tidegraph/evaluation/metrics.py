@@ -1,4 +1,4 @@
-"""How good scores are. Ties never help unless asked to; what cannot be judged is refused."""
+"""How good scores are. Ties never help unless asked to; undefined metrics raise an error."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ TIES = ("half", "against", "for")
 
 
 def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
-    """The average precision of scores for labels 0 and 1; both must occur."""
+    """Return the average precision of scores for labels 0 and 1; both must occur."""
     from sklearn.metrics import average_precision_score
 
     return float(average_precision_score(*_two_classes(labels, scores)))
 
 
 def roc_auc(labels: ArrayLike, scores: ArrayLike) -> float:
-    """The chance that a random 1 is scored above a random 0, ties half; both must occur."""
+    """Return the chance that a random 1 scores above a random 0, ties half; both must occur."""
     from sklearn.metrics import roc_auc_score
 
     return float(roc_auc_score(*_two_classes(labels, scores)))
@@ -50,7 +50,7 @@ def roc_auc(labels: ArrayLike, scores: ArrayLike) -> float:
 def link_metrics(
     positive: ArrayLike, negative: ArrayLike, *, batch_size: int = 200
 ) -> dict[str, float]:
-    """AP and AUC of true against false pairs: the mean over batches, and over all at once.
+    """Return AP and AUC of true against false pairs, as the mean over batches and over all at once.
 
     Batch k holds the k-th `batch_size` positives and as many negatives. The mean over batches
     (`ap`, `auc`) is what is published for temporal graphs; `ap_global` and `auc_global` also
@@ -63,7 +63,7 @@ def link_metrics(
             "one negative per positive is needed"
         )
     if batch_size < 1:
-        raise ParameterError(f"batch_size is {batch_size}; it is at least 1")
+        raise ParameterError(f"batch_size is {batch_size}; it must be at least 1")
     values = [
         _precision_and_area(true[first : first + batch_size], false[first : first + batch_size])
         for first in range(0, len(true), batch_size)
@@ -80,7 +80,7 @@ def link_metrics(
 
 
 def _precision_and_area(true: FloatArray, false: FloatArray) -> tuple[float, float]:
-    """AP and AUC from one curve: a quarter of the time of asking for each, batch after batch."""
+    """Return AP and AUC from one curve, in a quarter of the time of computing each by itself."""
     from sklearn.metrics import auc, roc_curve
 
     labels = np.repeat([1, 0], [len(true), len(false)])
@@ -99,10 +99,10 @@ def ranks(
     ties: str = "half",
     without: NDArray[np.bool_] | None = None,
 ) -> FloatArray:
-    """The rank, from 1, of each positive [B] among its negatives [B, K].
+    """Return the rank, from 1, of each positive [B] among its negatives [B, K].
 
     A negative of equal score counts `half` (TGB's mean of the optimistic and the pessimistic
-    rank), wholly `against` the positive, or `for` it, not at all. Those marked in `without`
+    rank), fully (`against` the positive) or not at all (`for` it). Negatives marked in `without`
     [B, K] do not count.
     """
     true, false = _scores(positive, "positive scores"), _scores(negatives, "negative scores")
@@ -125,17 +125,17 @@ def _rank(above: NDArray[Any], equal: NDArray[Any], ties: str) -> FloatArray:
 
 
 def mrr(rank: ArrayLike) -> float:
-    """The mean of 1 / rank."""
+    """Return the mean of 1 / rank."""
     return float(np.mean(1.0 / _ranks(rank)))
 
 
 def hits_at(rank: ArrayLike, k: int) -> float:
-    """The share of ranks that are at most `k`."""
+    """Return the share of ranks that are at most `k`."""
     return float(np.mean(_ranks(rank) <= k))
 
 
 def mrr_full(scores: ArrayLike, row: ArrayLike, column: ArrayLike, *, ties: str = "half") -> float:
-    """ROLAND's table: 1 / rank among ALL candidates, mean per source, then over the sources.
+    """Return 1 / rank among ALL candidates, mean per source, then over sources, as ROLAND's table.
 
     `scores` is [sources, candidates]; true pairs are at (`row[k]`, `column[k]`). The other true
     destinations of a source compete like any candidate.
@@ -161,10 +161,10 @@ def mrr_sampled(
     seed: int = 0,
     ties: str = "against",
 ) -> float:
-    """The best true destination of each source against sampled ones: mean of 1 / rank.
+    """Return the mean of 1 / rank of each source's best true destination among sampled ones.
 
     `negatives` are drawn per source, uniformly and with replacement, from the candidates that are
-    not true. Two models that are given the same true pairs and seed meet the same negatives.
+    not true. The same true pairs and seed give the same negatives for every model.
     """
     table, rows, columns = _table(scores, row, column)
     generator = np.random.default_rng(seed)
@@ -182,10 +182,10 @@ def mrr_sampled(
 def expected_mrr_sampled(
     scores: ArrayLike, row: ArrayLike, column: ArrayLike, *, negatives: int = 1000
 ) -> float:
-    """The mean of `mrr_sampled` (ties against) over all its seeds, computed and not sampled.
+    """Return the mean of `mrr_sampled` (ties against) over all seeds, in closed form.
 
-    If a share p of the candidates is at least as good as the best true one, the number drawn of
-    them is binomial and the mean of 1 / (1 + number) is (1 - (1-p)^(N+1)) / ((N+1)·p).
+    If a share p of the candidates is at least as good as the best true one, the number of them
+    drawn is binomial and the mean of 1 / (1 + number) is (1 - (1-p)^(N+1)) / ((N+1)·p).
     """
     table, rows, columns = _table(scores, row, column)
     means = np.empty(len(table))
@@ -204,20 +204,20 @@ def _free(table: FloatArray, source: int, columns: IntArray) -> tuple[IntArray, 
     if free == 0:
         raise EvaluationError(
             f"every candidate is a true destination of the source in row {source}; "
-            "there is no negative to draw"
+            "no negative can be drawn"
         )
     return true, free
 
 
 def micro_f1(labels: ArrayLike, predicted: ArrayLike) -> float:
-    """Micro-averaged F1 of predicted classes, one per example."""
+    """Return the micro-averaged F1 of predicted classes, one per example."""
     from sklearn.metrics import f1_score
 
     truth, guess = np.asarray(labels), np.asarray(predicted)
     if truth.shape != guess.shape or truth.ndim != 1 or len(truth) == 0:
         raise EvaluationError(
             f"labels have shape {truth.shape} and predictions {guess.shape}; "
-            "both are [N], N at least 1"
+            "both must be [N] with N at least 1"
         )
     for what, classes in (("labels", truth), ("predictions", guess)):
         if classes.dtype.kind not in "iub":
@@ -226,59 +226,76 @@ def micro_f1(labels: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def ndcg_at(relevance: ArrayLike, scores: ArrayLike, k: int = 10) -> float:
-    """NDCG of the best `k` by score, mean over rows; tied scores share their gains evenly."""
+    """Return the NDCG of the best `k` by score, mean over rows; tied scores share gains evenly."""
     from sklearn.metrics import ndcg_score
 
     wanted, given = _scores(relevance, "relevance"), _scores(scores, "scores")
     if wanted.shape != given.shape or wanted.ndim != 2 or wanted.shape[1] < 2:
         raise EvaluationError(
             f"relevance has shape {wanted.shape} and scores {given.shape}; "
-            "both are [rows, candidates], with at least 2 candidates"
+            "both must be [rows, candidates] with at least 2 candidates"
         )
     return float(ndcg_score(wanted, given, k=k))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Calibration:
-    """Predicted against observed frequencies, by bins of equal width that hold examples."""
+    """Predicted and observed frequencies by bin, and the weight of the examples in each."""
 
     predicted: FloatArray
     observed: FloatArray
-    count: IntArray
+    weight: FloatArray
 
     @property
     def error(self) -> float:
         """The mean distance of the two over all examples (expected calibration error)."""
-        return float(np.average(np.abs(self.predicted - self.observed), weights=self.count))
+        return float(np.average(np.abs(self.predicted - self.observed), weights=self.weight))
 
 
-def calibration(labels: ArrayLike, probabilities: ArrayLike, *, bins: int = 10) -> Calibration:
-    """How often the examples given a probability turned out to be of class 1."""
+def calibration(
+    labels: ArrayLike,
+    probabilities: ArrayLike,
+    *,
+    bins: int = 10,
+    weights: ArrayLike | None = None,
+    by_rank: bool = False,
+    least: int = 1,
+) -> Calibration:
+    """Return how often examples of about the same probability were of class 1.
+
+    Bins have equal width, or with `by_rank` equally many examples; those with fewer than `least`
+    are left out. scikit-learn's `calibration_curve` takes no weights and returns no counts.
+    """
     truth, given = _labelled(labels, probabilities)
     if given.min() < 0 or given.max() > 1:
         raise EvaluationError(
-            f"probabilities reach from {given.min():g} to {given.max():g}; they are in [0, 1]: "
+            f"probabilities range from {given.min():g} to {given.max():g}; they must be in [0, 1]: "
             "apply the sigmoid first"
         )
-    place = np.minimum((given * bins).astype(np.int64), bins - 1)
-    count = np.bincount(place, minlength=bins)
-    held = count > 0
-    predicted = np.bincount(place, weights=given, minlength=bins)[held] / count[held]
-    observed = np.bincount(place, weights=truth, minlength=bins)[held] / count[held]
-    return Calibration(predicted, observed, count[held])
+    scale = given
+    if by_rank:
+        scale = np.empty(len(given))
+        scale[np.argsort(given, kind="stable")] = np.arange(len(given)) / len(given)
+    place = np.minimum((scale * bins).astype(np.int64), bins - 1)
+    weight = np.ones(len(given)) if weights is None else _scores(weights, "weights")
+    enough = np.bincount(place, minlength=bins) >= least
+    total = np.bincount(place, weight, bins)[enough].astype(np.float64)
+    predicted = np.bincount(place, weight * given, bins)[enough] / total
+    observed = np.bincount(place, weight * truth, bins)[enough] / total
+    return Calibration(predicted, observed, total)
 
 
 def _scores(values: ArrayLike, what: str) -> FloatArray:
     scores = np.asarray(values, dtype=np.float64)
     if scores.size == 0:
-        raise EvaluationError(f"{what} are empty; at least one is needed")
+        raise EvaluationError(f"{what} are empty; give at least one")
     bad = ~np.isfinite(scores)
     if bad.any():
         place = np.unravel_index(int(np.argmax(bad)), scores.shape)
         where = ", ".join(str(int(index)) for index in place)
         raise EvaluationError(
-            f"{what} hold {scores[place]} at [{where}] and {int(bad.sum()) - 1} more such; "
-            "a score is a finite number: find where the model produced them"
+            f"{what} contain {scores[place]} at [{where}] and {int(bad.sum()) - 1} more such; "
+            "scores must be finite: find where the model produced them"
         )
     return scores
 
@@ -294,10 +311,10 @@ def _labelled(labels: ArrayLike, scores: ArrayLike) -> tuple[IntArray, FloatArra
     truth, given = np.asarray(labels), _scores(scores, "scores")
     if truth.shape != given.shape or truth.ndim != 1:
         raise EvaluationError(
-            f"labels have shape {truth.shape} and scores {given.shape}; both are [N]"
+            f"labels have shape {truth.shape} and scores {given.shape}; both must be [N]"
         )
     if not np.isin(truth, (0, 1)).all():
-        raise EvaluationError(f"labels hold {np.unique(truth)[:5]}; they are 0 or 1")
+        raise EvaluationError(f"labels contain {np.unique(truth)[:5]}; they must be 0 or 1")
     return truth.astype(np.int64), given
 
 

@@ -1,9 +1,9 @@
-"""Pairs that did not happen, to be told from those that did.
+"""Pairs that did not happen, to distinguish from those that did.
 
-A sampler is named, seeded, and asked batch after batch in time order: the same seed and the same
-batches give the same negatives, whoever is evaluated. NumPy's old generator is used throughout,
-because the published negatives came from it. `random-dst` and the two that draw whole
-past edges follow the programs behind the published numbers (TGN's and DyGLib's).
+A sampler has a name and a seed, and draws for one batch after another in time order: the same seed
+and batches give the same negatives, whatever is evaluated. NumPy's old generator is used because
+the published negatives came from it. `random-dst` and the two samplers of whole past edges follow
+the programs behind the published numbers (TGN's and DyGLib's).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class NegativeSampler(ABC):
 
     @abstractmethod
     def sample(self, src: IntArray, dst: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
-        """Sources and destinations of the negatives for a batch of positives in time order.
+        """Return sources and destinations of the negatives for a batch of positives in time order.
 
-        The batch's window is from its first time to its last, both included.
+        The window of a batch is from its first time to its last, both included.
         """
 
 
 class RandomDestinations(NegativeSampler):
-    """The source is kept, the destination is any that occurs among the events given.
+    """The positive's source with any destination that occurs among the given events.
 
     A negative may happen to be a positive of the batch, as in the original.
     """
@@ -60,14 +60,14 @@ class RandomDestinations(NegativeSampler):
         self._random = np.random.RandomState(seed)
 
     def sample(self, src: IntArray, dst: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
-        # TGN's sampler draws a source too and drops it; without this draw all others would differ.
+        # TGN's sampler also draws a source and drops it; without this draw all later ones differ.
         self._random.randint(0, self._sources, len(src))
         drawn = self._random.randint(0, len(self._destinations), len(src))
         return src, self._destinations[drawn]
 
 
 class RandomNodes(NegativeSampler):
-    """The source is kept, the destination is any node at all: easy where the graph is bipartite."""
+    """The positive's source with any node at all: easy if the graph is bipartite."""
 
     name = "random-all"
 
@@ -82,8 +82,8 @@ class RandomNodes(NegativeSampler):
 class HistoricalEdges(NegativeSampler):
     """Whole edges seen strictly before the batch's window and not in it, without replacement.
 
-    Where there are fewer than asked for, random pairs of a source and a destination that occur
-    among the events are added in front; none of these is a positive of the batch.
+    If there are too few, random pairs of a source and a destination that occur among the events
+    come first; none of these is a positive of the batch.
     """
 
     name = "historical"
@@ -126,7 +126,7 @@ class HistoricalEdges(NegativeSampler):
         )
 
     def _random_pairs(self, wanted: int, src: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
-        """Distinct pairs outside the batch, repeated only where there are not enough."""
+        """Return distinct pairs outside the batch, repeated only if there are not enough."""
         columns = len(self._destinations)
         pairs = len(self._sources) * columns
         row, column = np.searchsorted(self._sources, src), np.searchsorted(self._destinations, dst)
@@ -150,7 +150,7 @@ class HistoricalEdges(NegativeSampler):
 
 
 class InductiveEdges(HistoricalEdges):
-    """Historical edges that were not yet seen at `observed_until`, which the training knew."""
+    """Historical edges first seen after `observed_until`, the end of what training knew."""
 
     name = "inductive"
 
@@ -162,7 +162,7 @@ class InductiveEdges(HistoricalEdges):
 class GivenNegatives(NegativeSampler):
     """Fixed negatives, row by row in the order of the positives, as benchmark files list them.
 
-    Each row is handed out once: make a new one for every evaluation.
+    Each row is used once: make a new sampler for every evaluation.
     """
 
     name = "given"
@@ -172,7 +172,7 @@ class GivenNegatives(NegativeSampler):
         if self._src.ndim != 1 or self._src.shape != self._dst.shape:
             raise ParameterError(
                 f"given negatives have shapes {self._src.shape} and {self._dst.shape}; "
-                "one source and one destination per positive are needed"
+                "give one source and one destination per positive"
             )
         self._next = 0
 
@@ -180,7 +180,7 @@ class GivenNegatives(NegativeSampler):
         rows = slice(self._next, self._next + len(src))
         if rows.stop > len(self._src):
             raise EvaluationError(
-                f"{len(self._src)} negatives were given and {rows.stop} positives are evaluated; "
+                f"{len(self._src)} negatives were given for {rows.stop} positives or more; "
                 "give one negative for each"
             )
         self._next = rows.stop
@@ -193,29 +193,24 @@ SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
 def negative_sampler(
     name: str, events: EventStream, *, seed: int, observed_until: int | None = None
 ) -> NegativeSampler:
-    """The sampler of this name over the events given; `inductive` needs `observed_until`."""
-    if name == RandomDestinations.name:
-        return RandomDestinations(events, seed=seed)
-    if name == RandomNodes.name:
-        return RandomNodes(events, seed=seed)
-    if name == HistoricalEdges.name:
-        return HistoricalEdges(events, seed=seed)
+    """Return the sampler of this name over some events; `inductive` needs `observed_until`."""
     if name == InductiveEdges.name:
         if observed_until is None:
-            raise ParameterError(
-                "inductive negatives need observed_until, the end of what is known"
-            )
+            raise ParameterError("inductive negatives need observed_until, the end of training")
         return InductiveEdges(events, seed=seed, observed_until=observed_until)
+    for kind in (RandomDestinations, RandomNodes, HistoricalEdges):
+        if name == kind.name:
+            return kind(events, seed=seed)
     raise ParameterError(f"no sampler is called {name!r}; give one of {', '.join(SAMPLERS)}")
 
 
 def _not_empty(events: EventStream) -> None:
     if len(events) == 0:
-        raise EvaluationError("negatives are drawn from events, and none were given")
+        raise EvaluationError("negatives are drawn from events, but the stream is empty")
 
 
 def _distinct(generator: np.random.RandomState, below: int, wanted: int) -> IntArray:
-    """Distinct numbers below `below`, uniform; cheap where few of many are wanted."""
+    """Return distinct uniform numbers below `below`; cheap if few of many are wanted."""
     if below < 4 * wanted:
         return generator.choice(below, size=wanted, replace=False).astype(np.int64)
     drawn = np.zeros(0, dtype=np.int64)

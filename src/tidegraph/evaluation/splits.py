@@ -1,4 +1,4 @@
-"""Which events a model may learn from, and which it is judged on."""
+"""Which events a model may learn from, and which evaluate it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ IntArray = NDArray[np.int64]
 
 PARTS = ("validation", "new_validation", "test", "new_test")
 
-# Snapshot width and first test task of the published fixed splits. The first tasks obey no rule in
-# the number of snapshots: both Bitcoin graphs have 138, and theirs differ by one.
+# Snapshot width and first test task of the published fixed splits. The first tasks do
+# not follow from the number of snapshots: both Bitcoin graphs have 138, and theirs differ by one.
 ROLAND_SETTINGS = {
     "uci": {"width_s": 190_080, "first_test": 72},
     "bitcoin-otc": {"width_s": 1_200_000, "first_test": 110},
@@ -44,7 +44,7 @@ class Split:
     """Ascending positions in a stream, by purpose.
 
     `new_validation` and `new_test` are the events of their part that touch a node which no
-    training event touches. `held_out` are the nodes whose events were kept out of training on
+    training event touches. `held_out` are the nodes whose events were excluded from training on
     purpose. An event belongs to validation when `validation_time < t <= test_time`, to test later.
     """
 
@@ -60,14 +60,14 @@ class Split:
     parameters: dict[str, Any] = field(default_factory=dict)
 
     def part(self, name: str) -> IntArray:
-        """The positions of one of `validation`, `new_validation`, `test`, `new_test`."""
+        """Return the positions of `validation`, `new_validation`, `test` or `new_test`."""
         if name not in PARTS:
             raise ParameterError(f"a split has no part {name!r}; give one of {', '.join(PARTS)}")
         rows: IntArray = getattr(self, name)
         return rows
 
     def sizes(self) -> dict[str, int]:
-        """Events per part."""
+        """Return the number of events per part."""
         return {name: len(getattr(self, name)) for name in ("train", *PARTS)}
 
 
@@ -75,7 +75,7 @@ class Split:
 class SnapshotSplit:
     """Snapshots of a stream, and the tasks on them: from snapshots <= k predict the edges of k+1.
 
-    `index[e]` is the snapshot of event `e`, counted over those that were kept, or -1.
+    `index[e]` is the number of event `e`'s snapshot, or -1 if that snapshot was dropped.
     """
 
     name: str
@@ -87,14 +87,14 @@ class SnapshotSplit:
     parameters: dict[str, Any] = field(default_factory=dict)
 
     def part(self, name: str) -> range:
-        """The tasks of `train`, `validation` or `test`."""
+        """Return the tasks of `train`, `validation` or `test`."""
         if name not in ("train", "validation", "test"):
             raise ParameterError(f"no tasks are called {name!r}; give train, validation or test")
         tasks: range = getattr(self, name)
         return tasks
 
     def sizes(self) -> dict[str, int]:
-        """Snapshots, and tasks per part."""
+        """Return the number of snapshots, and of tasks per part."""
         return {
             "snapshots": self.snapshots,
             "train": len(self.train),
@@ -111,12 +111,12 @@ def tgn_split(
     test: float = 0.15,
     new_nodes: float = 0.1,
 ) -> Split:
-    """The split of the TGN paper: by quantiles of time, some nodes hidden from training.
+    """Split as the TGN paper does: by quantiles of time, some nodes hidden from training.
 
     Of the nodes that occur after `validation_time`, `int(new_nodes · nodes)` are drawn and every
-    training event that touches one is dropped. Which ones are drawn depends on ids that start at 1
-    and on the order in which CPython lists a set of integers; both are kept here, so that sizes
-    and results compare with published ones event by event.
+    training event that touches one is dropped. The draw depends on numbers that start at 1 and on
+    the order in which CPython lists a set of integers; this code repeats both, so that sizes and
+    results compare with published ones event by event.
     """
     if not 0 <= new_nodes < 1:
         raise ParameterError(f"new_nodes is {new_nodes}; give a share of the nodes in [0, 1)")
@@ -139,20 +139,20 @@ def tgn_split(
 
 
 def tgb_split(stream: EventStream, *, validation: float = 0.15, test: float = 0.15) -> Split:
-    """The split of the Temporal Graph Benchmark: by quantiles of time, no node hidden."""
+    """Split as the Temporal Graph Benchmark does: by quantiles of time, no node hidden."""
     bounds = _quantiles(stream, validation, test)
     parameters = {"validation": validation, "test": test}
     return _split("tgb", stream, bounds, np.zeros(0, dtype=np.int64), parameters)
 
 
 def time_split(stream: EventStream, *, validation_time: float, test_time: float) -> Split:
-    """Training up to and including `validation_time`, validation up to `test_time`, then test.
+    """Train up to and including `validation_time`, validate up to `test_time`, test after it.
 
-    With `test_time=inf` nothing is kept for a test.
+    With `test_time=inf` there is no test part.
     """
     if not validation_time < test_time:
         raise ParameterError(
-            f"validation_time {validation_time} is not before test_time {test_time}; exchange them"
+            f"validation_time {validation_time} is not before test_time {test_time}; swap them"
         )
     return _split("time", stream, (validation_time, test_time), np.zeros(0, dtype=np.int64), {})
 
@@ -161,7 +161,7 @@ def _quantiles(stream: EventStream, validation: float, test: float) -> tuple[flo
     if not (validation > 0 and test > 0 and validation + test < 1):
         raise ParameterError(
             f"validation={validation} and test={test} are shares of the events; "
-            "both are above 0 and leave something for training"
+            "both must be above 0 and leave some for training"
         )
     if len(stream) == 0:
         raise EvaluationError("the stream holds no events; there is nothing to split")
@@ -214,11 +214,11 @@ def roland_split(
     validation: float = 0.1,
     least_edges: int = 2,
 ) -> SnapshotSplit:
-    """Snapshots of `width_s` seconds and ROLAND's fixed split of the tasks on them.
+    """Cut snapshots of `width_s` seconds and split the tasks on them as ROLAND does.
 
     A snapshot is `floor(t / width)` of the absolute time; those with fewer than `least_edges`
-    events are dropped and the rest counted from 0. Test tasks run from `first_test` to the last
-    one that has a successor, the tenth (`validation`) of all tasks before them validates. See
+    events are dropped and the others numbered from 0. Test tasks run from `first_test` to the last
+    one that has a successor; the share `validation` of all tasks, just before them, validates. See
     `ROLAND_SETTINGS` for the published values.
     """
     width = _in_units(width_s, stream.unit)
@@ -249,7 +249,7 @@ def roland_split(
 
 def _in_units(width_s: int, unit: str) -> int:
     if width_s < 1:
-        raise ParameterError(f"width_s is {width_s}; a snapshot lasts at least a second")
+        raise ParameterError(f"width_s is {width_s}; a snapshot must last at least a second")
     if unit in PER_SECOND:
         return width_s * PER_SECOND[unit]
     if unit in _SECONDS and width_s % _SECONDS[unit] == 0:
@@ -261,13 +261,13 @@ def _in_units(width_s: int, unit: str) -> int:
 
 
 def label_split(stream: EventStream, split: Split) -> NodeLabels:
-    """The state labels of the events' sources as examples, divided at the split's times.
+    """Return the state labels of the events' sources as examples, divided at the split's times.
 
-    Nodes hidden from link training are not hidden here: every event up to `validation_time`
-    trains, as is usual for this task.
+    Nodes hidden from link training are not hidden here: as usual for this task, every event up to
+    `validation_time` trains.
     """
     if stream.labels is None:
-        raise EvaluationError("the stream carries no labels; node_labels or labels are needed")
+        raise EvaluationError("the stream has no labels; give labels or node_labels")
     part = (stream.t > split.validation_time).astype(np.uint8)
     part += (stream.t > split.test_time).astype(np.uint8)
     return NodeLabels(stream.src, stream.t, stream.labels, part)

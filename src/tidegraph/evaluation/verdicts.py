@@ -1,4 +1,4 @@
-"""Whether learning was worth it: a model beside the best of the heuristics, in words."""
+"""Whether learning was worth it: a model compared with the best heuristic."""
 
 from __future__ import annotations
 
@@ -6,17 +6,42 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Verdict", "outcome_of_heuristic", "verdicts"]
+__all__ = ["Heuristics", "Verdict", "best_heuristic", "outcome_of_heuristic", "verdicts"]
 
-_BESIDE = "auc"  # told beside the headline, where a heuristic is ahead or about as good by it
-_BY_CHANCE = 0.01  # what one seed may differ from another, where only one was tried
+# [heuristic][sampler][part][metric]
+Heuristics = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float | None]]]]
+
+_SECOND_METRIC = "auc"  # reported next to the headline where the model does not lead by it
+_BY_CHANCE = 0.01  # a lead that one seed may have over another
+# Headline metrics of results that do not name them, in the order in which they are looked for.
+_HEADLINES = ("ap", "mrr", "mrr_full")
+_NODE_HEADLINES = ("auc", "micro_f1")
+_PARTS = {"all": "", "new": " on new nodes"}  # of runs; others are named as protocols name them
+
+
+def best_heuristic(
+    heuristics: Heuristics, sampler: str, part: str, metric: str
+) -> tuple[str, float] | None:
+    """Return the name and value of the heuristic with the highest metric, or None without one."""
+    return _best(_values(heuristics, sampler, part, metric))
+
+
+def _values(heuristics: Heuristics, sampler: str, part: str, metric: str) -> dict[str, float]:
+    found = {
+        name: table.get(sampler, {}).get(part, {}).get(metric) for name, table in heuristics.items()
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _best(values: Mapping[str, float]) -> tuple[str, float] | None:
+    return max(values.items(), key=lambda item: item[1], default=None)
 
 
 def outcome_of_heuristic(value: float, own: float, spread: float | None = None) -> str:
-    """What a heuristic is beside a model of `own` value: `ahead`, `about as good`, or nothing.
+    """Return how a heuristic compares with a model: `ahead`, `about as good`, or "" if behind.
 
-    A lead of either below the spread over seeds is none; where that is not known, one below a
-    point. What looks the same in four digits is the same.
+    A lead of either below the spread over seeds does not count; if the spread is unknown, neither
+    does one below a point. Values that agree in four digits are the same.
     """
     by_chance = _BY_CHANCE if spread is None else spread
     if abs(value - own) < by_chance or f"{value:.4f}" == f"{own:.4f}":
@@ -26,75 +51,87 @@ def outcome_of_heuristic(value: float, own: float, spread: float | None = None) 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A model and the best heuristic by one metric, under one sampler on one part."""
+    """A model and the heuristics by one metric, under one sampler on one part."""
 
     sampler: str
-    part: str  # all, or new: events that touch a node unseen in training
+    part: str  # in runs all, or new: events that touch a node unseen in training
     metric: str
-    own: float
-    spread: float | None  # over seeds; None where there is one
-    rule: str  # the best heuristic
-    value: float  # its own
-    headline: bool  # whether it is the metric by which scorers are compared
+    mean: float  # of the model, over seeds
+    spread: float | None  # standard deviation over seeds; None with one seed
+    heuristics: dict[str, float]
+    headline: bool = True  # whether scorers are compared by this metric
+
+    @property
+    def best(self) -> tuple[str, float] | None:
+        """The best heuristic and its value."""
+        return _best(self.heuristics)
 
     @property
     def outcome(self) -> str:
-        """What the heuristic is: `ahead`, `about as good`, or nothing where it is behind."""
-        return outcome_of_heuristic(self.value, self.own, self.spread)
+        """How the best heuristic compares: `ahead`, `about as good`, or "" if behind."""
+        return (
+            "" if self.best is None else outcome_of_heuristic(self.best[1], self.mean, self.spread)
+        )
+
+    @property
+    def lead(self) -> float:
+        """By how much the model exceeds the best heuristic."""
+        return self.mean - (0.0 if self.best is None else self.best[1])
 
     def __str__(self) -> str:
         where = "" if self.sampler == "none" else f" under {self.sampler}"
-        where += " on new nodes" if self.part == "new" else ""
+        where += _PARTS.get(self.part, f" on {self.part}")
         metric = self.metric.upper().replace("_", " ")
-        own = f"{100 * self.own:.2f}"
+        own = f"{100 * self.mean:.2f}"
         own += "" if self.spread is None else f" ± {100 * self.spread:.2f}"
-        value = f"{100 * self.value:.2f}"
+        if self.best is None:
+            return f"No heuristic was evaluated{where}: the model has {metric} {own}."
+        name, value = self.best[0], f"{100 * self.best[1]:.2f}"
         if not self.headline:
             state = self.outcome or "behind"
-            return f"By {metric} {self.rule} is {state}{where}: {value}, the model {own}."
+            return f"By {metric} {name} is {state}{where}: {value}, the model {own}."
         if self.outcome:
             return (
-                f"A heuristic is {self.outcome}{where}: {self.rule} has {metric} {value}, the model"
+                f"A heuristic is {self.outcome}{where}: {name} has {metric} {value}, the model"
                 f" {own}."
             )
-        return (
-            f"The model is ahead{where}: {metric} {own}, the best heuristic ({self.rule}) {value}."
-        )
+        return f"The model is ahead{where}: {metric} {own}, the best heuristic ({name}) {value}."
 
 
 def verdicts(
-    metrics: Mapping[str, Mapping[str, Mapping[str, Any]]],
-    heuristics: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]],
+    metrics: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]],
+    heuristics: Heuristics,
     headlines: Mapping[str, str],
 ) -> Iterator[Verdict]:
-    """A verdict by the headline for every sampler and part, and by AUC where that says otherwise.
+    """Yield a verdict by the headline for every sampler and part, and by AUC if that differs.
 
     metrics: `[sampler][part][metric]` with `mean`, `std` and `per_seed`.
-    heuristics: `[rule][sampler][part][metric]`.
     headlines: the metric by which scorers are compared, by sampler.
     """
     for sampler, parts in metrics.items():
         for part, values in parts.items():
-            if not values:
+            defined = {name: of for name, of in values.items() if of.get("mean") is not None}
+            main = _headline(sampler, defined, headlines)
+            if main is None:
                 continue
-            wanted = headlines.get(sampler, "")
-            main = wanted if wanted in values else next(iter(values))
-            for metric in dict.fromkeys((main, _BESIDE)):
-                own = values.get(metric) or {}
-                rivals = {
-                    rule: table[sampler][part][metric]
-                    for rule, table in heuristics.items()
-                    if table.get(sampler, {}).get(part, {}).get(metric) is not None
-                }
-                if own.get("mean") is None or not rivals:
+            for metric in dict.fromkeys((main, _SECOND_METRIC)):
+                if metric not in defined:
                     continue
-                best = max(rivals, key=lambda rule: rivals[rule])
-                found = Verdict(
-                    *(sampler, part, metric, own["mean"]),
+                own = defined[metric]
+                verdict = Verdict(
+                    sampler,
+                    part,
+                    metric,
+                    own["mean"],
                     spread=own["std"] if len(own["per_seed"]) > 1 else None,
-                    rule=best,
-                    value=rivals[best],
+                    heuristics=_values(heuristics, sampler, part, metric),
                     headline=metric == main,
                 )
-                if found.headline or found.outcome:
-                    yield found
+                if verdict.headline or verdict.outcome:
+                    yield verdict
+
+
+def _headline(sampler: str, values: Mapping[str, Any], headlines: Mapping[str, str]) -> str | None:
+    usual = _NODE_HEADLINES if sampler == "none" else _HEADLINES
+    wanted = (headlines.get(sampler, ""), *usual, *values)
+    return next((metric for metric in wanted if metric in values), None)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
+from tidegraph.core.palette import SCHEMES
 from tidegraph.core.words import counted
 from tidegraph.events.columns import IntArray, Op
 from tidegraph.events.moments import dates, span_in_words
@@ -305,10 +306,6 @@ def bars(values: tuple[int, ...], *, height: int = 4, plain: bool = False) -> li
 
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --soft: #5c6878; --line: #d9dee5;
-  --paper: #ffffff; --bar: #2f6fb3; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --soft: #9aa6b5; --line: #343c48;
-  --paper: #14181e; --bar: #6ba6e2; } }
 body { margin: 0 auto; max-width: 46rem; padding: 2rem 1rem 4rem; color: var(--ink);
   background: var(--paper); font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem; }
@@ -319,7 +316,7 @@ th, td { text-align: left; vertical-align: top; padding: .35rem .5rem .35rem 0;
   border-bottom: 1px solid var(--line); }
 th { font-weight: 500; color: var(--soft); white-space: nowrap; width: 9rem; }
 svg { display: block; width: 100%; height: auto; }
-svg rect { fill: var(--bar); } svg text { fill: var(--soft); font-size: 12px; }
+svg rect { fill: var(--c0); } svg text { fill: var(--soft); font-size: 12px; }
 svg line { stroke: var(--line); }
 @media (max-width: 30rem) { svg text { font-size: 20px; } }
 """
@@ -351,7 +348,7 @@ def page(what: Description) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<style>{_STYLE}</style>
+<style>{SCHEMES}{_STYLE}</style>
 </head>
 <body>
 <h1>{title}</h1>

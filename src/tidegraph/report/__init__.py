@@ -1,7 +1,7 @@
-"""What came out of a run, as one page that opens anywhere.
+"""The report of a run as one HTML page that needs nothing else.
 
-It reads the directory of a run and what a fitted predictor answers. It may import from `core`,
-`events`, `engine`, `store`, `evaluation` and `learning`.
+Reads the directory of a run and asks a fitted predictor. May import from `core`, `events`,
+`engine`, `store`, `evaluation` and `learning`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidegraph.core.errors import ParameterError
 from tidegraph.report.comparison import comparison
 from tidegraph.report.observations import Observations, read_observations, save_observations
 from tidegraph.report.page import page
-from tidegraph.report.results import OBSERVATIONS, read_run
+from tidegraph.report.run_files import OBSERVATIONS, read_run
 
 __all__ = [
     "OBSERVATIONS",
@@ -27,10 +27,10 @@ __all__ = [
 
 
 def write(run_directory: str | Path) -> Path:
-    """The path of `report.html`, written into the directory of a run from what lies there.
+    """Write `report.html` into the directory of a run, and return its path.
 
-    `metrics.json` must be there; `config.toml` and `observations` (see `save_observations`) add
-    what they can.
+    `metrics.json` must exist; `config.toml` and `observations` (see `save_observations`) add to
+    it.
     """
     path = Path(run_directory) / "report.html"
     replace_file(path, page(read_run(run_directory)))
@@ -38,8 +38,8 @@ def write(run_directory: str | Path) -> Path:
 
 
 def write_comparison(run_directories: Sequence[str | Path], path: str | Path) -> Path:
-    """The path of a page that shows several runs beside each other."""
+    """Write a page that compares several runs, and return its path."""
     if not run_directories:
-        raise ParameterError("no runs are given to compare; give the directories of some")
+        raise ParameterError("no runs to compare; give their directories")
     replace_file(Path(path), comparison([read_run(each) for each in run_directories]))
     return Path(path)

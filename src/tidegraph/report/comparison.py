@@ -1,4 +1,4 @@
-"""Several runs beside each other."""
+"""Several runs on one page."""
 
 from __future__ import annotations
 
@@ -8,28 +8,38 @@ from typing import Any
 
 import numpy as np
 
+from tidegraph.core.palette import SERIES
+from tidegraph.evaluation import Verdict
 from tidegraph.report import curves
-from tidegraph.report.figures import COLOURS, Axis, Curve, Rule, chart, linear, strip, time_axis
-from tidegraph.report.markup import Html, document, element, table
-from tidegraph.report.page import measure_over_time, percent
-from tidegraph.report.results import METRIC_WORDS, Finding, Run, flat
+from tidegraph.report.figures import Curve, strip
+from tidegraph.report.markup import Html, document, element, figures, section, table
+from tidegraph.report.observations import Observations
+from tidegraph.report.run_files import FinishedRun, flat
+from tidegraph.report.sections.learning import loss_chart, validation_curve
+from tidegraph.report.sections.quality import (
+    measure_over_time,
+    roc_chart,
+    roc_curve,
+    time_chart,
+)
+from tidegraph.report.vocabulary import ABSENT, condition, metric_words, with_spread
 
 __all__ = ["comparison"]
 
-_ABSENT = "–"
+_Seen = Sequence[tuple[str, Observations, int]]  # name and colour of each run observed
 
 
-def comparison(runs: Sequence[Run]) -> str:
-    """The whole page as HTML. Runs whose names are alike are told apart by a number."""
+def comparison(runs: Sequence[FinishedRun]) -> str:
+    """Return the whole page as HTML. Runs of the same name are numbered."""
     names = _distinct([run.name for run in runs])
-    parts = [
+    return document(
+        "Runs compared · tidegraph",
         element("h1", f"{len(runs)} runs compared"),
-        [element("p", note, class_="note") for note in _warnings(runs)],
+        [element("p", warning, class_="note") for warning in _warnings(runs)],
         _headlines(runs, names),
         _differing(runs, names),
         _curves(runs, names),
-    ]
-    return document("Runs compared · tidegraph", *parts)
+    )
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -39,88 +49,69 @@ def _distinct(names: list[str]) -> list[str]:
     ]
 
 
-def _digest(run: Run) -> Any:
-    data = run.results.get("data") or {}
-    return data.get("hash") or data.get("digest")
-
-
-def _warnings(runs: Sequence[Run]) -> list[str]:
-    """What makes numbers incomparable."""
+def _warnings(runs: Sequence[FinishedRun]) -> list[str]:
+    """Return what makes numbers incomparable."""
     found = []
-    data = {_digest(run) for run in runs}
-    if len(data) > 1:
+    if len({run.digest for run in runs}) > 1:
         found.append("The runs are on different data: their numbers cannot be compared.")
     protocols = {str(run.results.get("protocol")) for run in runs}
     if len(protocols) > 1:
         found.append(
-            f"The runs were judged by different protocols ({', '.join(sorted(protocols))}): their"
-            " numbers cannot be compared."
+            f"The runs have different protocols ({', '.join(sorted(protocols))}): their numbers"
+            " cannot be compared."
         )
     return found
 
 
-def _headlines(runs: Sequence[Run], names: Sequence[str]) -> Html:
-    findings = [
-        {(one.sampler, one.part, one.metric): one for one in run.findings()} for run in runs
-    ]
-    keys = list(dict.fromkeys(key for found in findings for key in found))
-    head = ["", *names, "best heuristic"]
+def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
+    found = [{(one.sampler, one.part, one.metric): one for one in run.verdicts()} for run in runs]
     rows: list[list[Any]] = []
     strips = []
-    for key in keys:
-        having = [found[key] for found in findings if key in found]
-        best = max(one.mean for one in having)
-        cells = [_cell(found.get(key), best) for found in findings]
-        rival = max(
-            (one.best for one in having if one.best), key=lambda item: item[1], default=None
-        )
-        metric = METRIC_WORDS.get(key[2], key[2])
+    for key in dict.fromkeys(key for of_run in found for key in of_run):
+        own = {
+            name: of_run[key] for name, of_run in zip(names, found, strict=True) if key in of_run
+        }
+        first = next(iter(own.values()))
+        highest = max(one.mean for one in own.values())
+        bests = [one.best for one in own.values() if one.best is not None]
+        best = max(bests, key=lambda item: item[1], default=None)
+        title = f"{metric_words(first.metric)} {condition(first)}"
         rows.append(
             [
-                f"{metric} {having[0].words}",
-                *cells,
-                _ABSENT if rival is None else f"{rival[1]:.4f} ({rival[0]})",
+                title,
+                *(_cell(own.get(name), highest) for name in names),
+                ABSENT if best is None else f"{best[1]:.4f} ({best[0]})",
             ]
         )
-        own = {
-            name: (found[key].mean, found[key].spread)
-            for name, found in zip(names, findings, strict=True)
-            if key in found
-        }
         if len(own) == len(runs):
-            strips.append((f"{metric} {having[0].words}", own, having[0].heuristics))
-    figure = None
-    if strips:
-        metrics = dict.fromkeys(METRIC_WORDS.get(key[2], key[2]) for key in keys)
-        figure = element(
-            "div",
-            strip(
-                "The runs, and what no learning achieves",
-                "Filled marks are runs, with their spread over seeds; rings are heuristics of the"
-                " first run.",
-                " or ".join(metrics),
-                strips,
-                kind="headline",
-            ),
-            class_="figures",
-        )
-    return element(
-        "section",
-        element("h2", "Results"),
+            marks = {name: (one.mean, one.spread or 0.0) for name, one in own.items()}
+            strips.append((title, marks, first.heuristics))
+    metrics = dict.fromkeys(metric_words(metric) for of_run in found for _, _, metric in of_run)
+    figure = strip(
+        "The runs and the heuristics",
+        "Filled marks are runs, with their spread over seeds; rings are heuristics of the first"
+        " run, which do not learn.",
+        " or ".join(metrics),
+        strips,
+        kind="headline",
+    )
+    return section(
+        "Results",
         element("p", "Mean over seeds ± standard deviation; the best of each line is bold."),
-        table(head, rows),
-        figure,
-        id="headline",
+        table(["", *names, "best heuristic"], rows),
+        figures(figure) if strips else None,
+        name="headline",
     )
 
 
-def _cell(finding: Finding | None, best: float) -> Any:
-    if finding is None:
-        return _ABSENT
-    return element("strong", finding.value) if finding.mean == best else finding.value
+def _cell(verdict: Verdict | None, highest: float) -> Any:
+    if verdict is None:
+        return ABSENT
+    value = with_spread(verdict.mean, verdict.spread)
+    return element("strong", value) if verdict.mean == highest else value
 
 
-def _differing(runs: Sequence[Run], names: Sequence[str]) -> Html:
+def _differing(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
     every = [_all_settings(run) for run in runs]
     keys = [
         key
@@ -131,115 +122,76 @@ def _differing(runs: Sequence[Run], names: Sequence[str]) -> Html:
     if keys:
         content = table(
             ["setting", *names],
-            [[key, *(_written(settings, key) for settings in every)] for key in keys],
+            [[key, *(_written(settings.get(key)) for settings in every)] for key in keys],
         )
-    return element("section", element("h2", "Settings that differ"), content, id="settings")
+    return section("Settings that differ", content, name="settings")
 
 
-def _all_settings(run: Run) -> dict[str, Any]:
-    """What the run was told, and beside it the model's settings where they were observed."""
+def _all_settings(run: FinishedRun) -> dict[str, Any]:
+    """Return the run's settings, and the model's if they were observed."""
     seen = run.observations
     own = {} if seen is None else dict(seen.about["settings"])
-    for name in ("path", "seed"):  # where the first model lay, and one of several
+    for name in ("path", "seed"):  # they belong to the run
         own.pop(name, None)
     return {**flat({"model": own}), **run.settings, "version": run.results.get("version")}
 
 
-def _written(settings: dict[str, Any], key: str) -> str:
-    value = settings.get(key)
-    return _ABSENT if value is None else value if isinstance(value, str) else json.dumps(value)
+def _written(value: Any) -> str:
+    return ABSENT if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _curves(runs: Sequence[Run], names: Sequence[str]) -> Html | None:
+def _curves(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html | None:
     seen = [
-        (name, run.observations, k % (COLOURS - 1))
+        (name, run.observations, k % SERIES)
         for k, (name, run) in enumerate(zip(names, runs, strict=True))
         if run.observations is not None
     ]
     if not seen:
         return None
-    figures = [_validation(seen), _roc(seen), _over_time(seen)]
-    return element(
-        "section",
-        element("h2", "Curves"),
-        element("p", "From the model of each run's first seed."),
-        element("div", figures, class_="figures"),
-        id="curves",
+    return section(
+        "Curves",
+        element("p", "From the model of each run's first seed; links against random destinations."),
+        figures(_validation(seen), _roc(seen), _over_time(seen)),
+        name="curves",
     )
 
 
-def _validation(seen: list[Any]) -> Html | None:
+def _validation(seen: _Seen) -> Html | None:
     drawn = [
-        Curve(
-            name,
-            [epoch["epoch"] for epoch in one.about["history"]],
-            [-epoch["validation"] for epoch in one.about["history"]],
-            colour,
-            dots=True,
-        )
-        for name, one, colour in seen
-        if one.about["history"]
+        validation_curve(one, name, colour) for name, one, colour in seen if one.about["history"]
     ]
     if not drawn:
         return None
-    epochs = [number for curve in drawn for number in np.asarray(curve.x).tolist()]
-    losses = [value for curve in drawn for value in np.asarray(curve.y).tolist()]
-    x = linear("epoch", epochs, low=min(epochs), high=max(epochs))
-    whole = tuple((tick, text) for tick, text in x.ticks if tick == round(tick))
-    return chart(
+    return loss_chart(
         "Validation loss by epoch",
-        "Good: low and flat at the end. Losses compare only where negatives are alike.",
-        Axis(x.label, x.low, x.high, whole),
-        linear("loss (cross-entropy)", losses),
+        "Good: low and flat at the end. Losses compare only if the training negatives are the"
+        " same.",
         drawn,
-        kind="training",
     )
 
 
-def _roc(seen: list[Any]) -> Html | None:
-    drawn = []
-    for name, one, colour in seen:
-        for asked in curves.judged(one)[:1]:
-            if 0 < asked.label.sum() < len(asked.label):
-                area = curves.roc_area(asked.label, asked.score)
-                points = curves.roc(asked.label, asked.score)
-                drawn.append(Curve(f"{name}, AUC {area:.3f}", *points, colour))
-    if not drawn:
-        return None
-    return chart(
-        "ROC",
-        "Good: the curve hugs the upper left corner. Links are told from random destinations.",
-        linear("share of false ones accepted", [], low=0, high=1, words=percent),
-        linear("share of true ones found", [], low=0, high=1, words=percent),
-        drawn,
-        rules=[Rule("guessing")],
-        kind="roc",
-    )
+def _roc(seen: _Seen) -> Html | None:
+    drawn = [
+        roc_curve(examples, name, colour)
+        for name, one, colour in seen
+        for examples in curves.scored(one)[:1]
+        if examples.has_both
+    ]
+    return roc_chart(drawn) if drawn else None
 
 
-def _over_time(seen: list[Any]) -> Html | None:
-    drawn, names, units, begins = [], set(), set(), []
+def _over_time(seen: _Seen) -> Html | None:
+    drawn, measures, times = [], set(), []
     for name, one, colour in seen:
-        classes = one.arrays.get("score.classes")
-        word, measure, least = measure_over_time(
-            one.about["task"], classes is not None and len(classes) > 2
-        )
-        for asked in curves.judged(one)[:1]:
-            when, value, _ = curves.over_time(asked, measure, least=least)
+        measured, measure, least = measure_over_time(one)
+        for examples in curves.scored(one)[:1]:
+            when, value, _ = curves.over_time(examples, measure, least=least)
             if np.isfinite(value).any():
                 drawn.append(Curve(name, when, value, colour, dots=True))
-                names.add(word)
-                units.add(one.about["time"]["unit"])
-                begins.append(one.about["time"]["first"])
-    if not drawn or len(names) > 1 or len(units) > 1:  # they share no axis
-        return None
-    times = np.concatenate([np.asarray(curve.x) for curve in drawn])
-    values = np.concatenate([np.asarray(curve.y) for curve in drawn])
-    return chart(
-        "Quality over time",
-        "Good: high and level over the test period.",
-        time_axis(times.min(), times.max(), units.pop(), origin=min(begins)),
-        linear(names.pop(), values, high=1.0),
-        drawn,
-        kind="over-time",
-    )
+                measures.add(measured)
+                times.append(one.about["time"])
+    if not drawn or len(measures) > 1 or len({time["unit"] for time in times}) > 1:
+        return None  # there is no common axis
+    earliest = min(times, key=lambda time: time["first"])
+    aid = "Good: high and level over the test period."
+    return time_chart("Quality over time", aid, measures.pop(), drawn, earliest)

@@ -4,159 +4,135 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.evaluation.metrics import Calibration
+from tidegraph.evaluation.metrics import calibration as calibration_of
 from tidegraph.report.observations import Observations
+from tidegraph.report.vocabulary import against
 
-__all__ = [
-    "Judged",
-    "average_precision",
-    "calibrated",
-    "judged",
-    "over_time",
-    "precision_recall",
-    "roc",
-    "roc_area",
-]
+__all__ = ["ScoredExamples", "calibration", "over_time", "precision_recall", "roc", "scored"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _TIME_BINS = 24
 _PER_TIME_BIN = 100  # examples, at least
-_CALIBRATION_BINS = 10
-_PER_CALIBRATION_BIN = 10  # examples, at least: fewer say nothing
+_PER_CALIBRATION_BIN = 10  # examples, at least: fewer mean nothing
 _RARE = 0.1  # below this share of ones, probabilities are divided by rank and not by size
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """Questions with the answers 0 and 1, what was said of them, and when they were asked."""
+class ScoredExamples:
+    """Examples of the classes 0 and 1 with their scores and times."""
 
     name: str
     label: IntArray
     score: FloatArray
     t: IntArray
 
+    @property
+    def has_both(self) -> bool:
+        """Whether both classes occur."""
+        return 0 < int(self.label.sum()) < len(self.label)
 
-def judged(observations: Observations) -> list[Judged]:
-    """The questions of a run, one list per kind of false pair; classes against the others."""
+
+def scored(observations: Observations) -> list[ScoredExamples]:
+    """Return the examples of a run: one list per sampler, or each class against the others."""
     about, arrays = observations.about, observations.arrays
     t = arrays["score.t"]
     if about["task"] == "link":
         found = []
-        for sampler, words in (
-            ("random-dst", "against random destinations"),
-            ("historical", "against pairs of the past"),
-        ):
+        for sampler in ("random-dst", "historical"):
             scores = observations.scores(sampler)
             if scores is not None:
-                found.append(Judged(words, *scores, np.tile(t, 2)))
+                found.append(ScoredExamples(against(sampler), *scores, np.tile(t, 2)))
         return found
     classes, label = arrays["score.classes"], arrays["score.label"]
     probability = arrays["score.probability"].astype(np.float64)
     if len(classes) == 2:
         is_second = (label == classes[1]).astype(np.int64)
-        return [Judged(f"class {classes[1]}", is_second, probability[:, 1], t)]
+        return [ScoredExamples(f"class {classes[1]}", is_second, probability[:, 1], t)]
     pooled = (label[:, None] == classes[None, :]).astype(np.int64)
     times = np.repeat(t, len(classes))
-    return [Judged("each class against the rest", pooled.ravel(), probability.ravel(), times)]
+    name = "each class against the others"
+    return [ScoredExamples(name, pooled.ravel(), probability.ravel(), times)]
 
 
-def _counts(label: IntArray, score: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Ones and zeros at or above each distinct score, the highest first."""
-    order = np.argsort(-score, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)  # ties enter together
-    ones = np.cumsum(label[order])[last].astype(np.float64)
-    return ones, last + 1 - ones
+def roc(examples: ScoredExamples) -> tuple[FloatArray, FloatArray]:
+    """Return the shares of zeros and of ones at or above every threshold, from (0, 0) to (1, 1)."""
+    from sklearn.metrics import roc_curve
+
+    zeros, ones, _ = roc_curve(examples.label, examples.score, drop_intermediate=False)
+    return zeros, ones
 
 
-def roc(label: IntArray, score: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The share of zeros and of ones at or above every threshold, from (0, 0) to (1, 1)."""
-    ones, zeros = _counts(label, score)
-    return np.append(0.0, zeros / max(zeros[-1], 1)), np.append(0.0, ones / max(ones[-1], 1))
+def precision_recall(examples: ScoredExamples) -> tuple[FloatArray, FloatArray]:
+    """Return the share of ones found (recall) and the precision at every threshold."""
+    from sklearn.metrics import precision_recall_curve
 
-
-def roc_area(label: IntArray, score: FloatArray) -> float:
-    """The area under `roc`."""
-    x, y = roc(label, score)
-    return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2))
-
-
-def precision_recall(label: IntArray, score: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The share of ones found, and the share of ones among what is at or above each threshold."""
-    ones, zeros = _counts(label, score)
-    return ones / max(ones[-1], 1), ones / (ones + zeros)
-
-
-def average_precision(label: IntArray, score: FloatArray) -> float:
-    """The precision, averaged over the ones found."""
-    recall, precision = precision_recall(label, score)
-    return float(np.sum(np.diff(np.append(0.0, recall)) * precision))
+    precision, recall, _ = precision_recall_curve(examples.label, examples.score)
+    # The highest threshold first, without the point (0, 1) that scikit-learn adds.
+    return recall[-2::-1], precision[-2::-1]
 
 
 def over_time(
-    questions: Judged, measure: Callable[[IntArray, FloatArray], float], *, least: int = 1
+    examples: ScoredExamples, measure: Callable[[IntArray, FloatArray], float], *, least: int = 1
 ) -> tuple[IntArray, FloatArray, IntArray]:
-    """When, the measure, and how many questions, in pieces of the time with equally many questions.
+    """Return times, the measure and the number of examples, in intervals of equally many examples.
 
-    There are `least` of the rarer answer per piece on average, and a piece in which one of the two
-    is missing has no value. Nothing comes back where there are too few questions for two pieces.
+    An interval has `least` of the rarer class on average, and no value if it has only one class.
+    The arrays are empty if there are too few examples for two intervals.
     """
-    ones = int(questions.label.sum())
-    rarer = min(ones, len(questions.label) - ones)
-    pieces = min(_TIME_BINS, len(questions.t) // _PER_TIME_BIN, rarer // least)
-    if pieces < 2:
+    ones = int(examples.label.sum())
+    rarer = min(ones, len(examples.label) - ones)
+    intervals = min(_TIME_BINS, len(examples.t) // _PER_TIME_BIN, rarer // least)
+    if intervals < 2:
         return np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64)
-    order = np.argsort(questions.t, kind="stable")
+    order = np.argsort(examples.t, kind="stable")
     when, value, count = [], [], []
-    for rows in np.array_split(order, pieces):
-        ones = int(questions.label[rows].sum())
-        enough = 0 < ones < len(rows)
-        when.append(int(np.median(questions.t[rows])))
-        value.append(measure(questions.label[rows], questions.score[rows]) if enough else np.nan)
+    for rows in np.array_split(order, intervals):
+        label, score = examples.label[rows], examples.score[rows]
+        when.append(int(np.median(examples.t[rows])))
+        value.append(measure(label, score) if 0 < label.sum() < len(rows) else np.nan)
         count.append(len(rows))
     return np.array(when), np.array(value), np.array(count)
 
 
-def calibrated(observations: Observations) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Per group of questions the mean probability said, how often it came true, and its weight.
+def calibration(observations: Observations) -> Calibration | None:
+    """Return how often predictions of a probability came true, or None without examples.
 
-    Links are weighed as in training, since probabilities are about that mixture; of several
-    classes the likeliest is judged.
+    Links are weighted as in training, since probabilities refer to that mixture. Of several
+    classes the most probable one counts.
     """
     about, arrays = observations.about, observations.arrays
     if about["task"] == "link":
-        kinds: list[tuple[int, Any, float]] = [(1, arrays["score.true"], 1.0)]
+        kinds = [(1, arrays["score.true"], 1.0)]
         for sampler, each in about["training_weights"].items():
             if each > 0 and f"score.{sampler}" in arrays:
                 kinds.append((0, arrays[f"score.{sampler}"], each))
         label = np.concatenate([np.full(len(scores), truth) for truth, scores, _ in kinds])
         weight = np.concatenate([np.full(len(scores), each) for _, scores, each in kinds])
         logit = np.concatenate([scores for _, scores, _ in kinds]).astype(np.float64)
-        said = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
+        predicted = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
     else:
         probability = arrays["score.probability"].astype(np.float64)
         classes, truth = arrays["score.classes"], arrays["score.label"]
         if len(classes) == 2:
-            said, label = probability[:, 1], (truth == classes[1]).astype(np.int64)
+            predicted, label = probability[:, 1], (truth == classes[1]).astype(np.int64)
         else:
-            said = probability.max(axis=1)
+            predicted = probability.max(axis=1)
             label = (classes[probability.argmax(axis=1)] == truth).astype(np.int64)
-        weight = np.ones(len(said))
-    if not len(said):
-        return np.zeros(0), np.zeros(0), np.zeros(0)
-    if np.average(label, weights=weight) < _RARE:
-        rank = np.empty(len(said))
-        rank[np.argsort(said, kind="stable")] = np.arange(len(said)) / len(said)
-        place = (rank * _CALIBRATION_BINS).astype(np.int64)
-    else:
-        place = np.minimum((said * _CALIBRATION_BINS).astype(np.int64), _CALIBRATION_BINS - 1)
-    enough = np.bincount(place, minlength=_CALIBRATION_BINS) >= _PER_CALIBRATION_BIN
-    total = np.bincount(place, weight, _CALIBRATION_BINS)[enough].astype(np.float64)
-    mean = np.bincount(place, weight * said, _CALIBRATION_BINS)[enough] / total
-    came = np.bincount(place, weight * label, _CALIBRATION_BINS)[enough] / total
-    return mean, came, total
+        weight = np.ones(len(predicted))
+    if not len(predicted):
+        return None
+    found = calibration_of(
+        label,
+        predicted,
+        weights=weight,
+        by_rank=bool(np.average(label, weights=weight) < _RARE),
+        least=_PER_CALIBRATION_BIN,
+    )
+    return found if len(found.weight) else None

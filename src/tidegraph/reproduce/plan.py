@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tidegraph.evaluation import best_heuristic
 from tidegraph.reproduce import data, figures
 from tidegraph.reproduce.cells import Cell
 from tidegraph.reproduce.page import HEURISTIC, NOT_YET, OURS, Row, Table, Value
@@ -187,15 +188,10 @@ class Found:
             results = self._results.get((column.data, model), [])
             if not results:
                 return Value(self.absent.get(column.data, NOT_YET))
-            scores = {
-                name: table[sampler][column.part][metric]
-                for name, table in results[0]["rules"].items()
-                if metric in table.get(sampler, {}).get(column.part, {})
-            }
-            if not scores:
+            best = best_heuristic(results[0]["rules"], sampler, column.part, metric)
+            if best is None:
                 return Value("undefined")
-            best = max(scores, key=lambda name: scores[name])
-            return Value.of([scores[best]], metric, note=f"({best})")
+            return Value.of([best[1]], metric, note=f"({best[0]})")
 
         return [
             _row("the best heuristic", HEURISTIC, columns, measure, value) for measure in measures

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import json
 import shutil
-import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from tidegraph.core.durable import only_writer, put_in_place, replace_file
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.core.words import counted
-from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
+from tidegraph.evaluation import ROLAND_SETTINGS, Result, Scores, SnapshotSplit, Split
 from tidegraph.events.batch import Op
 from tidegraph.events.datasets import DATA_SETS
 from tidegraph.events.moments import moment
@@ -33,7 +32,6 @@ from tidegraph.learning.tasks import LinkPredictor, NodeClassifier, preset_name
 
 __all__ = [
     "PROTOCOLS",
-    "Judgement",
     "Protocol",
     "Trained",
     "Trial",
@@ -58,8 +56,6 @@ _MODEL = "tidegraph"  # among scorers
 # tried on the validation tasks of Bitcoin-Alpha with one seed. None was ahead of not learning on.
 LIVE: Mapping[str, Any] = {"epochs": 3, "pace": 0.03, "replay": 2.0}
 _STOP_BY = 0.15  # share of the events that decide when to stop, where none is kept for a test
-# What the results call the parts of the protocols.
-_PARTS = {"test": "all", "new_test": "new"}
 _FEW = 1000  # events to judge by; the chance error of a share is then 1.6 points
 
 
@@ -370,13 +366,13 @@ def evaluate(
 def summary(
     trial: Trial,
     seeds: Sequence[int],
-    rules: Judgement,
-    judged: Sequence[Judgement],
+    rules: Scores,
+    judged: Sequence[Scores],
     *,
     elapsed_s: Mapping[str, float],
 ) -> dict[str, Any]:
-    """What `evaluate` gives, from judgements of the heuristics and of the model of each seed."""
-    metrics = _over_seeds([one.table[_MODEL] for one in judged])
+    """What `evaluate` gives, from the scores of the heuristics and of the model of each seed."""
+    metrics = evaluation.over_seeds([one.table[_MODEL] for one in judged])
     model, stream = trial.model(seed=seeds[0], path=None), trial.stream
     return {
         "task": trial.protocol.task,
@@ -445,7 +441,9 @@ def validate(
         )
     row = result.row("validation")
     return {
-        "metrics": {_plainly(metric): float(value) for metric, value in row.metrics.items()},
+        "metrics": {
+            evaluation.plain_name(metric): float(value) for metric, value in row.metrics.items()
+        },
         "events": row.examples,
         "epochs": len(predictor.epochs_),
         "elapsed_s": clock.stages(),
@@ -488,42 +486,6 @@ def _check_seeds(seeds: Sequence[int]) -> None:
         raise ParameterError(f"seeds are {list(seeds)}; give at least one, each once")
 
 
-_Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What scorers achieved, and all that is needed to compare it, in plain types."""
-
-    table: dict[str, _Table]  # [scorer]
-    split: dict[str, Any]
-    settings: dict[str, Any]
-    headlines: dict[str, str]  # [sampler]: the metric by which scorers are compared
-    notes: list[str]
-
-    @classmethod
-    def of(cls, results: Sequence[Result]) -> Judgement:
-        table: dict[str, _Table] = {}
-        headlines: dict[str, str] = {}
-        for result in results:
-            for row in result.to_dict()["rows"]:
-                headlines[row["sampler"]] = _plainly(result.headline)
-                parts = table.setdefault(row["scorer"], {}).setdefault(row["sampler"], {})
-                values = parts.setdefault(_PARTS[row["part"]], {})
-                values |= {
-                    _plainly(metric): value
-                    for metric, value in row["metrics"].items()
-                    if value is not None  # undefined, of which the notes tell
-                }
-        return cls(
-            table,
-            results[0].to_dict()["split"],
-            {result.task: result.settings for result in results},
-            headlines,
-            [note for result in results for note in result.warnings],
-        )
-
-
 class Trial(ABC):
     """Events to learn from, models to learn with, and a way to judge what was learned."""
 
@@ -548,7 +510,7 @@ class Trial(ABC):
         """One that has not learned yet; `path` is where it records."""
 
     @abstractmethod
-    def judge(self, model: Model | None) -> Judgement:
+    def judge(self, model: Model | None) -> Scores:
         """The model, or the heuristics where there is none."""
 
 
@@ -564,7 +526,7 @@ class _EventTrial(_LinkTrial):
         super().__init__(*about)
         self.events, self.training = self.stream, split
 
-    def judge(self, model: Model | None) -> Judgement:
+    def judge(self, model: Model | None) -> Scores:
         assert not isinstance(model, NodeClassifier)
         score = None if model is None else model.score
         options: dict[str, Any] = {"model": _MODEL}
@@ -583,7 +545,7 @@ class _EventTrial(_LinkTrial):
                     score, self.events, self.training, sample=asked.rank_sample, **options
                 )
             )
-        return Judgement.of(results)
+        return Scores.of(results)
 
 
 class _SnapshotTrial(_LinkTrial):
@@ -604,12 +566,12 @@ class _SnapshotTrial(_LinkTrial):
         )
         self._split = split
 
-    def judge(self, model: Model | None) -> Judgement:
+    def judge(self, model: Model | None) -> Scores:
         assert not isinstance(model, NodeClassifier)
         options: dict[str, Any] = {"model": _MODEL}
         if model is not None:
             options["heuristics"] = list
-        return Judgement.of(
+        return Scores.of(
             [
                 evaluation.evaluate_snapshots(
                     None if model is None else self._answers(model),
@@ -657,12 +619,12 @@ class _NodeTrial(Trial):
     def model(self, *, seed: int, path: str | None) -> NodeClassifier:
         return _with(NodeClassifier(), self._settings, {"seed": seed, "path": path})
 
-    def judge(self, model: Model | None) -> Judgement:
+    def judge(self, model: Model | None) -> Scores:
         if model is not None:
             assert isinstance(model, NodeClassifier)
-            return Judgement.of([model.evaluate(self.training, parts=("test",))])
+            return Scores.of([model.evaluate(self.training, parts=("test",))])
         unlearned = self.model(seed=0, path=None)
-        return Judgement.of(
+        return Scores.of(
             [
                 evaluation.evaluate_nodes(
                     None,
@@ -694,25 +656,6 @@ def make_trial(
         )
     split = _split(stream, protocol)
     return (_NodeTrial if protocol.task == "node" else _EventTrial)(*about, split=split)
-
-
-def _over_seeds(tables: Sequence[_Table]) -> dict[str, dict[str, dict[str, Any]]]:
-    """`[sampler][part][metric]` with mean, standard deviation and the values themselves."""
-
-    def summed(values: list[float]) -> dict[str, Any]:
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        return {"mean": statistics.fmean(values), "std": spread, "per_seed": values}
-
-    return {
-        sampler: {
-            part: {
-                metric: summed([table[sampler][part][metric] for table in tables])
-                for metric in values
-            }
-            for part, values in parts.items()
-        }
-        for sampler, parts in tables[0].items()
-    }
 
 
 def _too_few(events: int | None) -> Iterator[str]:
@@ -795,8 +738,3 @@ class _Clock:
     def stages(self) -> dict[str, float]:
         spent = {**self._spent, "total": time.perf_counter() - self._begun}
         return {name: round(seconds, 3) for name, seconds in spent.items()}
-
-
-def _plainly(metric: str) -> str:
-    """The name of a metric as a name: mrr-full is mrr_full, hits@10 is hits_10."""
-    return metric.replace("-", "_").replace("@", "_")

@@ -46,8 +46,9 @@ from tidegraph.runs.config import Settings
 from tidegraph.store.trajectories import Trajectories, copy_store
 
 if TYPE_CHECKING:
+    from tidegraph.evaluation import Scores
     from tidegraph.events.stream import EventStream
-    from tidegraph.runs.experiment import Judgement, Model, Protocol, Trial
+    from tidegraph.runs.experiment import Model, Protocol, Trial
 
 __all__ = ["Run", "check", "compare", "place", "read_metrics", "read_settings", "write_comparison"]
 
@@ -437,7 +438,7 @@ class Run:
         _log.info("finished")
         return {**results, "report": page}
 
-    def _judged_seeds(self, stages: _Stages, progress: Progress) -> list[Judgement]:
+    def _judged_seeds(self, stages: _Stages, progress: Progress) -> list[Scores]:
         """What the model of each seed achieves; what is large is kept of the first alone."""
 
         judged, seeds = [], self.settings.seeds
@@ -489,16 +490,16 @@ class Run:
         fingerprint: str,
         directory: Path,
         model: Callable[[], Any],
-    ) -> Judgement:
+    ) -> Scores:
         """What the model achieves, which is made only where that is not known yet."""
-        from tidegraph.runs.experiment import Judgement
+        from tidegraph.evaluation import Scores
 
         path = directory / f"{name.partition('/')[0]}.json"
         if not stages.finished(name, fingerprint, path):
             asked = model()
             with stages.stage(name, fingerprint, path):
                 _write_json(path, dataclasses.asdict(self._trial.judge(asked)))
-        return Judgement(**json.loads(path.read_bytes()))
+        return Scores(**json.loads(path.read_bytes()))
 
     def _observe(self, stages: _Stages, seed: _Seed, progress: Progress) -> None:
         """Keeps what the report shows beside the numbers, from the model of a seed."""

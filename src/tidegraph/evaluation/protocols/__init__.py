@@ -1,0 +1,24 @@
+"""Evaluations exactly as the published protocols define them, with heuristics for comparison.
+
+A model is a function of pairs and times that uses only events strictly before each time.
+Heuristics score a batch from their memory at its start, as EdgeBank does in its publications, and
+see its events afterwards. Those that can also score each event from all events of the stream before
+it, as a model may; `@event` marks them. Weights do not change here. A model may update its own
+state, as long as it answers for the time it is asked about.
+"""
+
+from __future__ import annotations
+
+from tidegraph.evaluation.protocols.link_events import SEEDS, evaluate_link
+from tidegraph.evaluation.protocols.nodes import evaluate_nodes
+from tidegraph.evaluation.protocols.ranking import evaluate_ranking, tgb_evaluate
+from tidegraph.evaluation.protocols.snapshots import evaluate_snapshots
+
+__all__ = [
+    "SEEDS",
+    "evaluate_link",
+    "evaluate_nodes",
+    "evaluate_ranking",
+    "evaluate_snapshots",
+    "tgb_evaluate",
+]

@@ -1,0 +1,229 @@
+"""What an evaluation measured, with all that is needed to compare it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tidegraph.core.errors import EvaluationError
+from tidegraph.evaluation.splits import SnapshotSplit, Split
+from tidegraph.evaluation.verdicts import Verdict
+from tidegraph.events.stream import EventStream
+
+__all__ = ["Result", "ResultBuilder", "Row", "Scores", "Table", "over_seeds", "plain_name"]
+
+Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
+# The parts of protocols, as runs name them.
+_PARTS = {"test": "all", "new_test": "new"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one scorer achieved on one part of the data against one kind of negatives."""
+
+    part: str
+    sampler: str
+    scorer: str
+    metrics: dict[str, float]
+    examples: int
+    seed: int | None = None
+    elapsed_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The rows of one evaluation, and its data, split, negatives and seeds."""
+
+    task: str  # link, snapshots, ranking or nodes
+    model: str | None  # None: only the heuristics were evaluated
+    data: dict[str, Any]
+    split: dict[str, Any]
+    training_negatives: str | None  # as stated by the caller
+    settings: dict[str, Any]
+    rows: tuple[Row, ...]
+    headline: str  # the metric by which scorers are compared
+    elapsed_s: float
+    warnings: tuple[str, ...] = ()
+
+    def row(self, part: str = "test", sampler: str | None = None, scorer: str | None = None) -> Row:
+        """Return the row of a part, a sampler (by default the first) and a scorer (the model)."""
+        wanted = scorer or self.model
+        for row in self.rows:
+            if row.part == part and row.scorer == wanted and sampler in (None, row.sampler):
+                return row
+        present = sorted({f"{row.part}/{row.sampler}/{row.scorer}" for row in self.rows})
+        raise EvaluationError(
+            f"no row for {part}/{sampler or 'any'}/{wanted}; there are {', '.join(present)}"
+        )
+
+    def verdict(self, part: str = "test", sampler: str | None = None) -> Verdict:
+        """Compare the model with the heuristics by the headline metric."""
+        return _verdict(self.row(part, sampler), self.rows, self.headline)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything in plain types; an undefined metric is None."""
+        return {name: _plain(value) for name, value in asdict(self).items()}
+
+    def __str__(self) -> str:
+        names = list(dict.fromkeys(name for row in self.rows for name in row.metrics))
+        table = [["part", "negatives", "scorer", *names]]
+        for row in self.rows:
+            values = [f"{row.metrics[name]:.4f}" if name in row.metrics else "" for name in names]
+            table.append([row.part, row.sampler, row.scorer, *values])
+        widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+        lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in table]
+        head = f"{self.task} on {self.data['title'] or self.data['digest']}, "
+        head += f"{self.split['name']} split"
+        if self.task != "nodes":
+            head += f", training negatives: {self.training_negatives or 'not stated'}"
+        return "\n".join([head, *lines, *(f"note: {warning}" for warning in self.warnings)])
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Results of the test events as runs save them: by scorer, in plain types."""
+
+    table: dict[str, Table]  # [scorer]
+    split: dict[str, Any]
+    settings: dict[str, Any]  # [task]
+    headlines: dict[str, str]  # [sampler]: the metric by which scorers are compared
+    notes: list[str]
+
+    @classmethod
+    def of(cls, results: Sequence[Result]) -> Scores:
+        """Merge results; an undefined metric is left out."""
+        table: dict[str, Table] = {}
+        headlines: dict[str, str] = {}
+        for result in results:
+            for row in result.to_dict()["rows"]:
+                headlines[row["sampler"]] = plain_name(result.headline)
+                parts = table.setdefault(row["scorer"], {}).setdefault(row["sampler"], {})
+                values = parts.setdefault(_PARTS[row["part"]], {})
+                values |= {
+                    plain_name(metric): value
+                    for metric, value in row["metrics"].items()
+                    if value is not None
+                }
+        return cls(
+            table,
+            results[0].to_dict()["split"],
+            {result.task: result.settings for result in results},
+            headlines,
+            [warning for result in results for warning in result.warnings],
+        )
+
+
+def plain_name(metric: str) -> str:
+    """Return a metric as an identifier: mrr-full is mrr_full, hits@10 is hits_10."""
+    return metric.replace("-", "_").replace("@", "_")
+
+
+def over_seeds(tables: Sequence[Table]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return `[sampler][part][metric]` with `mean`, `std` (0 for one seed) and `per_seed`."""
+
+    def summary(values: list[float]) -> dict[str, Any]:
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        return {"mean": statistics.fmean(values), "std": spread, "per_seed": values}
+
+    return {
+        sampler: {
+            part: {
+                metric: summary([table[sampler][part][metric] for table in tables])
+                for metric in values
+            }
+            for part, values in parts.items()
+        }
+        for sampler, parts in tables[0].items()
+    }
+
+
+class ResultBuilder:
+    """A result in the making: the time it began, its rows and its warnings so far."""
+
+    def __init__(
+        self,
+        task: str,
+        stream: EventStream,
+        model: str | None,
+        headline: str,
+        training_negatives: str | None = None,
+    ) -> None:
+        self._task, self._stream, self._model = task, stream, model
+        self._headline, self._training_negatives = headline, training_negatives
+        self._begun = time.perf_counter()
+        self._rows: list[Row] = []
+        self._warnings: list[str] = []
+
+    def add(self, row: Row) -> None:
+        self._rows.append(row)
+
+    def warn(self, warning: str) -> None:
+        self._warnings.append(warning)
+
+    def result(
+        self, split: Split | SnapshotSplit | dict[str, Any], settings: dict[str, Any]
+    ) -> Result:
+        """Return the finished result; a warning names every heuristic that the model does not beat.
+
+        Raise EvaluationError if there are no rows.
+        """
+        if not self._rows:
+            raise EvaluationError("nothing was evaluated: every part asked for is empty")
+        if not isinstance(split, dict):
+            parameters = dict(split.parameters)
+            split = {"name": split.name, "sizes": split.sizes(), "parameters": parameters}
+        stream = self._stream
+        return Result(
+            task=self._task,
+            model=self._model,
+            data={
+                "title": stream.title,
+                "digest": stream.digest(),
+                "events": len(stream),
+                "nodes": stream.nodes,
+            },
+            split=split,
+            training_negatives=self._training_negatives,
+            settings=settings,
+            rows=tuple(self._rows),
+            headline=self._headline,
+            elapsed_s=time.perf_counter() - self._begun,
+            warnings=(*self._warnings, *self._not_beaten()),
+        )
+
+    def _not_beaten(self) -> Iterator[str]:
+        for own in self._rows:
+            if own.scorer == self._model and math.isfinite(own.metrics[self._headline]):
+                verdict = _verdict(own, self._rows, self._headline)
+                if verdict.outcome:
+                    yield str(verdict)
+
+
+def _verdict(own: Row, rows: Sequence[Row], metric: str) -> Verdict:
+    """Compare the model's row with those of the heuristics on the same part and sampler."""
+    heuristics = {
+        row.scorer: row.metrics[metric]
+        for row in rows
+        if (row.part, row.sampler) == (own.part, own.sampler)
+        and row.scorer != own.scorer
+        and math.isfinite(row.metrics.get(metric, math.nan))
+    }
+    return Verdict(own.sampler, own.part, metric, own.metrics[metric], None, heuristics)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

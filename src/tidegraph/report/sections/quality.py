@@ -1,0 +1,180 @@
+"""How good the answers are: curves, quality over time, calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tidegraph.evaluation.metrics import average_precision, roc_auc
+from tidegraph.report import curves
+from tidegraph.report.axes import linear, time_axis
+from tidegraph.report.figures import Curve, Rule, chart
+from tidegraph.report.markup import Html, element, figures, section
+from tidegraph.report.observations import Observations
+from tidegraph.report.vocabulary import ABSENT, moment, percent
+
+__all__ = ["measure_over_time", "quality", "roc_chart", "roc_curve", "time_chart"]
+
+_FIRST_HITS = 0.05  # recall below which precision jumps
+_SMALL = 0.4  # an axis of shares that stay below this does not reach to 1
+
+
+def quality(seen: Observations) -> Html:
+    """Return the section."""
+    examples = [one for one in curves.scored(seen) if one.has_both]
+    of, shown, part = seen.about["examples_of"], seen.about["examples"], seen.about["part"]
+    links = seen.about["task"] == "link"
+    sample = f"{of:,} {'events' if links else 'labels'} of the {part} period" + (
+        "" if shown == of else f", of which {shown:,} are shown, evenly over time"
+    )
+    title = "How good the answers are"
+    if not examples:
+        nothing = f"Only one class occurs among the {sample}: there is nothing to draw."
+        return section(title, element("p", nothing), name="quality")
+    against = ", against one false pair each" if links else ""
+    return section(
+        title,
+        element(
+            "p",
+            f"From the first seed's model and the {sample}{against}. Areas (AUC, AP) are over all"
+            " of them at once, while headline numbers may be means over batches.",
+        ),
+        figures(
+            roc_chart([roc_curve(one, one.name, k) for k, one in enumerate(examples)]),
+            _precision(examples),
+            _over_time(seen, examples),
+            _calibration(seen),
+        ),
+        name="quality",
+    )
+
+
+def roc_curve(examples: curves.ScoredExamples, name: str, colour: int) -> Curve:
+    """Return the ROC curve, with its area in its name."""
+    area = roc_auc(examples.label, examples.score)
+    return Curve(f"{name}, AUC {area:.3f}", *curves.roc(examples), colour)
+
+
+def roc_chart(drawn: Sequence[Curve]) -> Html:
+    """Return a chart of ROC curves."""
+    return chart(
+        _titled("ROC", drawn),
+        "Good: the curve hugs the upper left corner. The diagonal is guessing.",
+        linear("false positive rate", [], low=0, high=1, words=percent),
+        linear("true positive rate (recall)", [], low=0, high=1, words=percent),
+        drawn,
+        rules=[Rule("guessing")],
+        kind="roc",
+    )
+
+
+def _precision(examples: Sequence[curves.ScoredExamples]) -> Html:
+    found = [curves.precision_recall(one) for one in examples]
+    drawn = [
+        Curve(f"{one.name}, AP {average_precision(one.label, one.score):.3f}", *points, k)
+        for k, (one, points) in enumerate(zip(examples, found, strict=True))
+    ]
+    base = float(np.mean(examples[0].label))
+    # The precision of rare classes is low: the scale follows it, except for the first few hits.
+    high = _top(max(float(y[x >= _FIRST_HITS].max()) for x, y in found))
+    return chart(
+        _titled("Precision and recall", drawn),
+        "Good: precision stays high until nearly all positives are found.",
+        linear("recall", [], low=0, high=1, words=percent),
+        linear("precision", [], low=0, high=high, words=percent),
+        drawn,
+        rules=[Rule(f"guessing, {percent(round(base, 4))}", y=base)],
+        kind="precision",
+    )
+
+
+def _top(share: float) -> float:
+    """Return where an axis of shares ends: at 1 unless all of them are small."""
+    return 1.0 if share > _SMALL else linear("", [0, share], low=0).high
+
+
+def _titled(title: str, drawn: Sequence[Curve]) -> str:
+    """Return the title, with the name of the curve if there is only one and so no legend."""
+    return f"{title}: {drawn[0].name}" if len(drawn) == 1 else title
+
+
+def measure_over_time(seen: Observations) -> tuple[str, Callable[..., float], int]:
+    """Return the measure shown over time: its name, the function, and the examples it needs.
+
+    The number is that of examples of the rarer class in an interval.
+    """
+    if seen.about["task"] == "link":
+        return "average precision", average_precision, 1
+    if len(seen.arrays["score.classes"]) > 2:
+        return "AP, classes pooled", average_precision, 1
+    return "AUC", roc_auc, 5
+
+
+def _over_time(seen: Observations, examples: Sequence[curves.ScoredExamples]) -> Html | None:
+    name, measure, least = measure_over_time(seen)
+    drawn, rows, time = [], [], seen.about["time"]
+    for k, one in enumerate(examples):
+        when, value, count = curves.over_time(one, measure, least=least)
+        if not np.isfinite(value).any():
+            continue
+        drawn.append(Curve(one.name, when, value, k, dots=True))
+        rows += [
+            [moment(t, time["unit"]), one.name, f"{v:.4f}" if np.isfinite(v) else ABSENT, f"{n:,}"]
+            for t, v, n in zip(when.tolist(), value.tolist(), count.tolist(), strict=True)
+        ]
+    return time_chart(
+        _titled("Quality over time", drawn),
+        "Good: level. If it falls, the data has changed since training: train again.",
+        name,
+        drawn,
+        time,
+        numbers=(["when", "what", name, "examples"], rows),
+    )
+
+
+def time_chart(
+    title: str,
+    aid: str,
+    measure: str,
+    drawn: Sequence[Curve],
+    time: Mapping[str, Any],
+    *,
+    numbers: tuple[list[str], list[list[str]]] | None = None,
+) -> Html | None:
+    """Return a chart of a measure over the test period, or None without curves."""
+    if not drawn:
+        return None
+    times = np.concatenate([np.asarray(curve.x) for curve in drawn])
+    values = np.concatenate([np.asarray(curve.y) for curve in drawn])
+    x = time_axis(times.min(), times.max(), time["unit"], origin=time["first"])
+    y = linear(measure, values, high=1.0)
+    return chart(title, aid, x, y, drawn, numbers=numbers, kind="over-time")
+
+
+def _calibration(seen: Observations) -> Html | None:
+    found = curves.calibration(seen)
+    if found is None:
+        return None
+    top = _top(float(max(found.predicted.max(), found.observed.max())))
+    mixture = ""
+    if seen.about["task"] == "link":
+        trained = seen.about["training_negatives"]
+        mixture = f" True and false pairs are mixed as in training: {trained}."
+    share = found.weight / found.weight.sum()
+    rows = [
+        [percent(round(value, 4)) for value in row]
+        for row in np.stack([found.predicted, found.observed, share], axis=1).tolist()
+    ]
+    return chart(
+        f"Calibration: off by {100 * found.error:.2g} points on average",
+        "Good: on the diagonal, where a prediction of 70% comes true 7 times in 10. Above it the"
+        f" model is too cautious, below it too confident.{mixture}",
+        linear("predicted probability", [], low=0, high=top, words=percent),
+        linear("observed frequency", [], low=0, high=top, words=percent),
+        [Curve("", found.predicted, found.observed, 0, dots=True)],
+        rules=[Rule("")],
+        numbers=(["predicted", "observed", "share of examples"], rows),
+        kind="calibration",
+    )

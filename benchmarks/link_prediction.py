@@ -25,8 +25,8 @@ from tidegraph import bench
 from tidegraph.core import machine
 from tidegraph.core.display import progress
 from tidegraph.events import datasets
-from tidegraph.runs import experiment
-from tidegraph.runs.experiment import Protocol
+from tidegraph.runs import evaluating
+from tidegraph.runs.protocol import Protocol
 
 SAMPLERS = ("random-dst", "historical", "inductive", "random-all")
 SECTIONS = {
@@ -49,7 +49,7 @@ FAST_SETTINGS = {"columns": 16, "epochs": 2, "max_examples": 5000}
 
 
 def measure(section: str, seeds: tuple[int, ...], fast: bool) -> dict[str, Any]:
-    """What `experiment.evaluate` says about a section, and the machine it was measured on."""
+    """What `evaluating.evaluate` says about a section, and the machine it was measured on."""
     section_data = section.removesuffix("-live").removesuffix("-snapshots")
     name = section_data.removesuffix("-reversed")
     stream = datasets.load_dataset(name)
@@ -65,7 +65,7 @@ def measure(section: str, seeds: tuple[int, ...], fast: bool) -> dict[str, Any]:
             protocol = replace(protocol, rank_sample=50 if protocol.ranks else None)
     load = machine.load_average()
     with progress(section) as report:
-        results = experiment.evaluate(
+        results = evaluating.evaluate(
             stream,
             protocol=protocol,
             seeds=seeds,

@@ -18,7 +18,8 @@ from click.testing import CliRunner, Result
 
 import tidegraph
 from tidegraph import bench, cli
-from tidegraph.cli import commands, demo, terminal
+from tidegraph.cli import bench as bench_command
+from tidegraph.cli import flights, terminal
 from tidegraph.cli.terminal import failure
 from tidegraph.core import display
 from tidegraph.engine import verify
@@ -141,7 +142,7 @@ def test_a_file_is_verified_by_the_columns_that_are_named(tmp_path: Path) -> Non
     path = tmp_path / "calls.csv"
     path.write_text("a,b,when\n" + "".join(f"{k % 7},{k % 5},{k}\n" for k in range(60, 0, -1)))
     words = ["--data", str(path), "--src", "a", "--dst", "b", "--time", "when"]
-    assert "say --sort" in refusal(run(*VERIFY, *words))
+    assert "--sort" in refusal(run(*VERIFY, *words))
     result = run(*VERIFY, *words, "--sort", "--json")
     assert result.exit_code == 0
     assert "src is column 'a', as given" in result.stdout
@@ -184,7 +185,7 @@ def test_what_cannot_work_is_refused_in_one_line(options: list[str], advice: str
         (errno.EACCES, "permission denied; give another place"),
         (errno.EROFS, "the file system is read-only; give another place"),
         (errno.ENOSPC, "the disk is full; make room"),
-        (errno.ENOTDIR, "a part of this path is a file"),
+        (errno.ENOTDIR, "part of this path is a file"),
     ],
 )
 @pytest.mark.parametrize(
@@ -243,7 +244,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_sections_named_in_the_help_are_those_there_are() -> None:
-    assert list(commands._SECTIONS) == list(bench.SECTIONS)
+    assert list(bench_command._SECTIONS) == list(bench.SECTIONS)
 
 
 def test_bench_prints_a_table_and_ends_with_json(tmp_path: Path) -> None:
@@ -276,7 +277,7 @@ def test_bench_exits_with_1_where_a_promise_was_broken(monkeypatch: pytest.Monke
 
 
 def test_demo_tells_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = datasets.load_dataset(demo.DATA)
+    whole = datasets.load_dataset(flights.DATA)
     rows = np.r_[0:1500, len(whole) - 300 : len(whole)]  # a piece of January, a piece of December
     cut = whole.where(np.isin(np.arange(len(whole)), rows))
     monkeypatch.setattr(datasets, "load_dataset", lambda name: cut)
@@ -284,7 +285,7 @@ def test_demo_tells_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 0, result.output
     for words in ("1,800 events", "events/s", "2013-01", "2013-12", "certified", "airport"):
         assert words in result.stdout
-    story = demo.run()
+    story = flights.stream_flights()
     for month in story.months:
         assert 0 < max(month.certified_over_promised) < 1.01
     assert len(story.movers) == 10

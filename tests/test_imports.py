@@ -20,7 +20,7 @@ LAYERS: dict[str, list[str]] = {
     "core": [
         "errors progress machine provenance",
         "durable display workers",
-        "statefile",
+        "resume statefile",
     ],
     "events": [
         "batch past",
@@ -59,7 +59,13 @@ LAYERS: dict[str, list[str]] = {
         "page",
         "comparison",
     ],
-    "runs": ["experiment", "config sweep", "run"],
+    "runs": [
+        "protocol stages",
+        "trials",
+        "config evaluating fitting",
+        "directory sweep training",
+        "comparison run",
+    ],
     "bench": ["competitors graphs plots", "sections"],
     "reproduce": [
         "data published tgn",
@@ -69,10 +75,10 @@ LAYERS: dict[str, list[str]] = {
         "targets",
     ],
     "cli": [
-        "terminal demo",
-        "data",
-        "explain learn record reproduce scale",
-        "run sweep",
+        "flights options terminal",
+        "bench completion demo reading reproduce results scale",
+        "compare data explain learn predict record verify",
+        "evaluate run sweep train",
         "commands",
     ],
     "__main__": [],

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from tidegraph import EventStream, LinkPredictor
 from tidegraph.core.errors import DataError, ParameterError
-from tidegraph.runs import experiment
-from tidegraph.runs.experiment import Protocol, Trial
+from tidegraph.runs import evaluate
+from tidegraph.runs.protocol import Protocol
+from tidegraph.runs.trials import LIVE, Trial, make_trial
 
 IntArray = NDArray[np.int64]
 
@@ -37,7 +38,7 @@ def random_stream(seed: int) -> EventStream:
 
 def trial_of(stream: EventStream, *, live: bool = True, **settings: Any) -> Trial:
     protocol = Protocol("roland", snapshot_seconds=1, first_test=FIRST_TEST, live=live)
-    return experiment.make_trial(stream, protocol, settings={**QUICK, **settings})
+    return make_trial(stream, protocol, settings={**QUICK, **settings})
 
 
 def trained(trial: Trial) -> LinkPredictor:
@@ -61,7 +62,7 @@ def scores(
 
     with patch.context() as spied:
         spied.setattr(LinkPredictor, "score", noted)
-        trial.judge(model)
+        trial.evaluate(model)
     return answers
 
 
@@ -111,7 +112,9 @@ def test_a_live_model_notices_that_habits_have_changed() -> None:
     stream = changing_habits()
     model = trained(trial_of(stream, epochs=20))
     found = [
-        trial_of(stream, live=live).judge(model).table["tidegraph"]["all-nodes"]["all"]["mrr_full"]
+        trial_of(stream, live=live)
+        .evaluate(model)
+        .table["tidegraph"]["all-nodes"]["all"]["mrr_full"]
         for live in (False, True)
     ]
     assert found[1] > found[0]
@@ -208,11 +211,11 @@ def test_a_refinement_learns_from_no_more_events_than_a_training_would(
 
 def test_a_model_that_learns_on_is_not_asked_about_what_it_has_learned_from() -> None:
     trial = trial_of(random_stream(4))
-    answers = trial._answers(trained(trial))  # type: ignore[attr-defined]
-    answers(np.array([0]), FIRST_TEST + 1)
-    answers(np.array([0]), FIRST_TEST + 1)
+    score_all = trial._scorer(trained(trial))  # type: ignore[attr-defined]
+    score_all(np.array([0]), FIRST_TEST + 1)
+    score_all(np.array([0]), FIRST_TEST + 1)
     with pytest.raises(AssertionError, match=f"task {FIRST_TEST} after {FIRST_TEST + 1}"):
-        answers(np.array([0]), FIRST_TEST)
+        score_all(np.array([0]), FIRST_TEST)
 
 
 def test_only_snapshots_are_judged_live() -> None:
@@ -225,12 +228,10 @@ def test_only_snapshots_are_judged_live() -> None:
 def test_results_say_that_they_are_live_and_how() -> None:
     stream = random_stream(5)
     told = [
-        experiment.evaluate(
-            stream, protocol=trial_of(stream, live=live).protocol, seeds=[0], settings=QUICK
-        )
+        evaluate(stream, protocol=trial_of(stream, live=live).protocol, seeds=[0], settings=QUICK)
         for live in (False, True)
     ]
     assert [one["protocol"] for one in told] == ["roland", "roland+live"]
-    assert [one["live"] for one in told] == [None, experiment.LIVE]
+    assert [one["live"] for one in told] == [None, LIVE]
     assert told[0]["heuristics"] == told[1]["heuristics"]
     assert told[0]["metrics"] != told[1]["metrics"]

@@ -303,7 +303,7 @@ def test_a_propagation_that_is_stopped_says_that_it_will_go_on(
     out = str(tmp_path / "out")
     result = CliRunner().invoke(main, ["propagate", str(graph.path), "--sketch", "4", "-o", out])
     assert result.exit_code == 130
-    assert "give the same command again to go on" in " ".join(result.output.split())
+    assert "give the same command again" in " ".join(result.output.split())
 
 
 def invoke(*words: object) -> tuple[int, str]:
@@ -447,11 +447,11 @@ def test_repeating_the_command_makes_a_damaged_block_anew(
     assert f"--memory {memory_for(4)} is too little to make its 8 columns anew together" in told
     code, told = invoke(*words)
     assert code == 0
-    assert f"{block} was damaged and has been made anew" in told
+    assert f"{block} was damaged" in told
     assert '"mended": ["block-001.npy"]' in told
     assert {path.name: path.read_bytes() for path in out.iterdir()} == whole
     assert (out / "block-002.npy").stat().st_mtime_ns == untouched
-    assert "made anew" not in invoke(*words)[1]
+    assert "was damaged" not in invoke(*words)[1]
 
 
 def test_a_run_that_goes_on_looks_at_what_was_done_before(

@@ -23,16 +23,17 @@ from click.testing import CliRunner, Result
 
 from tidegraph import EventStream, cli, evaluation, report, runs
 from tidegraph.cli import run as cli_run
-from tidegraph.core import durable
+from tidegraph.core import durable, resume
 from tidegraph.core.durable import only_writer
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, StorageError
 from tidegraph.events import datasets
 from tidegraph.learning.tasks import RECORD_SETTINGS, LinkPredictor, NodeClassifier
-from tidegraph.runs import config, experiment
+from tidegraph.runs import config, evaluate, fitting, stages
 from tidegraph.runs import run as run_module
 from tidegraph.runs.config import Settings
-from tidegraph.runs.experiment import Protocol
+from tidegraph.runs.protocol import Protocol
 from tidegraph.runs.run import Run
+from tidegraph.runs.trials import make_trial
 from tidegraph.store import trajectories, writer
 
 QUICK = {"columns": 4, "epochs": 3, "hidden": 8, "batch_size": 512, "threads": 1}
@@ -133,7 +134,7 @@ def undisturbed(whole: Path) -> dict[str, Any]:
 def test_the_numbers_are_those_of_an_evaluation(
     stream: EventStream, undisturbed: dict[str, Any]
 ) -> None:
-    expected = experiment.evaluate(stream, seeds=(0, 1), settings=QUICK, name="toy")
+    expected = evaluate(stream, seeds=(0, 1), settings=QUICK, name="toy")
     for name in ("metrics", "heuristics", "split", "protocol", "seeds", "training_negatives"):
         assert undisturbed[name] == expected[name]
     assert undisturbed["elapsed_s"].keys() == {
@@ -149,7 +150,7 @@ def test_classes_of_nodes_are_judged_by_the_classifiers_own_numbers(
     own = {"columns": 4, "epochs": 2, "members": 1, "threads": 1}
     settings = config.settle({"task": "node", "data": {"name": "toy"}, "model": own})
     results = Run(tmp_path / "nodes", settings, labelled).execute()
-    trial = experiment.make_trial(labelled, Protocol(task="node"), settings=own)
+    trial = make_trial(labelled, Protocol(task="node"), settings=own)
     classifier = NodeClassifier(**own, seed=0).fit(labelled, trial.training)  # type: ignore[arg-type]
     expected = classifier.evaluate(trial.training, parts=("test",))
     found = results["metrics"]["none"]["all"]
@@ -176,7 +177,7 @@ def test_a_finished_run_keeps_all_that_is_needed_to_repeat_it(
     assert (directory / "report.html").read_text().endswith("3 epochs")
     # The model of the first seed answers; those of others are gone, but for their weights.
     model = LinkPredictor.load(directory / "seed-0" / "model")
-    score = experiment.make_trial(stream).judge(model)
+    score = make_trial(stream).evaluate(model)
     found = score.table["tidegraph"]["random-dst"]["all"]["ap"]
     assert found == kept["metrics"]["random-dst"]["all"]["ap"]["per_seed"][0]
     assert sorted(path.name for path in (directory / "seed-1").iterdir()) == [
@@ -220,11 +221,13 @@ def test_killed_while_it_takes_over_a_run_none_mixes_settings_and_events(
     shutil.copytree(whole, directory)
     other = Run(directory, settled("html=false", "epochs=2"), stream[:500])
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "replace_file", writes_before_death(survived))
+        write = writes_before_death(survived)
+        for module in (run_module, resume):
+            patch.setattr(module, "replace_file", write)
         with pytest.raises(Killed):
             other.execute()
     if survived < 3:  # the events were not kept yet
-        with pytest.raises(StateFileError, match="begin it again"):
+        with pytest.raises(StateFileError, match="start it again"):
             Run.resumed(directory)
     else:
         results = Run.resumed(directory).execute()
@@ -243,7 +246,9 @@ def test_killed_before_any_of_its_writes_a_run_ends_with_the_same_numbers(
     while True:
         directory = tmp_path / f"killed-{survived}"
         with monkeypatch.context() as patch:
-            patch.setattr(run_module, "replace_file", writes_before_death(survived))
+            write = writes_before_death(survived)
+            for module in (run_module, resume):
+                patch.setattr(module, "replace_file", write)
             try:
                 Run(directory, settings, stream).execute()
                 break
@@ -312,7 +317,7 @@ def test_killed_while_it_removes_a_run_takes_nothing_for_whole_that_is_not(
     directory = tmp_path / "toy"
     shutil.copytree(whole, directory)
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
+        patch.setattr(stages, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
         with pytest.raises(Killed):
             Run(directory, settled("html=false", *words), stream).execute()
     settings = settled("html=false", *then)
@@ -333,7 +338,7 @@ def test_killed_while_it_forgets_a_seed_a_run_can_still_ask_for_it(
 ) -> None:
     directory = tmp_path / "toy"
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
+        patch.setattr(stages, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
         with pytest.raises(Killed):
             Run(directory, settled("html=false"), stream).execute()
     shutil.copytree(directory, tmp_path / "apart" / "toy")
@@ -503,7 +508,7 @@ def test_a_record_that_vanishes_while_it_is_taken_is_made_anew(
         trajectories.copy_store(source, target)
         shutil.rmtree(source)
 
-    monkeypatch.setattr(run_module, "copy_store", vanishing)
+    monkeypatch.setattr(fitting, "copy_store", vanishing)
     results = Run(tmp_path / "two", settled("html=false"), stream).execute()
     assert numbers(results) == numbers(undisturbed)
 
@@ -512,7 +517,7 @@ def test_other_code_does_everything_again(
     whole: Path, stream: EventStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(whole, tmp_path / "toy")
-    monkeypatch.setattr(run_module, "code_digest", lambda: "another")
+    monkeypatch.setattr(stages, "code_digest", lambda: "another")
     assert Run(tmp_path / "toy", settled("html=false"), stream).execute()["reused"] == []
 
 
@@ -525,7 +530,7 @@ def test_a_run_and_an_evaluation_begin_from_the_same_settings(
     settings = config.settle({**tree, "preset": preset or "none"})
     own = run_module._make_trial(stream, settings).model(seed=0, path=None).get_params()
     protocol = Protocol("roland", snapshot_seconds=20, first_test=10)
-    trial = experiment.make_trial(stream, protocol, preset=preset, settings=QUICK)
+    trial = make_trial(stream, protocol, preset=preset, settings=QUICK)
     assert trial.model(seed=0, path=None).get_params() == own
     expected = LinkPredictor.preset(preset or "snapshots", **QUICK).get_params()  # type: ignore[arg-type]
     assert own == {**expected, "seed": 0, "path": None}
@@ -569,7 +574,7 @@ def test_the_record_depends_on_the_settings_that_its_fingerprint_has(
     def recorded(name: str, **changes: Any) -> bytes:
         options: dict[str, Any] = {**QUICK, "encoder": "gru", **changes}
         model = LinkPredictor(**options, path=str(tmp_path / name))
-        model.observe(stream, experiment.make_trial(stream).training)
+        model.observe(stream, make_trial(stream).training)
         return (tmp_path / name / "manifest.json").read_bytes()
 
     assert CHANGED.keys() == settled().model.keys() - {"device"}
@@ -579,19 +584,19 @@ def test_the_record_depends_on_the_settings_that_its_fingerprint_has(
 
 
 def test_a_run_gets_a_name_that_no_other_settings_have(whole: Path, tmp_path: Path) -> None:
-    assert runs.place(tmp_path, None, settled()) == tmp_path / "toy"
+    assert runs.run_directory(tmp_path, None, settled()) == tmp_path / "toy"
     shutil.copytree(whole, tmp_path / "toy")
-    assert runs.place(tmp_path, None, settled("keep=true")) == tmp_path / "toy"
+    assert runs.run_directory(tmp_path, None, settled("keep=true")) == tmp_path / "toy"
     other = settled("epochs=2")
     (tmp_path / "toy-2").mkdir()  # not a run
-    assert runs.place(tmp_path, None, other) == tmp_path / "toy-3"
+    assert runs.run_directory(tmp_path, None, other) == tmp_path / "toy-3"
     (tmp_path / "toy-3").mkdir()
     (tmp_path / "toy-3" / "config.toml").write_text(other.to_toml())  # nor is this
-    assert runs.place(tmp_path, None, other) == tmp_path / "toy-4"
-    assert runs.place(tmp_path, "mine", other) == tmp_path / "mine"
+    assert runs.run_directory(tmp_path, None, other) == tmp_path / "toy-4"
+    assert runs.run_directory(tmp_path, "mine", other) == tmp_path / "mine"
     for name in ("../mine", "..", ".", "", "a/b", "a\\b", "/mine"):
         with pytest.raises(ParameterError, match="without / and"):
-            runs.place(tmp_path, name, other)
+            runs.run_directory(tmp_path, name, other)
 
 
 def test_a_refused_run_leaves_everything_as_it_was(
@@ -741,7 +746,7 @@ def test_quiet_leaves_nothing_but_the_line_of_json(toy: Path, tmp_path: Path) ->
     result = run(*words, "--json")
     assert len(result.stdout.splitlines()) == 1
     assert last_line(result)["reused"] == ["data", "heuristics", "score/0"]
-    assert "heuristics: as before" in run(*words, "--verbose").stderr
+    assert "heuristics: reused" in run(*words, "--verbose").stderr
 
 
 def test_control_c_says_how_to_go_on(
@@ -755,7 +760,7 @@ def test_control_c_says_how_to_go_on(
         patch.setattr(LinkPredictor, "train", interrupted)
         result = run(*words)
     assert result.exit_code == 130
-    assert f"tidegraph resume {tmp_path / 'runs' / 'toy'} goes on" in result.stderr
+    assert f"tidegraph resume {tmp_path / 'runs' / 'toy'} " in result.stderr
     assert "Traceback" not in result.output
     assert "not finished" in run("compare", tmp_path / "runs" / "toy").stderr
     resumed = last_line(run("resume", tmp_path / "runs" / "toy", "--json"))
@@ -775,8 +780,8 @@ def test_a_run_that_others_work_on_is_a_failure_and_a_mistake_is_a_refusal(
         (["run"], "no data is named"),
         (["run", "nowhere.csv"], "no data set and no file is called 'nowhere.csv'"),
         (["run", toy, "--set", "epoch=3"], "did you mean 'model.epochs'?"),
-        (["run", toy, "--seeds", "a"], "--seeds is 'a'; give whole numbers from 0 on"),
-        (["run", toy, "--seeds", "-1"], "--seeds is '-1'; give whole numbers from 0 on"),
+        (["run", toy, "--seeds", "a"], "--seeds is 'a'"),
+        (["run", toy, "--seeds", "-1"], "--seeds is '-1'"),
         (["run", toy, "--protocol", "time"], "give --validation-after and --test-after"),
         (["run", toy, "--protocol", "roland"], "needs --snapshot-seconds"),
         (["run", toy, "--task", "node"], "--label COLUMN"),
@@ -826,7 +831,7 @@ def test_a_run_is_asked_as_a_model_is(toy: Path, tmp_path: Path) -> None:
     told = run("run", toy, *words)
     assert told.exit_code == 0, told.output
     directory = tmp_path / "a run"
-    (kept,) = (line for line in told.stdout.splitlines() if line.startswith("Kept in "))
+    (kept,) = (line for line in told.stdout.splitlines() if line.startswith("Files in "))
     for name in kept.removesuffix(".").rpartition(": ")[2].split(", "):
         assert (directory / name).exists(), name
     assert "seed-3/model" in kept

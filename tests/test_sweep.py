@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tidegraph import EventStream, ParameterError, StateFileError, evaluation, generate_communities
 from tidegraph.cli import main
-from tidegraph.runs import experiment
+from tidegraph.runs import evaluating
 from tidegraph.runs.sweep import sweep
 
 GRID: dict[str, list[Any]] = {"alpha": [0.1, 0.3], "columns": [8, 16]}
@@ -47,7 +47,7 @@ class Trials:
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
     stand_in = Trials()
-    monkeypatch.setattr(experiment, "validate", stand_in)
+    monkeypatch.setattr(evaluating, "validate", stand_in)
     return stand_in
 
 
@@ -76,14 +76,14 @@ def test_the_table_is_written_as_json_and_csv(trials: Trials, tmp_path: Path) ->
 
 def test_a_sweep_that_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     first, second, undisturbed = Trials(survived=3), Trials(), Trials()
-    monkeypatch.setattr(experiment, "validate", first)
+    monkeypatch.setattr(evaluating, "validate", first)
     with pytest.raises(Ended):
         sweep(stream(), tmp_path / "a", grid=GRID, seeds=(0, 1))
-    monkeypatch.setattr(experiment, "validate", second)
+    monkeypatch.setattr(evaluating, "validate", second)
     results = sweep(stream(), tmp_path / "a", grid=GRID, seeds=(0, 1))
     assert len(second.asked) == 8 - 3
     assert not set(first.asked) & set(second.asked)
-    monkeypatch.setattr(experiment, "validate", undisturbed)
+    monkeypatch.setattr(evaluating, "validate", undisturbed)
     assert results == sweep(stream(), tmp_path / "b", grid=GRID, seeds=(0, 1))
 
 

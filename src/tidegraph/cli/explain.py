@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.data import reading_options, told_events
+from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, reading_options
+from tidegraph.cli.reading import read_and_report
 from tidegraph.cli.terminal import Command, progress
 from tidegraph.core.errors import DataError
 
@@ -32,9 +33,9 @@ __all__ = ["explain"]
     "begin",
     required=True,
     metavar="TIME",
-    help="Where the span begins: a date, in UTC, or a number in the data's unit.",
+    help="Start of the span: a date, in UTC, or a number in the data's unit.",
 )
-@click.option("--to", "end", required=True, metavar="TIME", help="Where it ends, itself left out.")
+@click.option("--to", "end", required=True, metavar="TIME", help="End of the span, exclusive.")
 @click.option(
     "--top",
     type=click.IntRange(min=1),
@@ -50,18 +51,20 @@ __all__ = ["explain"]
     metavar="TIME",
     help="Edges are forgotten with this half-life, in the data's unit.",
 )
-@click.option("--window", type=int, metavar="TIME", help="Edges last so long, in the data's unit.")
+@click.option(
+    "--window", type=int, metavar="TIME", help="After which edges expire, in the data's unit."
+)
 @click.option("--directed", is_flag=True, help="Nodes gather along the edges they send only.")
 @click.option("--columns", type=click.IntRange(min=1), default=64, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@SEED_OPTION
 @click.option(
     "--r-max",
     type=float,
     default=1e-3,
     show_default=True,
-    help="Smaller leaves less of the movement unattributed, and takes longer.",
+    help="Smaller attributes more of the movement, and takes longer.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON.")
+@JSON_OPTION
 def explain(
     data: str,
     node: str,
@@ -75,16 +78,16 @@ def explain(
     seed: int,
     **options: Any,
 ) -> None:
-    """Say which events and which nodes moved a node's representation in a span of time.
+    """Show which events and nodes moved the representation of a node in a span of time.
 
     The representation is random features propagated over the graph, as everywhere in tidegraph. An
-    event moves it where it takes place and, less and less, some steps away. The shares of all
-    events, and of time passing where edges fade or are forgotten, add up to the whole movement.
+    event moves those of its own nodes and, less and less, of nodes some steps away. The shares of
+    all events, and of time passing if edges fade or expire, add up to the whole movement.
 
     \b
     share    of the movement; negative: the event pulled the other way
-    norm     how large the event's contribution was, whatever its direction
-    direct   how many of the events through a node were with the node asked about
+    norm     how large the contribution of the event was, whatever its direction
+    direct   how many of the events of a node were with the node in question
 
     \b
       tidegraph explain --node HNL --from 2013-02-01 --to 2013-02-08
@@ -96,10 +99,10 @@ def explain(
 
     make = Channel.high_pass if high_pass else Channel.low_pass
     channel = make(options.pop("alpha"), half_life=half_life, window=window)
-    stream = told_events(data, options)
+    stream = read_and_report(data, options)
     span = stream.time(begin), stream.time(end)
     if span[0] >= span[1]:
-        raise DataError(f"--from {begin} is not before --to {end}; give a span that has a length")
+        raise DataError(f"--from {begin} is not before --to {end}; give an earlier --from")
     with progress("explain") as report:
         result = explanation.explain(
             stream,
@@ -116,7 +119,7 @@ def explain(
 
 
 def _number(stream: EventStream, node: str) -> int:
-    """The number of the node that the data calls `node`."""
+    """Return the number of the node that the data calls `node`."""
     if stream.names is not None and stream.names.values.dtype.kind != "i":
         return int(stream.number([node])[0])
     try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tidegraph.learning.tasks import LinkPredictor
     from tidegraph.learning.tasks.estimator import Estimator
-    from tidegraph.runs.experiment import Trial
+    from tidegraph.runs.trials import Trial
 
 __all__ = ["Cell", "Workplace", "fingerprint", "measure"]
 
@@ -136,7 +136,7 @@ def _link(cell: Cell, trial: Trial, workplace: Workplace, report: Report) -> dic
         predictor.train(trial.training, progress=_part(report, 0.3, 0.9))
     report(0.9, "scoring")
     with clock.stage("score"):
-        table = trial.judge(predictor).table[_MODEL]
+        table = trial.evaluate(predictor).table[_MODEL]
     return {
         "metrics": table,
         "training_negatives": predictor.training_negatives,
@@ -171,7 +171,7 @@ def _event_rules(cell: Cell, workplace: Workplace, report: Report) -> dict[str, 
     clock = _Clock()
     trial = workplace.trial(cell.data, "tgn")
     with clock.stage("score"):
-        rules = trial.judge(None).table
+        rules = trial.evaluate(None).table
         rules |= _seen_or_item(trial)
     return {"rules": rules, **clock.stages()}
 
@@ -179,7 +179,7 @@ def _event_rules(cell: Cell, workplace: Workplace, report: Report) -> dict[str, 
 def _snapshot_rules(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     clock = _Clock()
     with clock.stage("score"):
-        rules = workplace.trial(cell.data, "roland").judge(None).table
+        rules = workplace.trial(cell.data, "roland").evaluate(None).table
     return {"rules": rules, **clock.stages()}
 
 
@@ -205,7 +205,7 @@ class SeenOrItem(Heuristic):
 
 
 def _seen_or_item(trial: Trial) -> dict[str, Any]:
-    """As `Trial.judge` has it: [rule][sampler][part][metric]."""
+    """As `Trial.evaluate` has it: [rule][sampler][part][metric]."""
     result = evaluate_link(
         None,
         trial.events,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native
+from tidegraph.core.durable import link_or_copy
 from tidegraph.core.errors import EventError, ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, is_number
@@ -96,15 +97,7 @@ def copy_store(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
     Files of a store are replaced, never changed, so both share them on one file system; what is
     appended to either is its own.
     """
-    shutil.copytree(source, target, copy_function=_link)
-
-
-def _link(source: str, target: str) -> str:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without links
-        shutil.copy2(source, target)
-    return target
+    shutil.copytree(source, target, copy_function=link_or_copy)
 
 
 class Trajectories:

@@ -311,7 +311,7 @@ class Reading:
             now, before = (_shown(int(whole[k]), float(rest[k])) for k in (at + 1, at))
             raise DataError(
                 f"{self.source.name} is not in time order: t is {now} in {self.source.place(row)},"
-                f" after {before}; sort it by t, or say sort=True to read_table"
+                f" after {before}; sort it by t, or give sort=True"
             )
         return int(whole[-1]), float(rest[-1])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, require_writable
-from tidegraph.cli.terminal import Group, console, progress, table
+from tidegraph.cli.terminal import Group, console, echo_json, progress, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,8 +97,7 @@ def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **opt
     if output is not None:
         for path in benchmarks.write(results, output):
             out.print(f"Wrote {path}")
-    if as_json:
-        click.echo(json.dumps(results))
+    echo_json(as_json, results)
     if results["failed"]:
         sys.exit(1)
 

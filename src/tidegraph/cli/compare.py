@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import click
 
 from tidegraph.cli.options import JSON_OPTION, require_writable
 from tidegraph.cli.results import percent
-from tidegraph.cli.terminal import Command, console, table
+from tidegraph.cli.terminal import Command, console, echo_json, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,8 +51,7 @@ def compare(directories: tuple[Path, ...], html_file: Path | None, as_json: bool
     if html_file is not None:
         page = str(runs.write_comparison(directories, html_file))
         click.echo(f"Wrote {page}")
-    if as_json:
-        click.echo(json.dumps({**compared, "html": page}))
+    echo_json(as_json, {**compared, "html": page})
 
 
 def _print_comparison(out: Console, compared: Mapping[str, Any]) -> None:

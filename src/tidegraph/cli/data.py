@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from tidegraph.cli.options import (
     require_writable,
 )
 from tidegraph.cli.reading import is_saved_stream, print_report, read_and_report, read_events
-from tidegraph.cli.terminal import Group, console, progress, table
+from tidegraph.cli.terminal import Group, console, echo_json, progress, table
 
 if TYPE_CHECKING:
     from tidegraph.events.describe import Description
@@ -105,8 +104,7 @@ def list_(as_json: bool) -> None:
             }
         )
     console().print(listed)
-    if as_json:
-        click.echo(json.dumps({"data_sets": rows}))
+    echo_json(as_json, {"data_sets": rows})
 
 
 # info ---------------------------------------------------------------------------------------------
@@ -149,8 +147,7 @@ def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> No
     if html_file is not None:
         html_file.write_text(page(what), encoding="utf-8")
         click.echo(f"Wrote {html_file}")
-    if as_json:
-        click.echo(json.dumps({"data": name, **what.as_dict()}))
+    echo_json(as_json, {"data": name, **what.as_dict()})
 
 
 def _print_description(what: Description, citation: str | None) -> None:
@@ -204,8 +201,7 @@ def fetch(name: str, directory: Path | None, as_json: bool) -> None:
         paths = datasets.fetch(name, directory=directory, progress=report)
     for path in paths:
         click.echo(f"{path} ({path.stat().st_size:,} bytes)")
-    if as_json:
-        click.echo(json.dumps({"data": name, "files": [str(path) for path in paths]}))
+    echo_json(as_json, {"data": name, "files": [str(path) for path in paths]})
 
 
 # import -------------------------------------------------------------------------------------------
@@ -249,8 +245,7 @@ def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
             "notes": list(read.notes),
         }
     _echo_written(output, len(stream), stream.nodes)
-    if as_json:
-        click.echo(json.dumps(result))
+    echo_json(as_json, result)
 
 
 def _echo_written(output: Path, events: int, nodes: int, more: str = "") -> None:
@@ -313,8 +308,7 @@ def communities(output: Path, as_json: bool, **options: Any) -> None:
         stream = datasets.generate_communities(**options)
         stream.save(output)
     _echo_written(output, len(stream), stream.nodes)
-    if as_json:
-        click.echo(json.dumps({"output": str(output), **options}))
+    echo_json(as_json, {"output": str(output), **options})
 
 
 @generate.command()
@@ -386,7 +380,4 @@ def _generate(
     size = sum(file.stat().st_size for file in path.iterdir())
     more = f", {size / 1e6:,.1f} MB, {rate:,.0f} events/s"
     _echo_written(path, options[counted], options["nodes"], more)
-    if as_json:
-        click.echo(
-            json.dumps({"output": str(path), **options, "bytes": size, "events_per_s": rate})
-        )
+    echo_json(as_json, {"output": str(path), **options, "bytes": size, "events_per_s": rate})

@@ -27,7 +27,7 @@ from tidegraph.cli.options import (
 )
 from tidegraph.cli.reading import requested_events
 from tidegraph.cli.results import print_results
-from tidegraph.cli.terminal import Command, console, progress
+from tidegraph.cli.terminal import Command, console, echo_json, progress
 
 __all__ = ["evaluate"]
 
@@ -153,5 +153,4 @@ def evaluate(
     if output is not None:
         output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
         click.echo(f"Wrote {output}")
-    if as_json:
-        click.echo(json.dumps(results))
+    echo_json(as_json, results)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, reading_options
 from tidegraph.cli.reading import read_and_report
-from tidegraph.cli.terminal import Command, progress
+from tidegraph.cli.terminal import Command, echo_json, progress
 from tidegraph.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -114,8 +113,7 @@ def explain(
             **options,
         )
     click.echo(str(result))
-    if as_json:
-        click.echo(json.dumps({"data": data, **result.to_dict()}))
+    echo_json(as_json, {"data": data, **result.to_dict()})
 
 
 def _number(stream: EventStream, node: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from tidegraph.cli.options import (
     reading_options,
 )
 from tidegraph.cli.reading import read_and_report
-from tidegraph.cli.terminal import Command, on_interrupt, progress
+from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 from tidegraph.core.errors import DataError
 
 __all__ = ["record"]
@@ -135,8 +134,9 @@ def record(
         f" {counted(store.columns, 'column')} in {counted(len(store.channels), 'channel')}:"
         f" {store.nbytes / 1e6:,.1f} MB in {output}, after {elapsed_s:.1f} s"
     )
-    if as_json:
-        about = {
+    echo_json(
+        as_json,
+        {
             "output": str(output),
             "events": len(stream),
             "nodes": store.nodes,
@@ -150,8 +150,8 @@ def record(
             "records": store.records,
             "disk_bytes": store.nbytes,
             "elapsed_s": round(elapsed_s, 3),
-        }
-        click.echo(json.dumps(about))
+        },
+    )
 
 
 _OWN = {"shards", "epsilon", "engine", "address", "workers", "threads"}

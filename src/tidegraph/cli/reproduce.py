@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from pathlib import Path
 import click
 
 from tidegraph.cli.options import JSON_OPTION, as_seeds
-from tidegraph.cli.terminal import Command, on_interrupt, progress
+from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 
 __all__ = ["reproduce"]
 
@@ -121,5 +120,4 @@ def reproduce(
             click.echo(f"not measured yet: {what}; give the command again to resume")
         click.echo(f"\nWrote {output / name / 'README.md'}\n")
     click.echo(f"All targets, and the claims of the paper: {output / reproduction.OVERVIEW}")
-    if as_json:
-        click.echo(json.dumps(everything))
+    echo_json(as_json, everything)

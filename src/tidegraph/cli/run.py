@@ -28,7 +28,7 @@ from tidegraph.cli.options import (
 from tidegraph.cli.reading import read_events, report_reading, warn_ambiguous
 from tidegraph.cli.reading import require_exists as check_there
 from tidegraph.cli.results import next_steps, print_results
-from tidegraph.cli.terminal import Command, console, on_interrupt, progress
+from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress, silent
 
@@ -325,8 +325,7 @@ def _execute(run: Run, quiet: bool, as_json: bool) -> None:
         results = run.execute(progress=report)
     if not quiet:
         _print(console(), run, results)
-    if as_json:
-        click.echo(json.dumps(results))
+    echo_json(as_json, results)
 
 
 def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, THREADS_OPTION
-from tidegraph.cli.terminal import Command, Group, console, on_interrupt, progress
+from tidegraph.cli.terminal import Command, Group, console, echo_json, on_interrupt, progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -143,8 +142,7 @@ def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
         + (", with ids" if built.named else ""),
         markup=False,
     )
-    if as_json:
-        click.echo(json.dumps(facts))
+    echo_json(as_json, facts)
 
 
 @click.command(cls=Command)
@@ -182,8 +180,7 @@ def plan(as_json: bool, **options: Any) -> None:
         f"about {_duration(made.build_s)} to build, {_duration(made.propagate_s)} to propagate"
         + (f", {_duration(made.update_s)} to apply the events" if options["events"] else "")
     )
-    if as_json:
-        click.echo(json.dumps(asdict(made)))
+    echo_json(as_json, asdict(made))
 
 
 def _mapped(path: Path) -> NDArray[Any]:
@@ -316,8 +313,9 @@ def _describe_embeddings(made: Embeddings, as_json: bool, more: dict[str, Any]) 
         markup=False,
         style=None if not made.excess else "yellow",
     )
-    if as_json:
-        facts = {
+    echo_json(
+        as_json,
+        {
             "path": str(made.path),
             "nodes": nodes,
             "channels": channels,
@@ -327,5 +325,5 @@ def _describe_embeddings(made: Embeddings, as_json: bool, more: dict[str, Any]) 
             "residual": residual,
             "within_promise": not made.excess,
             **more,
-        }
-        click.echo(json.dumps(facts))
+        },
+    )

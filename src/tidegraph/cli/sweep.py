@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from tidegraph.cli.options import (
 )
 from tidegraph.cli.reading import requested_events
 from tidegraph.cli.results import percent, print_results
-from tidegraph.cli.terminal import Command, console, on_interrupt, progress, table
+from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,8 +131,7 @@ def sweep(
         )
     _print_sweep(console(), results, list(grid))
     click.echo(f"Wrote {output / 'results.csv'} and results.json")
-    if as_json:
-        click.echo(json.dumps(results))
+    echo_json(as_json, results)
 
 
 def _print_sweep(out: Console, results: Mapping[str, Any], names: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
 import shlex
@@ -25,6 +26,7 @@ __all__ = [
     "Group",
     "Rejection",
     "console",
+    "echo_json",
     "failure",
     "on_interrupt",
     "progress",
@@ -221,6 +223,12 @@ def console() -> Console:
 
     shown = Console(highlight=False)
     return shown if shown.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
+
+
+def echo_json(wanted: bool, results: Any) -> None:
+    """Print results as one line of JSON, if --json asks for it."""
+    if wanted:
+        click.echo(json.dumps(results))
 
 
 def table(title: str, columns: list[str]) -> Table:

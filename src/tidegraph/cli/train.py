@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import time
 from pathlib import Path
@@ -23,7 +22,7 @@ from tidegraph.cli.learn import (
 from tidegraph.cli.options import JSON_OPTION, data_options, time_options
 from tidegraph.cli.reading import requested_events
 from tidegraph.cli.results import moment_text, next_steps
-from tidegraph.cli.terminal import Command, console, on_interrupt, progress
+from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -115,25 +114,22 @@ def train(
     if not leads:
         return
     _print_trained(console(), trained, time.perf_counter() - begun)
-    if as_json:
-        ap = trained.validation.row("validation").metrics
-        click.echo(
-            json.dumps(
-                {
-                    "output": str(output),
-                    "events": len(stream),
-                    "nodes": stream.nodes,
-                    "unit": stream.unit,
-                    "digest": stream.digest(),
-                    "validation": {"sampler": "random-dst", **ap},
-                    "epochs": len(trained.predictor.epochs_),
-                    "training_negatives": trained.predictor.training_negatives,
-                    "settings": trained.predictor.get_params(),
-                    "warnings": list(trained.validation.warnings),
-                    "elapsed_s": round(time.perf_counter() - begun, 3),
-                }
-            )
-        )
+    echo_json(
+        as_json,
+        {
+            "output": str(output),
+            "events": len(stream),
+            "nodes": stream.nodes,
+            "unit": stream.unit,
+            "digest": stream.digest(),
+            "validation": {"sampler": "random-dst", **trained.validation.row("validation").metrics},
+            "epochs": len(trained.predictor.epochs_),
+            "training_negatives": trained.predictor.training_negatives,
+            "settings": trained.predictor.get_params(),
+            "warnings": list(trained.validation.warnings),
+            "elapsed_s": round(time.perf_counter() - begun, 3),
+        },
+    )
 
 
 def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:

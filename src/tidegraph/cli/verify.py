@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -16,7 +15,7 @@ from tidegraph.cli.options import (
     reading_options,
 )
 from tidegraph.cli.reading import read_and_report
-from tidegraph.cli.terminal import Command, console, progress, table
+from tidegraph.cli.terminal import Command, console, echo_json, progress, table
 
 __all__ = ["verify"]
 
@@ -124,8 +123,9 @@ def verify(data: str, as_json: bool, **options: Any) -> None:
         " step (error/bound),\nor by the promise of --r-max (error/threshold). Drift is the effect"
         " of rounding on\nresiduals, relative to the promise, and is included in both."
     )
-    if as_json:
-        results = {
+    echo_json(
+        as_json,
+        {
             "data": data,
             **options,
             "nodes": events.nodes,
@@ -136,7 +136,7 @@ def verify(data: str, as_json: bool, **options: Any) -> None:
             "worst_error_over_threshold": result.worst_error_over_threshold,
             "drift": result.drift,
             "events_per_s": result.events_per_s,
-        }
-        click.echo(json.dumps(results))
+        },
+    )
     if not result.holds:
         sys.exit(1)

@@ -17,14 +17,16 @@ from functools import cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidegraph import report
+from tidegraph.core import machine
 from tidegraph.core.durable import only_writer, replace_file
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.core.resume import write_json
-from tidegraph.runs import stages as stage_files
+from tidegraph.events.stream import EventStream
+from tidegraph.learning.tasks import RECORD_SETTINGS
 from tidegraph.runs.config import Settings
 from tidegraph.runs.directory import (
     COMMAND,
@@ -36,13 +38,12 @@ from tidegraph.runs.directory import (
     is_run,
     read_settings,
 )
+from tidegraph.runs.evaluating import check_evaluation, summary
+from tidegraph.runs.fitting import Fitting
+from tidegraph.runs.protocol import Protocol
+from tidegraph.runs.stages import FILE as STAGES
 from tidegraph.runs.stages import OF_SEEDS, Stages, delete, fingerprint
-
-if TYPE_CHECKING:
-    from tidegraph.events.stream import EventStream
-    from tidegraph.runs.fitting import Fitting
-    from tidegraph.runs.protocol import Protocol
-    from tidegraph.runs.trials import Model, Scores, Trial
+from tidegraph.runs.trials import Model, Scores, Trial, make_trial
 
 __all__ = ["Run", "check"]
 
@@ -83,8 +84,6 @@ class Run:
     @classmethod
     def resumed(cls, directory: str | Path) -> Run:
         """Return the run that was begun in this directory, to finish it."""
-        from tidegraph.events.stream import EventStream
-
         state = _state(directory)
         settings = read_settings(directory)
         events, begun = Path(directory) / EVENTS, Path(directory) / COMMAND
@@ -124,9 +123,6 @@ class Run:
                 return self._results(stages, progress or silent)
 
     def _results(self, stages: Stages, progress: Progress) -> dict[str, Any]:
-        from tidegraph.core import machine
-        from tidegraph.runs.evaluating import summary
-
         directory, trial, stream = self.directory, self._trial, self._trial.stream
         seeds, wanted = self.settings.seeds, self.settings.report
         events = directory / EVENTS
@@ -169,7 +165,7 @@ class Run:
         return {**results, "report": page}
 
     def _scores_of_seeds(self, stages: Stages, progress: Progress) -> list[Scores]:
-        """Return the scores of each seed's model; unless told to keep all, keep the first model."""
+        """Return the scores of each seed's model; keep the first model, or all with `keep`."""
         scores, seeds = [], self.settings.seeds
         for number, seed in enumerate(seeds):
             of = f"seed {seed}, " if len(seeds) > 1 else ""
@@ -223,8 +219,6 @@ class Run:
         model: Callable[[], Any],
     ) -> Scores:
         """Return the scores of the model, which is made only if they are not known yet."""
-        from tidegraph.runs.trials import Scores
-
         path = directory / f"{name.partition('/')[0]}.json"
         if not stages.finished(name, scored_as, path):
             asked = model()
@@ -252,12 +246,7 @@ class Run:
 class _Seed:
     """The part of a run that belongs to one seed: its record, its model, its scores."""
 
-    fitting: Fitting
-
     def __init__(self, run: Run, seed: int, stages: Stages, progress: Progress) -> None:
-        from tidegraph.learning.tasks import RECORD_SETTINGS
-        from tidegraph.runs.fitting import Fitting
-
         self._run, self._seed = run, seed
         self.directory = run.directory / f"seed-{seed}"
         self.directory.mkdir(exist_ok=True)
@@ -287,7 +276,7 @@ class _Seed:
         if self.fitting.trained():
             return type(model).load(self.fitting.saved)
         own = self._run.directory
-        others = (path.parent for path in sorted(own.parent.glob(f"*/{stage_files.FILE}")))
+        others = (path.parent for path in sorted(own.parent.glob(f"*/{STAGES}")))
         self.fitting.record(model, lenders=others)
         self.fitting.train(model)
         return model
@@ -295,8 +284,6 @@ class _Seed:
 
 def check(settings: Settings) -> None:
     """Raise ParameterError for settings that are wrong whatever the events are."""
-    from tidegraph.runs.evaluating import check_evaluation
-
     check_evaluation(
         _protocol(settings),
         seeds=settings.seeds,
@@ -312,8 +299,6 @@ def check(settings: Settings) -> None:
 
 def _protocol(settings: Settings) -> Protocol:
     """Return the protocol of a run, which has more samplers by default than an evaluation."""
-    from tidegraph.runs.protocol import Protocol
-
     asked = dataclasses.asdict(settings.evaluation)
     name = asked.pop("protocol")
     if asked["samplers"] is None and settings.task == "link" and name != "roland":
@@ -322,8 +307,6 @@ def _protocol(settings: Settings) -> Protocol:
 
 
 def _make_trial(stream: EventStream, settings: Settings) -> Trial:
-    from tidegraph.runs.trials import make_trial
-
     return make_trial(stream, _protocol(settings), settings=settings.model, name=settings.data.name)
 
 

@@ -123,7 +123,7 @@ def _fitting(
         inputs,
         file=_INPUTS,
         kind="an unfinished run",
-        advice="repeat that run to go on, or delete it to start afresh",
+        advice="repeat that run to resume it, or delete it to start afresh",
         result=work / STORE / "manifest.json",
     )
     made_from = fingerprint(**inputs)

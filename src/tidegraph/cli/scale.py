@@ -73,13 +73,13 @@ def graph() -> None:
     type=click.Choice(["auto", "keep", "number"]),
     default="auto",
     show_default=True,
-    help="Numbers nodes in the order of first appearance, or keeps ids, which are then integers"
-    " from 0 on; auto keeps them where it can.",
+    help="Number nodes in the order of first appearance, or keep ids that are integers from 0 on;"
+    " auto keeps them if it can.",
 )
 @click.option(
     "--nodes",
     type=click.IntRange(min=1),
-    help="How many, where ids are kept. Default: the largest id plus one.",
+    help="Number of nodes, if ids are kept. Default: the largest id plus one.",
 )
 @click.option("--directed", is_flag=True)
 @_MEMORY

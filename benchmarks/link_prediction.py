@@ -23,8 +23,8 @@ from tidegraph.core import machine
 from tidegraph.core.display import progress
 from tidegraph.evaluation import best_heuristic
 from tidegraph.events import datasets
-from tidegraph.runs import experiment
-from tidegraph.runs.experiment import Protocol
+from tidegraph.runs import evaluating
+from tidegraph.runs.protocol import Protocol
 
 SAMPLERS = ("random-dst", "historical", "inductive", "random-all")
 SECTIONS = {
@@ -63,7 +63,7 @@ def measure(section: str, seeds: tuple[int, ...], fast: bool) -> dict[str, Any]:
             protocol = replace(protocol, rank_sample=50 if protocol.ranks else None)
     load = machine.load_average()
     with progress(section) as report:
-        results = experiment.evaluate(
+        results = evaluating.evaluate(
             stream,
             protocol=protocol,
             seeds=seeds,

@@ -1,4 +1,4 @@
-"""The command line teaches, answers at once, and fails in one line that says what to do."""
+"""The command line helps, answers at once, and fails with one line that says what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from click.testing import CliRunner, Result
 
 import tidegraph
 from tidegraph import bench, cli
-from tidegraph.cli import commands, demo, terminal
+from tidegraph.cli import bench as bench_command
+from tidegraph.cli import flights, terminal
 from tidegraph.cli.terminal import failure
 from tidegraph.core import display
 from tidegraph.engine import verify
@@ -37,7 +38,7 @@ def last_line(result: Result) -> dict[str, Any]:
 
 
 def refusal(result: Result) -> str:
-    """What a refused command says: one line on standard error, nothing else anywhere."""
+    """Return the error of a rejected command: one line on standard error, and nothing else."""
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("Error: ")
@@ -117,7 +118,7 @@ def test_verify_reads_files_with_weights_decay_and_snapshots(events_file: Path) 
     assert report["half_life"] == 25
 
 
-def test_verify_fails_where_the_bound_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_fails_if_the_bound_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     def another_solution(propagator: tidegraph.Propagator) -> Any:
         return propagator.embedding() + 1.0
 
@@ -137,7 +138,7 @@ def test_a_sample_holds_within_bound_and_threshold_whatever_drifted() -> None:
     assert not holds(1.001, 0.5, 0.5)
 
 
-def test_a_file_is_verified_by_the_columns_that_are_named(tmp_path: Path) -> None:
+def test_verify_reads_the_columns_it_is_given(tmp_path: Path) -> None:
     path = tmp_path / "calls.csv"
     path.write_text("a,b,when\n" + "".join(f"{k % 7},{k % 5},{k}\n" for k in range(60, 0, -1)))
     words = ["--data", str(path), "--src", "a", "--dst", "b", "--time", "when"]
@@ -174,7 +175,7 @@ def test_samples_are_spread_and_include_the_end() -> None:
         (["--half-life", "-1"], "--half-life is -1.0"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_line(options: list[str], advice: str) -> None:
+def test_wrong_options_end_verify_with_one_line(options: list[str], advice: str) -> None:
     assert advice in refusal(run(*VERIFY, *options))
 
 
@@ -184,7 +185,7 @@ def test_what_cannot_work_is_refused_in_one_line(options: list[str], advice: str
         (errno.EACCES, "permission denied; give another place"),
         (errno.EROFS, "the file system is read-only; give another place"),
         (errno.ENOSPC, "the disk is full; make room"),
-        (errno.ENOTDIR, "a part of this path is a file"),
+        (errno.ENOTDIR, "part of this path is a file"),
     ],
 )
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_what_cannot_work_is_refused_in_one_line(options: list[str], advice: str
     ],
     ids=lambda words: " ".join(words[:2]),
 )
-def test_a_place_that_cannot_be_written_to_ends_a_command_in_one_line(
+def test_an_unwritable_path_ends_a_command_with_one_line(
     words: list[str], number: int, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     denied, events = tmp_path / "denied", tmp_path / "events.csv"
@@ -231,6 +232,17 @@ def test_an_error_of_another_kind_is_not_hidden(monkeypatch: pytest.MonkeyPatch)
     assert failure(OSError("without a number")) is None
 
 
+def test_control_c_ends_a_command_with_130_and_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verify, "exact_of", interrupted)
+    result = run(*VERIFY)
+    assert result.exit_code == 130
+    assert "Stopped" in result.stderr
+    assert "again" in result.stderr
+
+
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_scipy(propagator: object) -> None:
         raise ModuleNotFoundError("No module named 'scipy'", name="scipy.sparse")
@@ -242,8 +254,8 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 # bench and demo -----------------------------------------------------------------------------------
 
 
-def test_the_sections_named_in_the_help_are_those_there_are() -> None:
-    assert list(commands._SECTIONS) == list(bench.SECTIONS)
+def test_the_help_of_bench_lists_its_sections() -> None:
+    assert list(bench_command._SECTIONS) == list(bench.SECTIONS)
 
 
 def test_bench_prints_a_table_and_ends_with_json(tmp_path: Path) -> None:
@@ -260,13 +272,13 @@ def test_bench_prints_a_table_and_ends_with_json(tmp_path: Path) -> None:
     assert json.loads(output.read_text()) == report
 
 
-def test_bench_refuses_an_output_it_could_not_write() -> None:
+def test_bench_rejects_an_output_it_could_not_write() -> None:
     result = run("bench", "propagation", "--only", "growth", "--output", "/no/such/place/r.json")
     assert result.exit_code == 2
     assert "not a directory" in result.stderr
 
 
-def test_bench_exits_with_1_where_a_promise_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_exits_with_1_if_a_promise_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     from tidegraph.bench import measuring
 
     monkeypatch.setattr(measuring, "_PROMISE", 1e-9)
@@ -275,8 +287,8 @@ def test_bench_exits_with_1_where_a_promise_was_broken(monkeypatch: pytest.Monke
     assert "promised" in last_line(result)["failed"]["growth"]
 
 
-def test_demo_tells_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = datasets.load_dataset(demo.DATA)
+def test_demo_shows_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = datasets.load_dataset(flights.DATA)
     rows = np.r_[0:1500, len(whole) - 300 : len(whole)]  # a piece of January, a piece of December
     cut = whole.where(np.isin(np.arange(len(whole)), rows))
     monkeypatch.setattr(datasets, "load_dataset", lambda name: cut)
@@ -284,7 +296,7 @@ def test_demo_tells_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 0, result.output
     for words in ("1,800 events", "events/s", "2013-01", "2013-12", "certified", "airport"):
         assert words in result.stdout
-    story = demo.run()
+    story = flights.stream_flights()
     for month in story.months:
         assert 0 < max(month.certified_over_promised) < 1.01
     assert len(story.movers) == 10
@@ -296,7 +308,7 @@ def test_demo_tells_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
 # Progress -----------------------------------------------------------------------------------------
 
 
-def test_progress_speaks_on_standard_error_when_it_takes_long(
+def test_progress_is_shown_on_standard_error_after_a_while(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(display, "_QUIET_S", 0.001)
@@ -311,7 +323,7 @@ def test_progress_speaks_on_standard_error_when_it_takes_long(
     assert capsys.readouterr().out == ""
 
 
-def test_the_time_left_is_that_of_the_stage_at_its_own_pace() -> None:
+def test_the_time_left_follows_the_pace_of_the_current_stage() -> None:
     pace = display._Pace()
     assert pace.left_s(1.0) is None
     pace.update(40, 100, 10.0)  # a run that goes on: these 40 cost nothing now
@@ -324,7 +336,7 @@ def test_the_time_left_is_that_of_the_stage_at_its_own_pace() -> None:
     assert pace.left_s(30.0) == pytest.approx(40)
 
 
-def test_progress_says_nothing_when_it_is_over_at_once(
+def test_progress_is_silent_for_short_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with terminal.progress("work") as report:
@@ -332,7 +344,7 @@ def test_progress_says_nothing_when_it_is_over_at_once(
     assert capsys.readouterr().err == ""
 
 
-def test_the_bar_of_a_terminal_takes_reports() -> None:
+def test_a_progress_bar_accepts_reports() -> None:
     with display._bar("work") as report:
         report(1, 2, "half")
         report(2, 2, "all")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidegraph import evaluation
 from tidegraph.core.errors import ParameterError
 from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
-from tidegraph.runs import config, experiment
+from tidegraph.runs import config, protocol
 from tidegraph.runs.config import Data, Evaluation, Settings, assignments, settle
 
 UCI = {"data": {"name": "uci"}}
@@ -41,7 +41,7 @@ def test_everything_but_the_data_has_a_default() -> None:
 
 def test_what_is_written_out_is_what_there_is() -> None:
     hints = config._hints("evaluation", "link")
-    assert get_args(hints["protocol"]) == experiment.PROTOCOLS
+    assert get_args(hints["protocol"]) == protocol.PROTOCOLS
     several, _ = get_args(hints["samplers"])
     samplers = get_args(get_args(several)[0])
     assert sorted(samplers) == sorted(name for name in evaluation.SAMPLERS if name != "given")

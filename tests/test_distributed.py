@@ -31,7 +31,7 @@ def torchrun(processes: int, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_process_that_nobody_else_joins_is_all_there_is() -> None:
+def test_a_single_process_shares_with_itself() -> None:
     with joined("cpu") as ranks:
         assert ranks == Ranks(0, 1) == Ranks.present()
         assert ranks.leads
@@ -83,7 +83,7 @@ def test_two_processes_take_the_steps_of_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_command_trains_in_two_processes_as_in_one(tmp_path: Path) -> None:
     generate_communities(nodes=120, events=4000, communities=4, seed=2).save(tmp_path / "toy.tide")
-    told: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for size in (1, 2):
         model = tmp_path / f"model {size}"
         done = torchrun(
@@ -92,11 +92,11 @@ def test_the_command_trains_in_two_processes_as_in_one(tmp_path: Path) -> None:
             *("--set", "columns=16", "--set", "epochs=3", "--set", "hidden=64"),
         )
         assert done.returncode == 0, done.stderr
-        results = [line for line in done.stdout.splitlines() if line.startswith("{")]
-        assert len(results) == 1, "only one of the processes speaks"
-        told.append(json.loads(results[0]))
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        assert len(lines) == 1, "only one of the processes prints"
+        results.append(json.loads(lines[0]))
         assert LinkPredictor.load(model).predict_proba([0], [1], 10**6).shape == (1,)
         assert not model.with_name(f"{model.name}.unfinished").exists()
     # 600 validation events: two points are what chance alone may do.
-    assert told[0]["validation"]["ap"] > 0.6
-    assert abs(told[0]["validation"]["ap"] - told[1]["validation"]["ap"]) < 0.02
+    assert results[0]["validation"]["ap"] > 0.6
+    assert abs(results[0]["validation"]["ap"] - results[1]["validation"]["ap"]) < 0.02

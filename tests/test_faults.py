@@ -204,7 +204,7 @@ def test_a_command_that_cannot_even_begin_for_want_of_memory_says_so_in_one_line
     monkeypatch.setattr(threading.Thread, "start", starting(error))
     ended = CliRunner().invoke(main, order)
     assert ended.exit_code == 1
-    assert ended.stderr.startswith("Error: the system refused memory")
+    assert ended.stderr.startswith("Error: the system denied memory")
     assert ended.stderr.count("\n") == 1
     monkeypatch.setattr(threading.Thread, "start", starting(RuntimeError("a fault")))
     assert str(CliRunner().invoke(main, order).exception) == "a fault"

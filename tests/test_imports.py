@@ -20,7 +20,7 @@ LAYERS: dict[str, list[str]] = {
     "core": [
         "errors progress machine palette provenance words",
         "durable display workers",
-        "statefile",
+        "resume statefile",
     ],
     "events": [
         "columns past read_report",
@@ -80,7 +80,13 @@ LAYERS: dict[str, list[str]] = {
         "sections",
         "comparison page",
     ],
-    "runs": ["experiment", "config sweep", "run"],
+    "runs": [
+        "protocol stages",
+        "trials",
+        "config evaluating fitting",
+        "directory sweep training",
+        "comparison run",
+    ],
     "bench": [
         "measuring plots results",
         "competitors graphs",
@@ -95,10 +101,10 @@ LAYERS: dict[str, list[str]] = {
         "targets",
     ],
     "cli": [
-        "terminal demo",
-        "data",
-        "explain learn record reproduce scale",
-        "run sweep",
+        "flights options terminal",
+        "bench completion demo reading reproduce results scale",
+        "compare data explain learn predict record verify",
+        "evaluate run sweep train",
         "commands",
     ],
     "__main__": [],

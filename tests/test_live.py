@@ -1,4 +1,4 @@
-"""Learning on while being judged: from what has been scored, and from nothing else."""
+"""Live models learn from snapshots that were scored, and from nothing else."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from tidegraph import EventStream, LinkPredictor
 from tidegraph.core.errors import DataError, ParameterError
-from tidegraph.runs import experiment
-from tidegraph.runs.experiment import Protocol, Trial
+from tidegraph.runs import evaluate
+from tidegraph.runs.protocol import Protocol
+from tidegraph.runs.trials import LIVE, Trial, make_trial
 
 IntArray = NDArray[np.int64]
 
@@ -37,7 +38,7 @@ def random_stream(seed: int) -> EventStream:
 
 def trial_of(stream: EventStream, *, live: bool = True, **settings: Any) -> Trial:
     protocol = Protocol("roland", snapshot_seconds=1, first_test=FIRST_TEST, live=live)
-    return experiment.make_trial(stream, protocol, settings={**QUICK, **settings})
+    return make_trial(stream, protocol, settings={**QUICK, **settings})
 
 
 def trained(trial: Trial) -> LinkPredictor:
@@ -51,7 +52,7 @@ def trained(trial: Trial) -> LinkPredictor:
 def scores(
     trial: Trial, model: LinkPredictor, patch: pytest.MonkeyPatch
 ) -> dict[int, NDArray[np.float32]]:
-    """What the model answers while it is judged, by the snapshot it is asked about."""
+    """Return the answers of the model during an evaluation, by the snapshot they are about."""
     answers = {}
     score = LinkPredictor.score
 
@@ -61,12 +62,12 @@ def scores(
 
     with patch.context() as spied:
         spied.setattr(LinkPredictor, "score", noted)
-        trial.judge(model)
+        trial.evaluate(model)
     return answers
 
 
 @pytest.mark.parametrize("changed", [FIRST_TEST + 1, FIRST_TEST + 3])
-def test_no_score_depends_on_the_snapshot_it_is_asked_about_or_a_later_one(
+def test_no_score_depends_on_its_own_or_a_later_snapshot(
     changed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = random_stream(1)
@@ -85,7 +86,7 @@ def test_no_score_depends_on_the_snapshot_it_is_asked_about_or_a_later_one(
         assert same == (snapshot <= changed)  # what happens does show, in the next one
 
 
-def test_weights_follow_the_snapshots_only_where_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_live_models_change_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = random_stream(2)
     model = trained(trial_of(stream))
     asked = np.arange(NODES), np.arange(NODES)[::-1], FIRST_TEST
@@ -111,7 +112,9 @@ def test_a_live_model_notices_that_habits_have_changed() -> None:
     stream = changing_habits()
     model = trained(trial_of(stream, epochs=20))
     found = [
-        trial_of(stream, live=live).judge(model).table["tidegraph"]["all-nodes"]["all"]["mrr_full"]
+        trial_of(stream, live=live)
+        .evaluate(model)
+        .table["tidegraph"]["all-nodes"]["all"]["mrr_full"]
         for live in (False, True)
     ]
     assert found[1] > found[0]
@@ -162,7 +165,7 @@ def test_refining_makes_its_events_likelier_and_replay_keeps_earlier_ones() -> N
         ([5], {"epochs": 1.5}, "epochs is 1.5"),
     ],
 )
-def test_a_refinement_refuses_what_it_cannot_learn_from(
+def test_refine_rejects_events_it_cannot_learn_from(
     events: list[Any], options: dict[str, Any], advice: str, steady: LinkPredictor
 ) -> None:
     before = steady.score(0, np.arange(NODES), FIRST_TEST)
@@ -179,7 +182,7 @@ def steady() -> LinkPredictor:
 @pytest.mark.parametrize(
     ("replay", "latest", "repeated"), [(0.0, 40, 0), (1.0, 20, 20), (3.0, 10, 30), (1e300, 1, 39)]
 )
-def test_a_refinement_learns_from_no_more_events_than_a_training_would(
+def test_refine_uses_at_most_max_examples_events(
     replay: float,
     latest: int,
     repeated: int,
@@ -206,31 +209,29 @@ def test_a_refinement_learns_from_no_more_events_than_a_training_would(
     assert chosen[0].tolist() == [7, 9, 12]
 
 
-def test_a_model_that_learns_on_is_not_asked_about_what_it_has_learned_from() -> None:
+def test_a_live_model_rejects_tasks_out_of_order() -> None:
     trial = trial_of(random_stream(4))
-    answers = trial._answers(trained(trial))  # type: ignore[attr-defined]
-    answers(np.array([0]), FIRST_TEST + 1)
-    answers(np.array([0]), FIRST_TEST + 1)
+    score_all = trial._scorer(trained(trial))  # type: ignore[attr-defined]
+    score_all(np.array([0]), FIRST_TEST + 1)
+    score_all(np.array([0]), FIRST_TEST + 1)
     with pytest.raises(AssertionError, match=f"task {FIRST_TEST} after {FIRST_TEST + 1}"):
-        answers(np.array([0]), FIRST_TEST)
+        score_all(np.array([0]), FIRST_TEST)
 
 
-def test_only_snapshots_are_judged_live() -> None:
+def test_only_roland_has_live_models() -> None:
     assert Protocol("roland", live=True).title == "roland+live"
     for name in ("tgn", "tgb"):
         with pytest.raises(ParameterError, match="live belongs to the protocol roland"):
             Protocol(name, live=True)
 
 
-def test_results_say_that_they_are_live_and_how() -> None:
+def test_results_of_live_models_say_so() -> None:
     stream = random_stream(5)
-    told = [
-        experiment.evaluate(
-            stream, protocol=trial_of(stream, live=live).protocol, seeds=[0], settings=QUICK
-        )
+    found = [
+        evaluate(stream, protocol=trial_of(stream, live=live).protocol, seeds=[0], settings=QUICK)
         for live in (False, True)
     ]
-    assert [one["protocol"] for one in told] == ["roland", "roland+live"]
-    assert [one["live"] for one in told] == [None, experiment.LIVE]
-    assert told[0]["heuristics"] == told[1]["heuristics"]
-    assert told[0]["metrics"] != told[1]["metrics"]
+    assert [one["protocol"] for one in found] == ["roland", "roland+live"]
+    assert [one["live"] for one in found] == [None, LIVE]
+    assert found[0]["heuristics"] == found[1]["heuristics"]
+    assert found[0]["metrics"] != found[1]["metrics"]

@@ -1,4 +1,4 @@
-"""A run ends with the same numbers whatever happens to it, and does nothing twice."""
+"""A run ends with the same numbers however it is interrupted, and repeats no work."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from click.testing import CliRunner, Result
 
 from tidegraph import EventStream, cli, evaluation, report, runs
 from tidegraph.cli import run as cli_run
-from tidegraph.core import durable
+from tidegraph.core import durable, resume
 from tidegraph.core.durable import only_writer
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, StorageError
 from tidegraph.events import datasets
 from tidegraph.learning.tasks import RECORD_SETTINGS, LinkPredictor, NodeClassifier
-from tidegraph.runs import config, experiment
+from tidegraph.runs import config, evaluate, fitting, stages
 from tidegraph.runs import run as run_module
 from tidegraph.runs.config import Settings
-from tidegraph.runs.experiment import Protocol
+from tidegraph.runs.protocol import Protocol
 from tidegraph.runs.run import Run
+from tidegraph.runs.trials import make_trial
 from tidegraph.store import trajectories
 from tidegraph.store.manifest import StoreManifest
 
@@ -41,7 +42,7 @@ QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}=
 
 
 class Killed(BaseException):
-    """What a process does not survive."""
+    """Stands for a kill, which nothing in the package catches."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -55,7 +56,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _plain_report(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report in a few lines, but where the real one is asked for: pages are judged elsewhere."""
+    """Replace the report by a few lines, unless `real_report` is used: it has its own tests."""
     if "real_report" in request.fixturenames:
         return
 
@@ -83,7 +84,7 @@ def _plain_report(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def real_report() -> None:
-    """Asks for it."""
+    """Use the real report."""
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,7 @@ def settled(*words: str, **model: Any) -> Settings:
 
 
 def numbers(results: dict[str, Any]) -> dict[str, Any]:
-    """All that a run says but when and how fast."""
+    """Return the results of a run without times and places."""
     passing = ("elapsed_s", "reused", "taken_from", "report", "command", "machine")
     return {name: value for name, value in results.items() if name not in passing}
 
@@ -131,10 +132,10 @@ def undisturbed(whole: Path) -> dict[str, Any]:
 # The numbers --------------------------------------------------------------------------------------
 
 
-def test_the_numbers_are_those_of_an_evaluation(
+def test_a_run_has_the_numbers_of_an_evaluation(
     stream: EventStream, undisturbed: dict[str, Any]
 ) -> None:
-    expected = experiment.evaluate(stream, seeds=(0, 1), settings=QUICK, name="toy")
+    expected = evaluate(stream, seeds=(0, 1), settings=QUICK, name="toy")
     for name in ("metrics", "heuristics", "split", "protocol", "seeds", "training_negatives"):
         assert undisturbed[name] == expected[name]
     assert undisturbed["elapsed_s"].keys() == {
@@ -142,7 +143,7 @@ def test_the_numbers_are_those_of_an_evaluation(
     }
 
 
-def test_classes_of_nodes_are_judged_by_the_classifiers_own_numbers(
+def test_a_run_on_nodes_has_the_numbers_of_the_classifier(
     stream: EventStream, tmp_path: Path
 ) -> None:
     labels = (stream.src % 2 + (np.arange(len(stream)) % 7 == 0)) % 2
@@ -150,7 +151,7 @@ def test_classes_of_nodes_are_judged_by_the_classifiers_own_numbers(
     own = {"columns": 4, "epochs": 2, "members": 1, "threads": 1}
     settings = config.settle({"task": "node", "data": {"name": "toy"}, "model": own})
     results = Run(tmp_path / "nodes", settings, labelled).execute()
-    trial = experiment.make_trial(labelled, Protocol(task="node"), settings=own)
+    trial = make_trial(labelled, Protocol(task="node"), settings=own)
     classifier = NodeClassifier(**own, seed=0).fit(labelled, trial.training)  # type: ignore[arg-type]
     expected = classifier.evaluate(trial.training, parts=("test",))
     found = results["metrics"]["none"]["all"]
@@ -163,7 +164,7 @@ def test_classes_of_nodes_are_judged_by_the_classifiers_own_numbers(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_finished_run_keeps_all_that_is_needed_to_repeat_it(
+def test_a_finished_run_holds_all_that_repeating_it_needs(
     stream: EventStream, tmp_path: Path
 ) -> None:
     directory = tmp_path / "toy"
@@ -177,7 +178,7 @@ def test_a_finished_run_keeps_all_that_is_needed_to_repeat_it(
     assert (directory / "report.html").read_text().endswith("3 epochs")
     # The model of the first seed answers; those of others are gone, but for their weights.
     model = LinkPredictor.load(directory / "seed-0" / "model")
-    score = experiment.make_trial(stream).judge(model)
+    score = make_trial(stream).evaluate(model)
     found = score.table["tidegraph"]["random-dst"]["all"]["ap"]
     assert found == kept["metrics"]["random-dst"]["all"]["ap"]["per_seed"][0]
     assert sorted(path.name for path in (directory / "seed-1").iterdir()) == [
@@ -189,14 +190,14 @@ def test_a_finished_run_keeps_all_that_is_needed_to_repeat_it(
 
 
 def finished_later(directory: Path, settings: Settings, stream: EventStream) -> dict[str, Any]:
-    """What comes out when the run is taken up again, or begun again where it had nothing yet."""
+    """Resume the run, or start it again if it had saved nothing yet, and return its results."""
     if (directory / "config.toml").exists() and (directory / "events.tide").exists():
         return Run.resumed(directory).execute()
     return Run(directory, settings, stream).execute()
 
 
 def writes_before_death(allowed: int) -> Callable[[Path, Any], None]:
-    """What writes so many files whole, and then nothing any more."""
+    """Return a function that writes this many files and is killed before the next."""
     written = 0
 
     def write(path: Path, content: Any) -> None:
@@ -210,7 +211,7 @@ def writes_before_death(allowed: int) -> Callable[[Path, Any], None]:
 
 
 @pytest.mark.parametrize("survived", range(5))
-def test_killed_while_it_takes_over_a_run_none_mixes_settings_and_events(
+def test_killed_while_replacing_a_run_settings_and_events_do_not_mix(
     survived: int,
     whole: Path,
     stream: EventStream,
@@ -221,11 +222,13 @@ def test_killed_while_it_takes_over_a_run_none_mixes_settings_and_events(
     shutil.copytree(whole, directory)
     other = Run(directory, settled("html=false", "epochs=2"), stream[:500])
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "replace_file", writes_before_death(survived))
+        write = writes_before_death(survived)
+        for module in (run_module, resume):
+            patch.setattr(module, "replace_file", write)
         with pytest.raises(Killed):
             other.execute()
     if survived < 3:  # the events were not kept yet
-        with pytest.raises(StateFileError, match="begin it again"):
+        with pytest.raises(StateFileError, match="start it again"):
             Run.resumed(directory)
     else:
         results = Run.resumed(directory).execute()
@@ -233,7 +236,7 @@ def test_killed_while_it_takes_over_a_run_none_mixes_settings_and_events(
 
 
 @pytest.mark.slow
-def test_killed_before_any_of_its_writes_a_run_ends_with_the_same_numbers(
+def test_killed_before_any_write_a_run_ends_with_the_same_numbers(
     stream: EventStream,
     undisturbed: dict[str, Any],
     tmp_path: Path,
@@ -244,7 +247,9 @@ def test_killed_before_any_of_its_writes_a_run_ends_with_the_same_numbers(
     while True:
         directory = tmp_path / f"killed-{survived}"
         with monkeypatch.context() as patch:
-            patch.setattr(run_module, "replace_file", writes_before_death(survived))
+            write = writes_before_death(survived)
+            for module in (run_module, resume):
+                patch.setattr(module, "replace_file", write)
             try:
                 Run(directory, settings, stream).execute()
                 break
@@ -259,7 +264,7 @@ def test_killed_before_any_of_its_writes_a_run_ends_with_the_same_numbers(
 
 
 @pytest.mark.parametrize("moment", ["records", "epoch 2", "seed 1, epoch 3"])
-def test_killed_within_a_stage_a_run_goes_on_from_there(
+def test_killed_within_a_stage_a_run_resumes_there(
     moment: str, stream: EventStream, undisturbed: dict[str, Any], tmp_path: Path
 ) -> None:
     def kill(done: int, total: int, what: str) -> None:
@@ -277,7 +282,7 @@ def test_killed_within_a_stage_a_run_goes_on_from_there(
 
 
 def deletes_before_death(allowed: int) -> Callable[[Path], None]:
-    """What deletes so many directories, and of the next one a file of each kind before it dies."""
+    """Return a function that deletes this many directories and is killed within the next."""
     deleted = 0
 
     def rmtree(path: Path) -> None:
@@ -301,7 +306,7 @@ def deletes_before_death(allowed: int) -> Callable[[Path], None]:
         (["seeds=0"], 0, ["epochs=3"]),  # all of the second seed
     ],
 )
-def test_killed_while_it_removes_a_run_takes_nothing_for_whole_that_is_not(
+def test_killed_while_removing_outputs_a_run_reuses_nothing_incomplete(
     words: list[str],
     survived: int,
     then: list[str],
@@ -313,7 +318,7 @@ def test_killed_while_it_removes_a_run_takes_nothing_for_whole_that_is_not(
     directory = tmp_path / "toy"
     shutil.copytree(whole, directory)
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
+        patch.setattr(stages, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
         with pytest.raises(Killed):
             Run(directory, settled("html=false", *words), stream).execute()
     settings = settled("html=false", *then)
@@ -324,7 +329,7 @@ def test_killed_while_it_removes_a_run_takes_nothing_for_whole_that_is_not(
 
 
 @pytest.mark.parametrize(("survived", "then"), [(0, "samplers=historical"), (1, "epochs=2")])
-def test_killed_while_it_forgets_a_seed_a_run_can_still_ask_for_it(
+def test_killed_while_forgetting_a_seed_a_run_can_still_use_it(
     survived: int,
     then: str,
     stream: EventStream,
@@ -334,7 +339,7 @@ def test_killed_while_it_forgets_a_seed_a_run_can_still_ask_for_it(
 ) -> None:
     directory = tmp_path / "toy"
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
+        patch.setattr(stages, "shutil", SimpleNamespace(rmtree=deletes_before_death(survived)))
         with pytest.raises(Killed):
             Run(directory, settled("html=false"), stream).execute()
     shutil.copytree(directory, tmp_path / "apart" / "toy")
@@ -344,7 +349,7 @@ def test_killed_while_it_forgets_a_seed_a_run_can_still_ask_for_it(
     assert numbers(Run(directory, other, stream).execute()) == numbers(afresh)
 
 
-def test_resuming_refuses_a_run_that_was_changed_after_it_was_read(
+def test_resuming_rejects_a_run_that_changed_since_it_was_read(
     whole: Path, stream: EventStream, tmp_path: Path
 ) -> None:
     directory = tmp_path / "toy"
@@ -385,7 +390,7 @@ run.execute(progress=progress)
 def test_two_processes_do_not_write_one_run(stream: EventStream, tmp_path: Path) -> None:
     directory = tmp_path / "toy"
     directory.mkdir()
-    with only_writer(directory), pytest.raises(StorageError, match="another writer"):
+    with only_writer(directory), pytest.raises(StorageError, match=str(directory)):
         Run(directory, settled(), stream).execute()
     assert list(directory.iterdir()) == []
 
@@ -405,7 +410,7 @@ def test_two_processes_do_not_write_one_run(stream: EventStream, tmp_path: Path)
         (["protocol=tgb"], {"data", "record/0"}),
     ],
 )
-def test_what_did_not_change_is_not_done_again(
+def test_stages_with_the_same_inputs_are_reused(
     words: list[str], reused: set[str], whole: Path, stream: EventStream, tmp_path: Path
 ) -> None:
     directory = tmp_path / "toy"
@@ -419,7 +424,7 @@ def test_what_did_not_change_is_not_done_again(
     assert (directory / "seed-1").exists() == (words != ["seeds=0,2"])
 
 
-def test_other_events_are_another_run(whole: Path, stream: EventStream, tmp_path: Path) -> None:
+def test_other_events_reuse_nothing(whole: Path, stream: EventStream, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "toy")
     later = Run(tmp_path / "toy", settled("html=false"), stream[:500]).execute()
     assert later["reused"] == []
@@ -427,7 +432,7 @@ def test_other_events_are_another_run(whole: Path, stream: EventStream, tmp_path
     assert Run.resumed(tmp_path / "toy").execute()["metrics"] == later["metrics"]
 
 
-def test_a_record_is_taken_from_a_run_beside(
+def test_a_record_is_taken_from_a_neighbouring_run(
     whole: Path, stream: EventStream, tmp_path: Path
 ) -> None:
     shutil.copytree(whole, tmp_path / "one")
@@ -441,7 +446,7 @@ def test_a_record_is_taken_from_a_run_beside(
     assert store[0].read_bytes() == store[1].read_bytes()
 
 
-def test_a_record_that_is_taken_comes_with_the_seconds_it_took(
+def test_a_record_that_is_taken_comes_with_its_seconds(
     whole: Path, stream: EventStream, toy: Path, tmp_path: Path
 ) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
@@ -475,7 +480,7 @@ def _being_written(store: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_half_removed, _without_manifest, _being_written])
-def test_a_damaged_record_beside_is_not_taken(
+def test_a_damaged_record_is_not_taken(
     damage: Callable[[Path], None],
     whole: Path,
     stream: EventStream,
@@ -490,7 +495,7 @@ def test_a_damaged_record_beside_is_not_taken(
     assert not list((tmp_path / "two" / "seed-0").glob("*.part*"))
 
 
-def test_a_record_that_vanishes_while_it_is_taken_is_made_anew(
+def test_a_record_that_vanishes_while_it_is_taken_is_made_again(
     whole: Path,
     stream: EventStream,
     undisturbed: dict[str, Any],
@@ -504,21 +509,21 @@ def test_a_record_that_vanishes_while_it_is_taken_is_made_anew(
         trajectories.copy_store(source, target)
         shutil.rmtree(source)
 
-    monkeypatch.setattr(run_module, "copy_store", vanishing)
+    monkeypatch.setattr(fitting, "copy_store", vanishing)
     results = Run(tmp_path / "two", settled("html=false"), stream).execute()
     assert numbers(results) == numbers(undisturbed)
 
 
-def test_other_code_does_everything_again(
+def test_other_code_reuses_nothing(
     whole: Path, stream: EventStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(whole, tmp_path / "toy")
-    monkeypatch.setattr(run_module, "code_digest", lambda: "another")
+    monkeypatch.setattr(stages, "code_digest", lambda: "another")
     assert Run(tmp_path / "toy", settled("html=false"), stream).execute()["reused"] == []
 
 
 @pytest.mark.parametrize("preset", [None, "default", "snapshots", "historical", "paper-gru"])
-def test_a_run_and_an_evaluation_begin_from_the_same_settings(
+def test_a_run_and_an_evaluation_start_from_the_same_settings(
     preset: str | None, stream: EventStream, tmp_path: Path
 ) -> None:
     asked = {"protocol": "roland", "snapshot_seconds": 20, "first_test": 10}
@@ -526,7 +531,7 @@ def test_a_run_and_an_evaluation_begin_from_the_same_settings(
     settings = config.settle({**tree, "preset": preset or "none"})
     own = run_module._make_trial(stream, settings).model(seed=0, path=None).get_params()
     protocol = Protocol("roland", snapshot_seconds=20, first_test=10)
-    trial = experiment.make_trial(stream, protocol, preset=preset, settings=QUICK)
+    trial = make_trial(stream, protocol, preset=preset, settings=QUICK)
     assert trial.model(seed=0, path=None).get_params() == own
     expected = LinkPredictor.preset(preset or "snapshots", **QUICK).get_params()  # type: ignore[arg-type]
     assert own == {**expected, "seed": 0, "path": None}
@@ -564,13 +569,13 @@ CHANGED = {
 }
 
 
-def test_the_record_depends_on_the_settings_that_its_fingerprint_has(
+def test_the_record_depends_on_the_settings_in_its_fingerprint(
     stream: EventStream, tmp_path: Path
 ) -> None:
     def recorded(name: str, **changes: Any) -> bytes:
         options: dict[str, Any] = {**QUICK, "encoder": "gru", **changes}
         model = LinkPredictor(**options, path=str(tmp_path / name))
-        model.observe(stream, experiment.make_trial(stream).training)
+        model.observe(stream, make_trial(stream).training)
         return (tmp_path / name / "manifest.json").read_bytes()
 
     assert CHANGED.keys() == settled().model.keys() - {"device"}
@@ -579,25 +584,23 @@ def test_the_record_depends_on_the_settings_that_its_fingerprint_has(
     assert moving == set(RECORD_SETTINGS)
 
 
-def test_a_run_gets_a_name_that_no_other_settings_have(whole: Path, tmp_path: Path) -> None:
-    assert runs.place(tmp_path, None, settled()) == tmp_path / "toy"
+def test_a_run_without_a_name_gets_one_that_is_free(whole: Path, tmp_path: Path) -> None:
+    assert runs.run_directory(tmp_path, None, settled()) == tmp_path / "toy"
     shutil.copytree(whole, tmp_path / "toy")
-    assert runs.place(tmp_path, None, settled("keep=true")) == tmp_path / "toy"
+    assert runs.run_directory(tmp_path, None, settled("keep=true")) == tmp_path / "toy"
     other = settled("epochs=2")
     (tmp_path / "toy-2").mkdir()  # not a run
-    assert runs.place(tmp_path, None, other) == tmp_path / "toy-3"
+    assert runs.run_directory(tmp_path, None, other) == tmp_path / "toy-3"
     (tmp_path / "toy-3").mkdir()
     (tmp_path / "toy-3" / "config.toml").write_text(other.to_toml())  # nor is this
-    assert runs.place(tmp_path, None, other) == tmp_path / "toy-4"
-    assert runs.place(tmp_path, "mine", other) == tmp_path / "mine"
+    assert runs.run_directory(tmp_path, None, other) == tmp_path / "toy-4"
+    assert runs.run_directory(tmp_path, "mine", other) == tmp_path / "mine"
     for name in ("../mine", "..", ".", "", "a/b", "a\\b", "/mine"):
         with pytest.raises(ParameterError, match="without / and"):
-            runs.place(tmp_path, name, other)
+            runs.run_directory(tmp_path, name, other)
 
 
-def test_a_refused_run_leaves_everything_as_it_was(
-    whole: Path, stream: EventStream, tmp_path: Path
-) -> None:
+def test_a_rejected_run_changes_nothing(whole: Path, stream: EventStream, tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "dear").touch()
     with pytest.raises(StateFileError, match="is not a run"):
@@ -621,7 +624,7 @@ def test_a_refused_run_leaves_everything_as_it_was(
         {"stages.json": "{}", "seed-1/packets": "mine"},
     ],
 )
-def test_a_directory_of_somebody_else_is_left_alone(
+def test_a_foreign_directory_is_left_alone(
     files: dict[str, str], stream: EventStream, tmp_path: Path
 ) -> None:
     directory = tmp_path / "toy"
@@ -634,9 +637,7 @@ def test_a_directory_of_somebody_else_is_left_alone(
     assert {str(path.relative_to(directory)): path.read_text() for path in found} == files
 
 
-def test_a_run_removes_no_seeds_that_are_not_its_own(
-    whole: Path, stream: EventStream, tmp_path: Path
-) -> None:
+def test_a_run_removes_only_its_own_seeds(whole: Path, stream: EventStream, tmp_path: Path) -> None:
     directory = tmp_path / "toy"
     shutil.copytree(whole, directory)
     for name in ("seed-77", "seed-packets"):
@@ -664,7 +665,7 @@ def test_tensorboard_reads_the_curves(stream: EventStream, tmp_path: Path) -> No
         assert ap.value == pytest.approx(expected)
 
 
-def test_tensorboard_is_missed_before_anything_is_done(
+def test_a_missing_tensorboard_is_reported_first(
     stream: EventStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_module, "find_spec", lambda name: None)
@@ -706,7 +707,7 @@ def test_one_command_goes_from_an_awkward_file_to_a_report(tmp_path: Path) -> No
     page = Path(found["report"]).read_text(encoding="utf-8")
     assert "Жуков" in page
     assert f"{found['metrics']['random-dst']['all']['ap']['mean']:.4f}" in page
-    assert re.search(r"\d+ rows are earlier than the row before; all were sorted", result.stdout)
+    assert re.search(r"\d+ rows are .* sorted", result.stdout)
     for words in ("src is column 'Caller'", "heuristic", f"Report: {found['report']}", "One seed"):
         assert words in result.stdout
     for name in ("metrics", "heuristics", "elapsed_s", "data", "seeds", "version", "report"):
@@ -735,17 +736,17 @@ def test_options_override_a_file_and_words_override_both(toy: Path, tmp_path: Pa
     assert not (tmp_path / "x" / "report.html").exists()
 
 
-def test_quiet_leaves_nothing_but_the_line_of_json(toy: Path, tmp_path: Path) -> None:
+def test_quiet_prints_nothing_but_the_line_of_json(toy: Path, tmp_path: Path) -> None:
     words = ["run", toy, "--out", tmp_path, "--quiet", "--no-report", *QUICKLY]
     result = run(*words)
     assert (result.exit_code, result.output) == (0, "")
     result = run(*words, "--json")
     assert len(result.stdout.splitlines()) == 1
     assert last_line(result)["reused"] == ["data", "heuristics", "score/0"]
-    assert "heuristics: as before" in run(*words, "--verbose").stderr
+    assert "heuristics: reused" in run(*words, "--verbose").stderr
 
 
-def test_control_c_says_how_to_go_on(
+def test_control_c_says_how_to_resume(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
@@ -756,7 +757,7 @@ def test_control_c_says_how_to_go_on(
         patch.setattr(LinkPredictor, "train", interrupted)
         result = run(*words)
     assert result.exit_code == 130
-    assert f"tidegraph resume {tmp_path / 'runs' / 'toy'} goes on" in result.stderr
+    assert f"tidegraph resume {tmp_path / 'runs' / 'toy'} " in result.stderr
     assert "Traceback" not in result.output
     assert "not finished" in run("compare", tmp_path / "runs" / "toy").stderr
     resumed = last_line(run("resume", tmp_path / "runs" / "toy", "--json"))
@@ -764,24 +765,22 @@ def test_control_c_says_how_to_go_on(
     assert numbers(resumed) == numbers(whole)
 
 
-def test_a_run_that_others_work_on_is_a_failure_and_a_mistake_is_a_refusal(
-    toy: Path, tmp_path: Path
-) -> None:
+def test_a_locked_run_exits_with_1_and_a_mistake_with_2(toy: Path, tmp_path: Path) -> None:
     (tmp_path / "toy").mkdir()
     with only_writer(tmp_path / "toy"):
         result = run("run", toy, "--out", tmp_path, "--name", "toy", *QUICKLY)
     assert result.exit_code == 1
-    assert result.stderr.endswith("another writer; wait until it has finished\n")
+    assert str(tmp_path / "toy") in result.stderr
     for words, advice in (
         (["run"], "no data is named"),
-        (["run", "nowhere.csv"], "no data set and no file is called 'nowhere.csv'"),
+        (["run", "nowhere.csv"], "'nowhere.csv'"),
         (["run", toy, "--set", "epoch=3"], "did you mean 'model.epochs'?"),
-        (["run", toy, "--seeds", "a"], "--seeds is 'a'; give whole numbers from 0 on"),
-        (["run", toy, "--seeds", "-1"], "--seeds is '-1'; give whole numbers from 0 on"),
+        (["run", toy, "--seeds", "a"], "--seeds is 'a'"),
+        (["run", toy, "--seeds", "-1"], "--seeds is '-1'"),
         (["run", toy, "--protocol", "time"], "give --validation-after and --test-after"),
         (["run", toy, "--protocol", "roland"], "needs --snapshot-seconds"),
         (["run", toy, "--task", "node"], "--label COLUMN"),
-        (["run", toy, "--config", "nowhere.toml"], "cannot read nowhere.toml"),
+        (["run", toy, "--config", "nowhere.toml"], "nowhere.toml"),
         (["resume", tmp_path / "nowhere"], "is not a run"),
         (["compare", tmp_path], "is not a run"),
     ):
@@ -810,9 +809,7 @@ def test_comparing_runs_shows_numbers_and_the_settings_that_differ(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"metrics": 3}'])
-def test_a_run_with_broken_numbers_is_told_how_to_mend_it(
-    text: str, whole: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_metrics_file_is_named(text: str, whole: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(whole, broken)
     (broken / "metrics.json").write_text(text)
@@ -822,17 +819,17 @@ def test_a_run_with_broken_numbers_is_told_how_to_mend_it(
     assert result.stderr.count("\n") == 1
 
 
-def test_a_run_is_asked_as_a_model_is(toy: Path, tmp_path: Path) -> None:
+def test_predict_accepts_a_run_as_a_model(toy: Path, tmp_path: Path) -> None:
     words = ["--out", tmp_path, "--name", "a run", "--no-report", "--seeds", "3,1", *QUICKLY]
-    told = run("run", toy, *words)
-    assert told.exit_code == 0, told.output
+    shown = run("run", toy, *words)
+    assert shown.exit_code == 0, shown.output
     directory = tmp_path / "a run"
-    (kept,) = (line for line in told.stdout.splitlines() if line.startswith("Kept in "))
+    (kept,) = (line for line in shown.stdout.splitlines() if line.startswith("Files in "))
     for name in kept.removesuffix(".").rpartition(": ")[2].split(", "):
         assert (directory / name).exists(), name
     assert "seed-3/model" in kept
     assert "seed-1/model" not in kept  # of the first seed alone
-    (line,) = (line for line in told.stdout.splitlines() if "--rank 5" in line)
+    (line,) = (line for line in shown.stdout.splitlines() if "--rank 5" in line)
     by_run = run(*shlex.split(line)[1:])
     assert by_run.exit_code == 0, by_run.output
     asked = shlex.split(line)[3:]
@@ -861,9 +858,7 @@ def test_help_lists_all_settings_of_both_tasks() -> None:
     ],
     ids=" ".join,
 )
-def test_what_can_be_refused_at_once_does_not_wait_for_torch(
-    words: list[str], tmp_path: Path
-) -> None:
+def test_early_rejections_do_not_wait_for_torch(words: list[str], tmp_path: Path) -> None:
     program = (
         "import sys\nfrom tidegraph import cli\n"
         f"try: cli.main({words!r})\n"
@@ -873,7 +868,7 @@ def test_what_can_be_refused_at_once_does_not_wait_for_torch(
     assert done.returncode == 2
 
 
-def test_the_times_of_a_division_are_options_of_a_run(toy: Path, tmp_path: Path) -> None:
+def test_run_has_options_for_the_times_of_a_protocol(toy: Path, tmp_path: Path) -> None:
     times = EventStream.load(toy).t
     words = ["--validation-after", times[400], "--test-after", times[500], "--protocol", "time"]
     shown = run("run", toy, *words, "--out", tmp_path, "--no-report", "--json", *QUICKLY)
@@ -881,7 +876,7 @@ def test_the_times_of_a_division_are_options_of_a_run(toy: Path, tmp_path: Path)
     assert sizes["test"] == int((times > times[500]).sum())
 
 
-def test_the_snapshots_of_a_division_are_options_of_a_run(
+def test_run_has_options_for_the_snapshots_of_a_protocol(
     toy: Path, stream: EventStream, tmp_path: Path
 ) -> None:
     words = ["--protocol", "roland", "--snapshot-seconds", "20", "--first-test", "10"]
@@ -897,14 +892,14 @@ def test_the_snapshots_of_a_division_are_options_of_a_run(
     assert "score/0" not in live["reused"]
 
 
-def test_one_run_has_nothing_to_be_compared_with(whole: Path) -> None:
+def test_comparing_one_run_is_rejected(whole: Path) -> None:
     result = run("compare", whole)
     assert result.exit_code == 2
     assert "give two or more" in result.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_get_a_script_that_asks_for_completions(shell: str) -> None:
+def test_completion_prints_a_script_for_every_shell(shell: str) -> None:
     result = run("completion", shell)
     assert result.exit_code == 0
     assert f"_TIDEGRAPH_COMPLETE={shell}_complete" in result.stdout

@@ -1,4 +1,4 @@
-"""Settings tried against each other: validation decides, and nothing is computed twice."""
+"""Sweeps order settings by validation events, and compute nothing twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tidegraph import EventStream, ParameterError, StateFileError, evaluation, generate_communities
 from tidegraph.cli import main
-from tidegraph.runs import experiment
+from tidegraph.runs import evaluating
 from tidegraph.runs.sweep import sweep
 
 GRID: dict[str, list[Any]] = {"alpha": [0.1, 0.3], "columns": [8, 16]}
@@ -27,7 +27,7 @@ class Ended(Exception):
 
 
 class Trials:
-    """Stands for training: the score is a function of settings and seed, and calls are counted."""
+    """Stands for training: scores depend on settings and seed, and calls are counted."""
 
     def __init__(self, survived: int = 1000) -> None:
         self.asked: list[tuple[float, int, int]] = []
@@ -47,7 +47,7 @@ class Trials:
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
     stand_in = Trials()
-    monkeypatch.setattr(experiment, "validate", stand_in)
+    monkeypatch.setattr(evaluating, "validate", stand_in)
     return stand_in
 
 
@@ -74,27 +74,27 @@ def test_the_table_is_written_as_json_and_csv(trials: Trials, tmp_path: Path) ->
     assert float(rows[0]["ap_mean"]) == results["choices"][0]["metrics"]["ap"]["mean"]
 
 
-def test_a_sweep_that_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_sweep_that_was_stopped_resumes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     first, second, undisturbed = Trials(survived=3), Trials(), Trials()
-    monkeypatch.setattr(experiment, "validate", first)
+    monkeypatch.setattr(evaluating, "validate", first)
     with pytest.raises(Ended):
         sweep(stream(), tmp_path / "a", grid=GRID, seeds=(0, 1))
-    monkeypatch.setattr(experiment, "validate", second)
+    monkeypatch.setattr(evaluating, "validate", second)
     results = sweep(stream(), tmp_path / "a", grid=GRID, seeds=(0, 1))
     assert len(second.asked) == 8 - 3
     assert not set(first.asked) & set(second.asked)
-    monkeypatch.setattr(experiment, "validate", undisturbed)
+    monkeypatch.setattr(evaluating, "validate", undisturbed)
     assert results == sweep(stream(), tmp_path / "b", grid=GRID, seeds=(0, 1))
 
 
-def test_a_larger_grid_computes_what_is_new(trials: Trials, tmp_path: Path) -> None:
+def test_a_larger_grid_computes_only_new_cells(trials: Trials, tmp_path: Path) -> None:
     sweep(stream(), tmp_path, grid=GRID)
     before = len(trials.asked)
     sweep(stream(), tmp_path, grid={**GRID, "alpha": [0.1, 0.2, 0.3]})
     assert [alpha for alpha, _, _ in trials.asked[before:]] == [0.2, 0.2]
 
 
-def test_another_stream_or_protocol_is_refused(trials: Trials, tmp_path: Path) -> None:
+def test_another_stream_or_protocol_is_rejected(trials: Trials, tmp_path: Path) -> None:
     sweep(stream(), tmp_path, grid=GRID)
     with pytest.raises(StateFileError, match="a sweep with events"):
         sweep(stream(1), tmp_path, grid=GRID)
@@ -125,7 +125,7 @@ def test_a_damaged_cell_is_named(trials: Trials, tmp_path: Path) -> None:
         ({"workers": 2}, "belong to engine='ray'"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_written(
+def test_wrong_arguments_are_rejected_before_anything_is_written(
     trials: Trials, tmp_path: Path, wrong: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ParameterError, match=message):
@@ -134,7 +134,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
 
 
 def test_test_events_decide_nothing(tmp_path: Path) -> None:
-    """The same choice with the same numbers, whatever the answers to the test were."""
+    """The choice and its numbers are the same with other test events."""
     events = stream()
     split = evaluation.tgn_split(events)
     shuffled = events.dst.copy()
@@ -171,7 +171,7 @@ def test_the_command_shows_the_table_and_tests_the_best_on_request(tmp_path: Pat
 
 
 @pytest.mark.parametrize("word", ["alpha", "alhpa=0.1", "columns=8,many"])
-def test_a_grid_that_is_none_is_refused(word: str, tmp_path: Path) -> None:
+def test_a_malformed_grid_is_rejected(word: str, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["sweep", "x.csv", "-o", str(tmp_path / "a"), "--grid", word])
     assert done.exit_code == 2
     assert "Traceback" not in done.output

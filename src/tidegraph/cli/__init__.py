@@ -1,7 +1,7 @@
 """The commands, and what they print on a terminal.
 
-It may import from every package, and none imports from it; whatever is heavy is imported inside the
-commands, so that `--help` answers at once.
+It may import from every package, and none imports from it. Modules that are slow to import are
+imported inside the commands, so that `--help` answers at once.
 """
 
 from __future__ import annotations

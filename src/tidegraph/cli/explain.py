@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.data import reading_options, told_events
-from tidegraph.cli.terminal import Command, progress
+from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, reading_options
+from tidegraph.cli.reading import read_and_report
+from tidegraph.cli.terminal import Command, echo_json, progress
 from tidegraph.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ __all__ = ["explain"]
     "begin",
     required=True,
     metavar="TIME",
-    help="Where the span begins: a date, in UTC, or a number in the data's unit.",
+    help="Start of the span: a date, in UTC, or a number in the data's unit.",
 )
-@click.option("--to", "end", required=True, metavar="TIME", help="Where it ends, itself left out.")
+@click.option("--to", "end", required=True, metavar="TIME", help="End of the span, exclusive.")
 @click.option(
     "--top",
     type=click.IntRange(min=1),
@@ -50,18 +50,20 @@ __all__ = ["explain"]
     metavar="TIME",
     help="Edges are forgotten with this half-life, in the data's unit.",
 )
-@click.option("--window", type=int, metavar="TIME", help="Edges last so long, in the data's unit.")
+@click.option(
+    "--window", type=int, metavar="TIME", help="After which edges expire, in the data's unit."
+)
 @click.option("--directed", is_flag=True, help="Nodes gather along the edges they send only.")
 @click.option("--columns", type=click.IntRange(min=1), default=64, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@SEED_OPTION
 @click.option(
     "--r-max",
     type=float,
     default=1e-3,
     show_default=True,
-    help="Smaller leaves less of the movement unattributed, and takes longer.",
+    help="Smaller attributes more of the movement, and takes longer.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON.")
+@JSON_OPTION
 def explain(
     data: str,
     node: str,
@@ -75,16 +77,16 @@ def explain(
     seed: int,
     **options: Any,
 ) -> None:
-    """Say which events and which nodes moved a node's representation in a span of time.
+    """Show which events and nodes moved the representation of a node in a span of time.
 
     The representation is random features propagated over the graph, as everywhere in tidegraph. An
-    event moves it where it takes place and, less and less, some steps away. The shares of all
-    events, and of time passing where edges fade or are forgotten, add up to the whole movement.
+    event moves those of its own nodes and, less and less, of nodes some steps away. The shares of
+    all events, and of time passing if edges fade or expire, add up to the whole movement.
 
     \b
     share    of the movement; negative: the event pulled the other way
-    norm     how large the event's contribution was, whatever its direction
-    direct   how many of the events through a node were with the node asked about
+    norm     how large the contribution of the event was, whatever its direction
+    direct   how many of the events of a node were with the node in question
 
     \b
       tidegraph explain --node HNL --from 2013-02-01 --to 2013-02-08
@@ -96,10 +98,10 @@ def explain(
 
     make = Channel.high_pass if high_pass else Channel.low_pass
     channel = make(options.pop("alpha"), half_life=half_life, window=window)
-    stream = told_events(data, options)
+    stream = read_and_report(data, options)
     span = stream.time(begin), stream.time(end)
     if span[0] >= span[1]:
-        raise DataError(f"--from {begin} is not before --to {end}; give a span that has a length")
+        raise DataError(f"--from {begin} is not before --to {end}; give an earlier --from")
     with progress("explain") as report:
         result = explanation.explain(
             stream,
@@ -111,5 +113,4 @@ def explain(
             **options,
         )
     click.echo(str(result))
-    if as_json:
-        click.echo(json.dumps({"data": data, **result.to_dict()}))
+    echo_json(as_json, {"data": data, **result.to_dict()})

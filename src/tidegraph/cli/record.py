@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tidegraph.cli.data import engine_options, reading_options, told_events
-from tidegraph.cli.terminal import Command, progress
+from tidegraph.cli.options import (
+    JSON_OPTION,
+    R_MAX_OPTION,
+    SEED_OPTION,
+    engine_options,
+    reading_options,
+)
+from tidegraph.cli.reading import read_and_report
+from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 from tidegraph.core.errors import DataError
 
 __all__ = ["record"]
@@ -33,44 +39,38 @@ __all__ = ["record"]
     show_default=True,
     help="Random feature columns.",
 )
-@click.option("--node-features", is_flag=True, help="Propagates the data's own node features.")
+@click.option("--node-features", is_flag=True, help="Propagate the node features of the data.")
 @click.option(
     "--shards",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Divides the columns; a pass needs memory for one shard only.",
+    help="Divide the columns; a pass needs memory for one shard only.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@SEED_OPTION
 @click.option("--alpha", type=float, default=0.2, show_default=True, help="Of all filters.")
-@click.option("--high-pass", is_flag=True, help="Adds filters with alternating signs.")
+@click.option("--high-pass", is_flag=True, help="Add filters with alternating signs.")
 @click.option(
     "--half-life",
     "half_lives",
     type=float,
     multiple=True,
     metavar="TIME",
-    help="Adds channels that forget so fast, in the data's unit; may be given several times.",
+    help="Add channels that forget with this half-life, in the data's unit; repeatable.",
 )
 @click.option("--directed", is_flag=True, help="Nodes gather along the edges they send only.")
-@click.option(
-    "--r-max",
-    type=float,
-    default=1e-2,
-    show_default=True,
-    help="The promised error, relative to a typical feature value.",
-)
+@R_MAX_OPTION
 @click.option(
     "--epsilon",
     type=float,
     default=0.05,
     show_default=True,
-    help="How far a node moves, as a part of its norm, before it is recorded again.",
+    help="How far a node moves, relative to its norm, before it is recorded again.",
 )
-@click.option("--float16", is_flag=True, help="Stores half the bytes.")
+@click.option("--float16", is_flag=True, help="Store half the bytes.")
 @engine_options("shard")
 @click.option("--threads", type=click.IntRange(min=1), help="Of each shard.")
-@click.option("--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON.")
+@JSON_OPTION
 def record(
     data: str,
     output: Path,
@@ -86,15 +86,15 @@ def record(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Record how every node's representation moves, in passes over ranges of columns.
+    """Record how the representation of every node moves, in passes over ranges of columns.
 
     \b
       tidegraph record wikipedia -o wikipedia.shards --columns 128 --shards 4 --high-pass
       tidegraph record big.tide -o /shared/big --shards 32 --engine ray --address auto
 
-    A run that was stopped, or lost a worker, goes on when the same command is given again, and ends
-    with the same bytes, whatever the engine. In Python tidegraph.ShardedTrajectories.open reads the
-    result by node and time.
+    A recording that was stopped, or lost a worker, resumes when the same command is given again,
+    and ends with the same bytes, whatever the engine. In Python, tidegraph.ShardedTrajectories.open
+    reads the result by node and time.
     """
     from tidegraph.core.words import counted
     from tidegraph.core.workers import check_engine
@@ -109,16 +109,15 @@ def record(
             channels.append(Channel.high_pass(alpha, half_life=half_life))
     settings = Settings(channels=tuple(channels), directed=directed, r_max=r_max)
     reading = {name: options.pop(name) for name in list(options) if name not in _OWN}
-    stream = told_events(data, reading)
+    stream = read_and_report(data, reading)
     features: Any = Sketch(columns, seed=seed)
     if node_features:
         if stream.node_features is None:
             raise DataError(f"{data} has no node features; leave --node-features out")
         features = stream.node_features
     begun = time.perf_counter()
-    with progress(
-        "record", stopped=f"What is recorded is in {output}; give the same command again"
-    ) as report:
+    on_interrupt(f"What is recorded is in {output}; give the same command again to resume.")
+    with progress("record") as report:
         store = record_shards(
             stream,
             features,
@@ -135,8 +134,9 @@ def record(
         f" {counted(store.columns, 'column')} in {counted(len(store.channels), 'channel')}:"
         f" {store.nbytes / 1e6:,.1f} MB in {output}, after {elapsed_s:.1f} s"
     )
-    if as_json:
-        about = {
+    echo_json(
+        as_json,
+        {
             "output": str(output),
             "events": len(stream),
             "nodes": store.nodes,
@@ -150,8 +150,8 @@ def record(
             "records": store.records,
             "disk_bytes": store.nbytes,
             "elapsed_s": round(elapsed_s, 3),
-        }
-        click.echo(json.dumps(about))
+        },
+    )
 
 
 _OWN = {"shards", "epsilon", "engine", "address", "workers", "threads"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import tempfile
@@ -10,11 +9,12 @@ from pathlib import Path
 
 import click
 
-from tidegraph.cli.terminal import progress
+from tidegraph.cli.options import JSON_OPTION, as_seeds
+from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 
 __all__ = ["reproduce"]
 
-# Written out here, and compared by a test with reproduce.TARGETS: that takes long to import.
+# A copy of reproduce.TARGETS, which takes long to import; a test compares them.
 TARGETS = {
     "ctdg-link": "Table 2: future links, event by event",
     "node-classification": "Table 3: which users get banned",
@@ -30,24 +30,16 @@ TARGETS = {
 _OUTPUT = Path("benchmarks/results/reproduce")
 
 
-def _seeds(ctx: click.Context, option: click.Parameter, value: str | None) -> list[int] | None:
-    if value is None:
-        return None
-    try:
-        return [int(seed) for seed in value.split(",")]
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not a list like 0,1,2") from None
-
-
 @click.command(
-    epilog="\b\nTargets:\n" + "\n".join(f"  {name:<20} {what}" for name, what in TARGETS.items())
+    cls=Command,
+    epilog="\b\nTargets:\n" + "\n".join(f"  {name:<20} {what}" for name, what in TARGETS.items()),
 )
 @click.argument(
     "targets", nargs=-1, required=True, metavar="TARGET...", type=click.Choice(list(TARGETS))
 )
 @click.option(
     "--seeds",
-    callback=_seeds,
+    callback=as_seeds,
     metavar="0,1,...",
     help="Default: ten for ctdg-link, three for the others.",
 )
@@ -55,42 +47,41 @@ def _seeds(ctx: click.Context, option: click.Parameter, value: str | None) -> li
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help=f"Where pages and finished cells are kept.  [default: {_OUTPUT}, with --fast a temporary"
-    " directory]",
+    help=f"For pages and finished cells.  [default: {_OUTPUT}, with --fast a temporary directory]",
 )
 @click.option(
     "--budget",
     type=click.FloatRange(min=0),
     metavar="MINUTES",
-    help="Begin nothing new after so long, and say what is missing; 0 only lays out what is there.",
+    help="Start nothing new after this time, and list what is missing; 0 only rewrites the pages.",
 )
 @click.option(
     "--older",
     is_flag=True,
-    help="Count what an earlier state of the code measured as well; pages name the commits.",
+    help="Also use what earlier code measured; pages name the commits.",
 )
 @click.option(
     "--fast",
     is_flag=True,
-    help="Small pieces of the data and one seed, to see that it works; the numbers mean nothing.",
+    help="Use small pieces of the data and one seed, to try it out; the numbers mean nothing.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON.")
+@JSON_OPTION
 def reproduce(
     targets: tuple[str, ...],
-    seeds: list[int] | None,
+    seeds: tuple[int, ...] | None,
     output: Path | None,
     budget: float | None,
     older: bool,
     fast: bool,
     as_json: bool,
 ) -> None:
-    """Measure the tables of the paper anew, and print them with the published rows.
+    """Measure the tables of the paper again, and print them with the published rows.
 
-    For every target a directory is written in --output: results.json, a page (README.md) and a
-    figure; overview.md beside them says what was seen of the paper's claims. What was measured is
-    kept cell by cell (one model, data set and seed), so that a run that was stopped goes on when it
-    is repeated, and more seeds add to those that are there. When the code has changed they are
-    measured anew, unless --older lets them count.
+    Every target gets a directory in --output with results.json, a page (README.md) and a figure;
+    overview.md compares the results with the claims of the paper. Every cell (one model, data set
+    and seed) is stored when it is measured, so that repeating a command that was stopped resumes
+    it, and more seeds add to those measured. When the code has changed, cells are measured again
+    unless --older accepts them.
 
     \b
       tidegraph reproduce ctdg-link --budget 120
@@ -101,6 +92,7 @@ def reproduce(
 
     if output is None:
         output = Path(tempfile.gettempdir()) / "tidegraph-reproduce-fast" if fast else _OUTPUT
+    on_interrupt(f"Finished cells are in {output}; give the same command again to resume.")
     command = shlex.join(["tidegraph", *sys.argv[1:]])
     left_s = None if budget is None else 60 * budget
     everything = {}
@@ -121,12 +113,11 @@ def reproduce(
         everything[name] = results
         click.echo(f"{results['title']}. {results['description']}")
         if fast:
-            click.echo("Tried out on small pieces of the data: these numbers mean nothing.")
+            click.echo("Measured on small pieces of the data: these numbers mean nothing.")
         for table in tables:
             click.echo(f"\n{table.title}\n{table.markdown()}")
         for what in results["missing"]:
-            click.echo(f"not measured yet: {what}; run it again to go on")
+            click.echo(f"not measured yet: {what}; give the command again to resume")
         click.echo(f"\nWrote {output / name / 'README.md'}\n")
-    click.echo(f"Of all targets, and of what the paper claims: {output / reproduction.OVERVIEW}")
-    if as_json:
-        click.echo(json.dumps(everything))
+    click.echo(f"All targets, and the claims of the paper: {output / reproduction.OVERVIEW}")
+    echo_json(as_json, everything)

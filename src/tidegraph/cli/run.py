@@ -1,4 +1,4 @@
-"""The commands `tidegraph run`, `resume` and `compare`: from events to a report, in one go."""
+"""The commands `tidegraph run` and `tidegraph resume`: from events to a report."""
 
 from __future__ import annotations
 
@@ -16,27 +16,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from tidegraph.cli.data import (
+from tidegraph.cli.learn import MEANINGS, PROTOCOLS, SAMPLERS
+from tidegraph.cli.options import (
+    JSON_OPTION,
     READING_NAMES,
-    check_there,
-    echo_read,
-    read_events,
-    reading_options,
-    tell_which,
-)
-from tidegraph.cli.learn import (
-    MEANINGS,
-    PROTOCOLS,
-    SAMPLERS,
     as_seeds,
-    next_steps,
-    print_results,
+    reading_options,
     snapshot_options,
     time_options,
 )
-from tidegraph.cli.terminal import Command, Stopped, console, progress, table
+from tidegraph.cli.reading import read_events, report_reading, warn_ambiguous
+from tidegraph.cli.reading import require_exists as check_there
+from tidegraph.cli.results import next_steps, print_results
+from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
 from tidegraph.core.errors import ParameterError
-from tidegraph.core.progress import Progress
+from tidegraph.core.progress import Progress, silent
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -46,7 +40,7 @@ if TYPE_CHECKING:
     from tidegraph.runs.config import Data, Settings
     from tidegraph.runs.run import Run
 
-__all__ = ["compare", "completion", "resume", "run"]
+__all__ = ["resume", "run"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -88,18 +82,16 @@ _ALL_MEANINGS = {
     "model.members": "networks whose answers are averaged",
     "model.weight_decay": "pull of the weights towards zero",
 }
-# Settings under [data] that are called otherwise by the options of other commands.
+# Settings under [data] whose options have other names in Python.
 _COLUMN_OPTIONS = {"format_": "format", "t": "time"}
 
 
 def _output_options(command: _Command) -> _Command:
     for option in (
+        JSON_OPTION,
+        click.option("--verbose", is_flag=True, help="Also show the log, on standard error."),
         click.option(
-            "--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON."
-        ),
-        click.option("--verbose", is_flag=True, help="Also shows the log, on standard error."),
-        click.option(
-            "-q", "--quiet", is_flag=True, help="Shows nothing but errors (and --json's line)."
+            "-q", "--quiet", is_flag=True, help="Show nothing but errors (and the line of --json)."
         ),
     ):
         command = option(command)
@@ -144,7 +136,7 @@ def _help_on_settings(
     "config_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Settings in TOML, as every run keeps them in its config.toml.",
+    help="Settings in TOML, such as the config.toml of a run.",
 )
 @click.option("--name", help="Of the run. Default: that of the data.")
 @click.option(
@@ -176,9 +168,9 @@ def _help_on_settings(
     show_default=True,
     help="The directory of all runs.",
 )
-@click.option("--no-report", is_flag=True, help="Writes no report.html.")
-@click.option("--tensorboard", is_flag=True, help="Also writes curves for TensorBoard.")
-@click.option("--keep", is_flag=True, help="Keeps the models of all seeds, not of the first alone.")
+@click.option("--no-report", is_flag=True, help="Write no report.html.")
+@click.option("--tensorboard", is_flag=True, help="Also write curves for TensorBoard.")
+@click.option("--keep", is_flag=True, help="Keep the models of all seeds, not of the first alone.")
 @reading_options
 @_output_options
 @click.pass_context
@@ -195,11 +187,11 @@ def run(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Propagate, record, train, evaluate and report: all of it, with one command.
+    """Propagate, record, train, evaluate and report, with one command.
 
     DATA is the name of a data set (tidegraph data list) or a file of events, which needs a column
-    for who acts, one for on whom, and one for when. Which is which is guessed, and said; rows may
-    be in any order.
+    for who acts, one for on whom, and one for when. Which is which is guessed, and reported; rows
+    may be in any order.
 
     \b
       tidegraph run nyc-flights                       the shipped data
@@ -209,18 +201,19 @@ def run(
       tidegraph run --config runs/uci/config.toml --seeds 3,4,5 --name uci-again
 
     Settings come from the defaults, --preset, --config, other options and --set, each overriding
-    those before it; with another task or preset than its own, what --config says of the model is
-    left out. All is kept in runs/NAME. A run that was interrupted goes on with tidegraph
-    resume runs/NAME, or with the same command; stages whose inputs have not changed are not done
-    again. Exit codes: 0 done, 1 failed, 2 refused, 130 interrupted.
+    those before it; with another task or preset than its own, the [model] of --config is ignored.
+    All files are in runs/NAME. A run that was interrupted resumes with tidegraph resume runs/NAME,
+    or with the same command; stages whose inputs have not changed are reused. Exit codes: 0 done,
+    1 failed, 2 rejected, 130 interrupted.
     """
     _check_early(data, words)
     settings = _settings(ctx, data, config_file, words, options)
     from tidegraph import runs
 
-    directory = runs.place(out, name, settings)
+    directory = runs.run_directory(out, name, settings)
     command = shlex.join(["tidegraph", *sys.argv[1:]])
-    with _logging(verbose), _stoppable(directory):
+    on_interrupt(lambda: _how_to_resume(directory))
+    with _show_log(verbose):
         runs.check(settings)  # before reading, which may take long
         stream = _read(settings.data, quiet)
         _execute(runs.Run(directory, settings, stream, command=command), quiet, as_json)
@@ -250,7 +243,7 @@ def _settings(
     words: tuple[str, ...],
     options: Mapping[str, Any],
 ) -> Settings:
-    """What the file, the options and the words of --set say, each overriding those before it."""
+    """Return the settings of the file, the options and --set, each overriding those before it."""
     from tidegraph.runs import config
 
     def was_given(option: str) -> bool:
@@ -273,11 +266,11 @@ def _settings(
     if options["no_report"]:
         given["report"]["html"] = False
     task = str(given.get("task", file.get("task", "link")))
-    return _located(config.settle(file, given, config.assignments(words, task)))
+    return _with_full_path(config.settle(file, given, config.assignments(words, task)))
 
 
-def _located(settings: Settings) -> Settings:
-    """The same with the whole path of a file, so that the run can be told from any directory."""
+def _with_full_path(settings: Settings) -> Settings:
+    """Return the settings with the absolute path of a file, the same from any directory."""
     from tidegraph.events.datasets import DATA_SETS
 
     path = Path(settings.data.name)
@@ -288,23 +281,23 @@ def _located(settings: Settings) -> Settings:
 
 
 def _read(data: Data, quiet: bool) -> EventStream:
-    """The events, however they are stored; says how a file was understood."""
+    """Return the events, whatever their format; print how a file was understood."""
     from tidegraph.events import datasets, formats
 
     if not quiet:
-        tell_which(data.name)
+        warn_ambiguous(data.name)
     path = Path(data.name)
     options: dict[str, Any] = {
         name: getattr(data, _COLUMN_OPTIONS.get(name, name)) for name in READING_NAMES
     }
-    # A default that has no meaning where rows are known to be in order.
-    if data.name in datasets.DATA_SETS or path.is_dir() or formats.recognised(path) == "saved":
+    # Such rows are known to be in order.
+    if data.name in datasets.DATA_SETS or path.is_dir() or formats.is_saved(path):
         options["sort"] = False
     with _shown("read", quiet) as report:
         report(0, 1, data.name)
         stream = read_events(data.name, options)
     if not quiet:
-        echo_read(data.name, stream)
+        report_reading(data.name, stream)
     return stream
 
 
@@ -315,14 +308,15 @@ def _read(data: Data, quiet: bool) -> EventStream:
 @click.argument("directory", metavar="RUN", type=click.Path(file_okay=False, path_type=Path))
 @_output_options
 def resume(directory: Path, quiet: bool, verbose: bool, as_json: bool) -> None:
-    """Go on with a run that was interrupted, to the numbers it would have had.
+    """Finish a run that was interrupted, with the numbers it would have had.
 
-    RUN is the directory of the run, such as runs/calls. A run that is finished says again what it
-    achieved, and writes its report anew.
+    RUN is the directory of the run, such as runs/calls. A run that is finished prints its results
+    again, and rewrites its report.
     """
     from tidegraph import runs
 
-    with _logging(verbose), _stoppable(directory):
+    on_interrupt(lambda: _how_to_resume(directory))
+    with _show_log(verbose):
         _execute(runs.Run.resumed(directory), quiet, as_json)
 
 
@@ -331,21 +325,23 @@ def _execute(run: Run, quiet: bool, as_json: bool) -> None:
         results = run.execute(progress=report)
     if not quiet:
         _print(console(), run, results)
-    if as_json:
-        click.echo(json.dumps(results))
+    echo_json(as_json, results)
 
 
 def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:
+    from tidegraph.runs.directory import model_directory
+
     directory = run.directory
     print_results(out, results)
     if results["reused"]:
-        out.print(f"As before, and not done again: {', '.join(results['reused'])}.", markup=False)
+        out.print(f"Reused stages: {', '.join(results['reused'])}.", markup=False)
     for stage, whose in results["taken_from"].items():
         out.print(f"{stage} was taken from {whose}, with its seconds.", markup=False)
     names = ("config.toml", "metrics.json", "log.txt", "events.tide")
-    kept = [name for name in names if (directory / name).is_file()]
-    kept += [f"seed-{seed}/model" for seed in results["seeds"] if _model(directory, seed).is_dir()]
-    out.print(f"Kept in {directory}: {', '.join(kept)}.", markup=False, soft_wrap=True)
+    files = [name for name in names if (directory / name).is_file()]
+    models = [model_directory(directory, seed) for seed in results["seeds"]]
+    files += [str(model.relative_to(directory)) for model in models if model.is_dir()]
+    out.print(f"Files in {directory}: {', '.join(files)}.", markup=False, soft_wrap=True)
     if results["report"] is not None:
         out.print(f"Report: {results['report']}", markup=False, soft_wrap=True)
     if results["task"] == "link":
@@ -353,34 +349,24 @@ def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:
             out.print(line, markup=False, soft_wrap=True)
 
 
-def _model(directory: Path, seed: int) -> Path:
-    return directory / f"seed-{seed}" / "model"
-
-
 @contextlib.contextmanager
 def _shown(title: str, quiet: bool) -> Iterator[Progress]:
     if quiet:
-        yield lambda done, total, what: None
+        yield silent
     else:
         with progress(title) as report:
             yield report
 
 
-@contextlib.contextmanager
-def _stoppable(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        if (directory / "config.toml").is_file():
-            advice = f"tidegraph resume {shlex.quote(str(directory))} goes on."
-        else:
-            advice = "Nothing was written."
-        raise Stopped(advice) from None
+def _how_to_resume(directory: Path) -> str:
+    if (directory / "config.toml").is_file():
+        return f"tidegraph resume {shlex.quote(str(directory))} continues."
+    return "Nothing was written."
 
 
 @contextlib.contextmanager
-def _logging(verbose: bool) -> Iterator[None]:
-    """Shows what the package logs, where that is wanted."""
+def _show_log(verbose: bool) -> Iterator[None]:
+    """Show what the package logs, if `verbose`."""
     if not verbose:
         yield
         return
@@ -392,106 +378,3 @@ def _logging(verbose: bool) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-
-
-# compare ------------------------------------------------------------------------------------------
-
-
-@click.command(cls=Command)
-@click.argument(
-    "directories",
-    metavar="RUN...",
-    nargs=-1,
-    required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-)
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Also writes a page that shows the runs beside each other.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON.")
-def compare(directories: tuple[Path, ...], html_file: Path | None, as_json: bool) -> None:
-    """Put finished runs beside each other: numbers, and the settings in which they differ.
-
-    \b
-      tidegraph compare runs/uci runs/uci-2 --html compared.html
-    """
-    from tidegraph import runs
-
-    if len(directories) == 1:
-        runs.read_metrics(directories[0])  # a mistake in the path is told first
-        raise click.UsageError("one run has nothing beside it; give two or more")
-    if html_file is not None and not html_file.absolute().parent.is_dir():
-        raise click.BadParameter(f"{html_file.parent} is not a directory", param_hint="--html")
-    compared = runs.compare(directories)
-    _print_comparison(console(), compared)
-    page = None
-    if html_file is not None:
-        page = str(runs.write_comparison(directories, html_file))
-        click.echo(f"Wrote {page}")
-    if as_json:
-        click.echo(json.dumps({**compared, "html": page}))
-
-
-def _print_comparison(out: Console, compared: Mapping[str, Any]) -> None:
-    found = compared["runs"]
-    columns = {
-        (sampler, part): one["headlines"][sampler]
-        for one in found
-        for sampler, parts in one["metrics"].items()
-        for part in parts
-    }
-    titles = [
-        f"{'labels' if sampler == 'none' else sampler}, {part}: {metric}"
-        for (sampler, part), metric in columns.items()
-    ]
-    shown = table("Percent; in brackets the best heuristic", ["run", "seeds", *titles, "seconds"])
-    shown.columns[0].justify = "left"
-    for one in found:
-        cells = [_cell(one, sampler, part, metric) for (sampler, part), metric in columns.items()]
-        seconds = f"{one['elapsed_s']['total']:.0f}"
-        shown.add_row(one["run"], str(len(one["seeds"])), *cells, seconds)
-    out.print(shown)
-    if compared["differences"]:
-        shown = table("Settings that differ", ["setting", *(one["run"] for one in found)])
-        for key, values in compared["differences"].items():
-            shown.add_row(key, *("none" if value is None else str(value) for value in values))
-        out.print(shown)
-    for warning in compared["warnings"]:
-        out.print(f"Note: {warning}", style="yellow", markup=False)
-
-
-def _cell(one: Mapping[str, Any], sampler: str, part: str, metric: str) -> str:
-    value = one["metrics"].get(sampler, {}).get(part, {}).get(metric)
-    if value is None:
-        return ""
-    from tidegraph.evaluation import best_heuristic
-
-    best = best_heuristic(one["heuristics"], sampler, part, metric)
-    spread = f" ± {100 * value['std']:.2f}" if len(one["seeds"]) > 1 else ""
-    return f"{100 * value['mean']:.2f}{spread}" + (f" ({100 * best[1]:.2f})" if best else "")
-
-
-# completion ---------------------------------------------------------------------------------------
-
-
-@click.command(cls=Command)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that lets a shell complete commands, options and data sets.
-
-    \b
-      bash   eval "$(tidegraph completion bash)" in ~/.bashrc
-      zsh    eval "$(tidegraph completion zsh)" in ~/.zshrc, after compinit
-      fish   tidegraph completion fish > ~/.config/fish/completions/tidegraph.fish
-    """
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    click.echo(kind(ctx.find_root().command, {}, "tidegraph", "_TIDEGRAPH_COMPLETE").source())
-    if sys.stdout.isatty():  # somebody reads it, and not a shell
-        click.echo("tidegraph completion --help says where to put this", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import asdict
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.terminal import Command, console, progress
+from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, THREADS_OPTION
+from tidegraph.cli.terminal import Command, Group, console, echo_json, on_interrupt, progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,28 +20,25 @@ if TYPE_CHECKING:
 
 __all__ = ["embeddings", "graph", "plan", "propagate"]
 
-_JSON = click.option(
-    "--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON."
-)
 _MEMORY = click.option(
     "--memory",
     default="8G",
     show_default=True,
-    help="What the process may take; files in the page cache are not counted.",
+    help="What the process may use; files in the page cache do not count.",
 )
 _DTYPE = click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
     default="float32",
     show_default=True,
-    help="In which is computed; float64 holds a smaller --r-max, in twice the memory.",
+    help="Of the computation; float64 allows a smaller --r-max, in twice the memory.",
 )
 _STORED = click.option(
     "--stored",
     type=click.Choice(["float32", "float16"]),
     default="float32",
     show_default=True,
-    help="How embeddings are written; float16 halves the files and keeps three digits.",
+    help="Of the files; float16 halves them and has three digits.",
 )
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
@@ -60,13 +57,9 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
 
 
-class _Commands(click.Group):
-    command_class = Command
-
-
-@click.group(cls=_Commands)
+@click.group(cls=Group)
 def graph() -> None:
-    """Graphs in files: built in bounded memory, read where they lie."""
+    """Graphs in files, built in bounded memory and mapped instead of loaded."""
 
 
 @graph.command("build")
@@ -84,48 +77,47 @@ def graph() -> None:
     type=click.Choice(["auto", "keep", "number"]),
     default="auto",
     show_default=True,
-    help="Numbers nodes in the order of first appearance, or keeps ids, which are then integers"
-    " from 0 on; auto keeps them where it can.",
+    help="Number nodes in the order of first appearance, or keep ids that are integers from 0 on;"
+    " auto keeps them if it can.",
 )
 @click.option(
     "--nodes",
     type=click.IntRange(min=1),
-    help="How many, where ids are kept. Default: the largest id plus one.",
+    help="Number of nodes, if ids are kept. Default: the largest id plus one.",
 )
 @click.option("--directed", is_flag=True)
 @_MEMORY
 @click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
-@_JSON
+@JSON_OPTION
 def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
     """Build a compact graph from a Parquet file, a text file or a generated stream.
 
-    The table may be far larger than memory. An interrupted build goes on where it stood when the
-    command is repeated. Where nodes are numbered their ids must fit into memory while the table is
-    read: 24 bytes for an integer, about 150 and its letters for a word; they are kept beside the
-    graph, and `Embeddings.number` finds nodes by them.
+    The table may be far larger than memory. An interrupted build resumes when the command is
+    repeated. If nodes are numbered, their ids must fit into memory while the table is read: 24
+    bytes for an integer, about 150 and its letters for a word; they are stored with the graph, and
+    `Embeddings.number` finds nodes by them.
 
     \b
       tidegraph data generate mag -o mag --nodes 1000000 --edges 10000000
       tidegraph graph build mag -o mag.graph --memory 4G
     """
-    # Arrow's own pools set apart a gigabyte at once, which counts where a process is limited.
+    # Arrow's own pools reserve a gigabyte at once, too much for a process with a limit.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from tidegraph.engine import building
 
     begin = time.perf_counter()
-    with progress(
-        "build", stopped=f"What is done is kept in {output}; give the same command again to go on."
-    ) as report:
+    on_interrupt(f"What is done is in {output}; give the same command again to resume.")
+    with progress("build") as report:
         built = building.build(edges, output, progress=report, **options)
     _describe(built, as_json, {"seconds": round(time.perf_counter() - begin, 2)})
 
 
 @graph.command("info")
 @click.argument("directory", type=_DIRECTORY)
-@click.option("--verify", is_flag=True, help="Compares every byte with its digest.")
-@_JSON
+@click.option("--verify", is_flag=True, help="Compare every byte with its digest.")
+@JSON_OPTION
 def info(directory: Path, verify: bool, as_json: bool) -> None:
-    """Say what a compact graph holds, and whether it is whole."""
+    """Show what a compact graph holds, and whether it is complete."""
     from tidegraph.engine import compact
 
     opened = compact.open_graph(directory)
@@ -151,11 +143,10 @@ def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
     console().print(
         f"{built.path}: {built.nodes:,} nodes, {built.edges:,} {kind} edges,"
         f" {_size(built.disk_bytes)}, {facts['bytes_per_edge']:g} bytes per edge"
-        + (", ids kept beside it" if built.named else ""),
+        + (", with ids" if built.named else ""),
         markup=False,
     )
-    if as_json:
-        click.echo(json.dumps(facts))
+    echo_json(as_json, facts)
 
 
 @click.command(cls=Command)
@@ -172,12 +163,12 @@ def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Of a stream that is applied afterwards.",
+    help="Of a stream to apply afterwards.",
 )
 @click.option("--weighted", is_flag=True, help="Edges have weights, of any size.")
-@_JSON
+@JSON_OPTION
 def plan(as_json: bool, **options: Any) -> None:
-    """Say what propagating columns over a graph will take, before it starts.
+    """Estimate what propagating columns over a graph will take.
 
     \b
       tidegraph plan --nodes 121751665 --edges 1297748926 --columns 64 --memory 8G
@@ -194,12 +185,11 @@ def plan(as_json: bool, **options: Any) -> None:
         f"about {_duration(made.build_s)} to build, {_duration(made.propagate_s)} to propagate"
         + (f", {_duration(made.update_s)} to apply the events" if options["events"] else "")
     )
-    if as_json:
-        click.echo(json.dumps(asdict(made)))
+    echo_json(as_json, asdict(made))
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    """The array in a NumPy file, read where it lies."""
+    """Return the array in a NumPy file, mapped instead of loaded."""
     import numpy as np
 
     from tidegraph.core.errors import DataError
@@ -219,7 +209,7 @@ def _mapped(path: Path) -> NDArray[Any]:
 @click.command(cls=Command)
 @click.argument("directory", type=_DIRECTORY)
 @click.option(
-    "--sketch", type=click.IntRange(min=1), metavar="COLUMNS", help="So many random features."
+    "--sketch", type=click.IntRange(min=1), metavar="COLUMNS", help="Number of random features."
 )
 @click.option(
     "--features",
@@ -229,13 +219,13 @@ def _mapped(path: Path) -> NDArray[Any]:
 @click.option("-o", "--output", type=_DIRECTORY, required=True, help="A new directory.")
 @_MEMORY
 @click.option("--alpha", type=float, default=0.2, show_default=True, help="Of the filter.")
-@click.option("--high-pass", is_flag=True, help="Adds the filter with alternating signs.")
+@click.option("--high-pass", is_flag=True, help="Add the filter with alternating signs.")
 @click.option("--r-max", type=float, default=1e-2, show_default=True)
 @_DTYPE
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@SEED_OPTION
 @_STORED
-@click.option("--threads", type=click.IntRange(min=1), help="Default: all cores.")
-@_JSON
+@THREADS_OPTION
+@JSON_OPTION
 def propagate(
     directory: Path,
     sketch: int | None,
@@ -249,9 +239,9 @@ def propagate(
 ) -> None:
     """Propagate features, random or given, over a compact graph, in passes within the memory given.
 
-    Whole passes are kept: repeat the command to go on after an interruption, or to have what was
-    damaged since made anew. The residuals of every pass are computed from scratch in float64 before
-    it is kept: a pass above what --r-max promises, over a damaged graph, is an error.
+    Finished passes are stored: repeat the command to resume after an interruption, or to replace
+    files that were damaged since. The residuals of every pass are computed from scratch in float64
+    before it is stored: a pass above what --r-max promises, over a damaged graph, is an error.
 
     \b
       tidegraph propagate mag.graph --sketch 64 --memory 8G -o mag.embeddings
@@ -270,10 +260,8 @@ def propagate(
 
     begin = time.perf_counter()
     channels = [Channel.low_pass(alpha)] + ([Channel.high_pass(alpha)] if high_pass else [])
-    with progress(
-        "propagate",
-        stopped=f"Whole passes are kept in {output}; give the same command again to go on.",
-    ) as report:
+    on_interrupt(f"Finished passes are in {output}; give the same command again to resume.")
+    with progress("propagate") as report:
         made = passes.propagate_in_passes(
             compact.open_graph(directory),
             given,
@@ -283,22 +271,22 @@ def propagate(
             **options,
         )
     for file in made.mended:
-        console().print(f"{output / file} was damaged and has been made anew", markup=False)
+        console().print(f"{output / file} was damaged and has been replaced", markup=False)
     seconds = round(time.perf_counter() - begin, 2)
     _describe_embeddings(made, as_json, {"mended": list(made.mended), "seconds": seconds})
 
 
-@click.group(cls=_Commands)
+@click.group(cls=Group)
 def embeddings() -> None:
-    """What `tidegraph propagate` wrote."""
+    """Embeddings that `tidegraph propagate` wrote."""
 
 
 @embeddings.command("info")
 @click.argument("directory", type=_DIRECTORY)
-@click.option("--verify", is_flag=True, help="Compares every byte with its digest.")
-@_JSON
+@click.option("--verify", is_flag=True, help="Compare every byte with its digest.")
+@JSON_OPTION
 def embeddings_info(directory: Path, verify: bool, as_json: bool) -> None:
-    """Say what is in a directory of embeddings, whether it is whole, and how exact it is.
+    """Show what a directory of embeddings holds, whether it is complete, and how exact it is.
 
     \b
       tidegraph embeddings info mag.embeddings --verify
@@ -330,8 +318,9 @@ def _describe_embeddings(made: Embeddings, as_json: bool, more: dict[str, Any]) 
         markup=False,
         style=None if not made.excess else "yellow",
     )
-    if as_json:
-        facts = {
+    echo_json(
+        as_json,
+        {
             "path": str(made.path),
             "nodes": nodes,
             "channels": channels,
@@ -341,5 +330,5 @@ def _describe_embeddings(made: Embeddings, as_json: bool, more: dict[str, Any]) 
             "residual": residual,
             "within_promise": not made.excess,
             **more,
-        }
-        click.echo(json.dumps(facts))
+        },
+    )

@@ -1,8 +1,7 @@
-"""The command `tidegraph sweep`: settings tried against each other."""
+"""The command `tidegraph sweep`."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,20 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.data import engine_options
-from tidegraph.cli.learn import (
+from tidegraph.cli.learn import PROTOCOLS, SETTINGS_OPTION, check_early, settings_of
+from tidegraph.cli.options import (
     JSON_OPTION,
-    PROTOCOLS,
-    SETTINGS_OPTION,
     as_seeds,
-    asked_events,
-    check_early,
     data_options,
-    print_results,
-    settings_of,
+    engine_options,
     time_options,
 )
-from tidegraph.cli.terminal import Command, console, progress, table
+from tidegraph.cli.reading import requested_events
+from tidegraph.cli.results import percent, print_results
+from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +30,7 @@ _BETWEEN_VALUES = re.compile(r",(?![^\[{]*[\]}])")  # a comma inside a list or o
 
 
 def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
-    """`NAME=VALUE,VALUE` words as settings to try."""
+    """Parse `NAME=VALUE,VALUE` words into the values to try of each setting."""
     grid: dict[str, list[Any]] = {}
     for word in words:
         name, equals, text = word.partition("=")
@@ -78,16 +74,16 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
     type=click.Choice(["ap", "auc", "ap_global", "auc_global"]),
     default="ap",
     show_default=True,
-    help="Of the validation events: orders the combinations.",
+    help="Of the validation events; the order of the combinations.",
 )
-@click.option("--test", is_flag=True, help="Judges the best one by the test events, at the end.")
+@click.option("--test", is_flag=True, help="Finally evaluate the best one on the test events.")
 @engine_options("training")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     required=True,
-    help="A directory for what is found.",
+    help="A directory for the results.",
 )
 @JSON_OPTION
 def sweep(
@@ -103,28 +99,27 @@ def sweep(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Try settings against each other, judged by validation events alone.
+    """Try combinations of settings and order them by validation events alone.
 
     \b
       tidegraph sweep calls.csv --grid alpha=0.1,0.2 --grid columns=64,128 -o calls.sweep
       tidegraph sweep wikipedia --grid "half_lives=[3600],[60,3600]" --engine ray -o wiki.sweep
 
-    Every training that is done is kept: the same command goes on where it was stopped, and a larger
-    grid adds to what there is. OUTPUT/results.csv and results.json hold the table. Test events are
-    not looked at before --test asks for them, of the best combination only.
+    Every finished training is stored: the same command resumes a sweep that was stopped, and a
+    larger grid adds to its results. OUTPUT/results.csv and results.json hold the table. Test events
+    are used only with --test, and only for the best combination.
     """
     own = {name: options.pop(name) for name in ("seeds", "metric", "engine", "address", "workers")}
     check_early(given or data, settings)
     chosen, grid = settings_of(settings), _grid(words)
     from tidegraph.runs import sweep as sweeps
-    from tidegraph.runs.experiment import Protocol
+    from tidegraph.runs.protocol import Protocol
 
     own["protocol"] = Protocol(protocol, validation_after=validation_after, test_after=test_after)
     sweeps.check_sweep(grid=grid, settings=chosen, **own)
-    _, stream = asked_events(given, data, options)
-    with progress(
-        "sweep", stopped=f"What is found is in {output}; give the same command again"
-    ) as report:
+    _, stream = requested_events(given, data, options)
+    on_interrupt(f"What is finished is in {output}; give the same command again to resume.")
+    with progress("sweep") as report:
         results = sweeps.sweep(
             stream,
             output,
@@ -136,8 +131,7 @@ def sweep(
         )
     _print_sweep(console(), results, list(grid))
     click.echo(f"Wrote {output / 'results.csv'} and results.json")
-    if as_json:
-        click.echo(json.dumps(results))
+    echo_json(as_json, results)
 
 
 def _print_sweep(out: Console, results: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -148,10 +142,7 @@ def _print_sweep(out: Console, results: Mapping[str, Any], names: Sequence[str])
         [*names, *metrics, "seconds"],
     )
     for row in results["choices"]:
-        cells = [
-            f"{100 * value['mean']:.2f}" + (f" ± {100 * value['std']:.2f}" if seeds > 1 else "")
-            for value in row["metrics"].values()
-        ]
+        cells = map(percent, row["metrics"].values())
         chosen = [str(row["settings"][name]) for name in names]
         shown.add_row(*chosen, *cells, f"{row['elapsed_s']:.1f}")
     out.print(shown)

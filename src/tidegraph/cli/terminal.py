@@ -1,19 +1,20 @@
-"""What commands print: tables on standard output, progress and refusals on standard error."""
+"""What commands print, and how they end: tables, progress, errors, and what Ctrl-C does."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.core import display
+from tidegraph.core.display import progress
 from tidegraph.core.errors import ShortOfMemoryError, StorageError, TidegraphError
-from tidegraph.core.progress import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,20 +23,32 @@ if TYPE_CHECKING:
 __all__ = [
     "Command",
     "Failure",
-    "Refusal",
-    "Stopped",
+    "Group",
+    "Rejection",
     "console",
+    "echo_json",
     "failure",
+    "on_interrupt",
     "progress",
-    "refusal",
     "table",
 ]
 
 
+_EXTRAS = {  # by module: the extra that installs it
+    "scipy": "bench",
+    "matplotlib": "report",
+    "jinja2": "report",
+    "torch": "train",
+    "sklearn": "train",
+    "safetensors": "train",
+    "ray": "ray",
+    "torch_geometric": "bench",
+}
 _PLAIN_WIDTH = 110  # of tables that are not shown on a terminal
+_ADVICE = "tidegraph.interrupted"  # in the context of a command
 
 
-class Refusal(click.ClickException):
+class Rejection(click.ClickException):
     """An error that says what to do, on one line and without a traceback."""
 
     exit_code = 2
@@ -44,35 +57,33 @@ class Refusal(click.ClickException):
         return " ".join(self.message.split())
 
 
-class Failure(Refusal):
-    """One for which not the input has to change: a full disk, a run that others work on."""
+class Failure(Rejection):
+    """An error that other input would not avoid: a full disk, a run that is being written to."""
 
     exit_code = 1
 
 
-def refusal(error: TidegraphError, message: str | None = None) -> Refusal:
-    """The error as the end of a command, with another message if one is given."""
-    if isinstance(error, StorageError) and error.errno is None:
-        return Failure(str(error) if message is None else message)
-    if isinstance(error, StorageError):
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)  # its own words say what is intact
+def _rejection(error: TidegraphError, message: str) -> Rejection:
+    """Return the error as the end of a command."""
+    if isinstance(error, StorageError) and error.errno is not None:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)  # its own message says what is intact
         if error.filename and not full and (failed := failure(error)):
             return failed
         where = f"{error.filename}: " if error.filename else ""
         return Failure(f"{where}{error.strerror or error}")
-    if isinstance(error, ShortOfMemoryError):
-        return Failure(str(error) if message is None else message)
-    return Refusal(str(error) if message is None else message)
+    if isinstance(error, (StorageError, ShortOfMemoryError)):
+        return Failure(message)
+    return Rejection(message)
 
 
-# What is wrong with a place that cannot be written to, and what to do.
+# What is wrong with a path that cannot be written to, and what to do.
 _PLACES = {
-    errno.EACCES: "permission denied; give another place, or ask whom it belongs to",
-    errno.EPERM: "not permitted there; give another place, or ask whom it belongs to",
+    errno.EACCES: "permission denied; give another place, or ask its owner",
+    errno.EPERM: "not permitted there; give another place, or ask its owner",
     errno.EROFS: "the file system is read-only; give another place",
     errno.ENOSPC: "the disk is full; make room and give the command again",
     errno.EDQUOT: "the quota of the disk is used up; make room and give the command again",
-    errno.ENOTDIR: "a part of this path is a file and not a directory; give another place",
+    errno.ENOTDIR: "part of this path is a file and not a directory; give another place",
     errno.EEXIST: "something else is there already; give another place",
     errno.EISDIR: "this is a directory, and a file is to be written; give another name",
     errno.ENAMETOOLONG: "the name is too long; give a shorter one",
@@ -80,7 +91,7 @@ _PLACES = {
 
 
 def failure(error: OSError) -> Failure | None:
-    """The end of a command that could not use a place; None for errors of another kind."""
+    """Return the end of a command that could not use a path; None for errors of another kind."""
     advice = _PLACES.get(error.errno or 0)
     if advice is None:
         return None
@@ -88,17 +99,20 @@ def failure(error: OSError) -> Failure | None:
     return Failure(f"cannot use {' or '.join(names) or 'a file'}: {advice}")
 
 
-def _starved(error: Exception) -> bool:
-    """Whether the system refused memory, or a thread, which is mostly for want of memory."""
+def _out_of_memory(error: Exception) -> bool:
+    """Return whether the system denied memory, or a thread, usually for want of memory."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    # What Python and the core say of a thread.
-    refused = ("can't start new thread", os.strerror(errno.EAGAIN))
-    return isinstance(error, MemoryError) or str(error) in refused
+    # How Python and the native core report a thread that could not start: there is no error code.
+    denied = ("can't start new thread", os.strerror(errno.EAGAIN))
+    return isinstance(error, MemoryError) or str(error) in denied
 
 
-class Stopped(click.ClickException):
-    """What there is to know when the user stopped a command: the exit code is that of Ctrl-C."""
+# Ctrl-C -------------------------------------------------------------------------------------------
+
+
+class _Interruption(click.ClickException):
+    """The end of a command that the user stopped, with the exit code of Ctrl-C."""
 
     exit_code = 130
 
@@ -106,62 +120,120 @@ class Stopped(click.ClickException):
         click.echo(f"\nStopped. {self.message}", file=file, err=file is None)
 
 
+def on_interrupt(advice: str | Callable[[], str | None]) -> None:
+    """Set what a user who stops the current command reads from now on; None: the default."""
+    click.get_current_context().meta[_ADVICE] = advice
+
+
+def _interrupted(ctx: click.Context) -> _Interruption:
+    advice = ctx.meta.get(_ADVICE)
+    if callable(advice):
+        advice = advice()
+    return _Interruption(advice or "Give the command again to start over.")
+
+
+# Commands -----------------------------------------------------------------------------------------
+
+_VALUE = r"'[^']*'|\"[^\"]*\"|[\w.+-]*\w"
+
+
+@contextlib.contextmanager
+def _ending(ctx: click.Context, spell: Callable[[str], str] = str) -> Iterator[None]:
+    """End a command with one line and an exit code for every error that is expected."""
+    try:
+        yield
+    except TidegraphError as error:
+        raise _rejection(error, spell(str(error))) from error
+    except ModuleNotFoundError as error:
+        module = (error.name or "").split(".")[0]
+        if module not in _EXTRAS:
+            raise
+        raise Rejection(
+            f"this needs {module}, which is not installed;"
+            f" pip install 'tidegraph[{_EXTRAS[module]}]'"
+        ) from error
+    except (MemoryError, OSError, RuntimeError) as error:
+        if _out_of_memory(error):
+            raise Failure(
+                "the system denied memory, or a thread, to this process; finished work is intact:"
+                " give the command again where it may use more"
+            ) from error
+        if not isinstance(error, OSError) or (failed := failure(error)) is None:
+            raise
+        raise failed from error
+    except KeyboardInterrupt:
+        raise _interrupted(ctx) from None
+
+
 class Command(click.Command):
-    """A command whose errors speak of its options, and not of arguments in Python."""
+    """A command that ends with one line for an expected error, in terms of its own options."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _ending(ctx, self._with_options):
             return super().invoke(ctx)
-        except TidegraphError as error:
-            raise refusal(error, self._in_options(str(error))) from error
-        except (MemoryError, OSError, RuntimeError) as error:
-            if not _starved(error):
-                raise
-            raise Failure(
-                "the system refused memory, or a thread, to this process; what was finished is"
-                " kept: give the command again where it may take more"
-            ) from error
 
-    def _in_options(self, message: str) -> str:
-        for option in self.params:
-            if not isinstance(option, click.Option) or option.name is None:
-                continue
-            name, spelled = re.escape(option.name), max(option.opts, key=len)
-            if option.is_flag:
-                message = re.sub(rf"\b{name}=True\b", spelled, message)
-            else:
-                message = re.sub(rf"\b{name}=(?=[\w'\"])", f"{spelled} ", message)
-            if "_" in option.name:  # elsewhere it may be a word like any other
-                message = re.sub(rf"(?<![\w-]){name}(?![\w=])", spelled, message)
+    def _with_options(self, message: str) -> str:
+        """Spell Python arguments in a message, `name=value` or `long_name`, as options."""
+        options = {
+            option.name: option
+            for option in self.params
+            if isinstance(option, click.Option) and option.name is not None
+        }
+        if not options:
+            return message
+        names = "|".join(map(re.escape, options))
+
+        def spell(match: re.Match[str]) -> str:
+            option, value = options[match[1]], match[2].strip("'\"")
+            word = max(option.opts, key=len)
+            if option.is_flag and value != "True":
+                return match[0]
+            if not option.is_flag:
+                word += f" {shlex.quote(value)}"
+            return word + (" " if match[3] else "")
+
+        several = rf"\b({names})=({_VALUE})(, (?=(?:{names})=))?"
+        message = re.sub(several, spell, message)
+        for name, option in options.items():
+            if "_" in name:  # others may be words like any other
+                word = max(option.opts, key=len)
+                message = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w=])", word, message)
         return message
 
 
+class Group(click.Group):
+    """A group of such commands; also ends them if their arguments cannot be parsed."""
+
+    command_class = Command
+    group_class = type
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _ending(ctx):
+            return super().invoke(ctx)
+
+
+# Output -------------------------------------------------------------------------------------------
+
+
 def console() -> Console:
+    """Return a console on standard output, of a fixed width unless it is a terminal."""
     from rich.console import Console
 
     shown = Console(highlight=False)
     return shown if shown.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
 
 
+def echo_json(wanted: bool, results: Any) -> None:
+    """Print results as one line of JSON, if --json asks for it."""
+    if wanted:
+        click.echo(json.dumps(results))
+
+
 def table(title: str, columns: list[str]) -> Table:
+    """Return an empty table whose columns are aligned to the right."""
     from rich.table import Table
 
     made = Table(title=title, title_justify="left")
     for column in columns:
         made.add_column(column, justify="right")
     return made
-
-
-@contextlib.contextmanager
-def progress(title: str, *, stopped: str | None = None) -> Iterator[Progress]:
-    """A function to call with (done, of how many, what is going on), shown on standard error.
-
-    stopped: what there is to know for a user who stops what runs inside.
-    """
-    try:
-        with display.progress(title) as report:
-            yield report
-    except KeyboardInterrupt:
-        if stopped is None:
-            raise
-        raise Stopped(stopped) from None

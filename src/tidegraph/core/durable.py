@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tidegraph.core.errors import StorageError
 
-__all__ = ["not_written", "only_writer", "put_in_place", "replace_file", "sync"]
+__all__ = [
+    "link_or_copy",
+    "not_written",
+    "only_writer",
+    "put_in_place",
+    "replace_file",
+    "sync",
+]
 
 
 def replace_file(
@@ -51,6 +59,15 @@ def put_in_place(aside: Path, path: Path) -> None:
         os.fsync(handle)  # the name is part of the directory, which needs its own sync
     finally:
         os.close(handle)
+
+
+def link_or_copy(source: str | Path, target: str | Path) -> str:
+    """Give a file that nobody changes a second name; copy it where the file system cannot."""
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)
+    return str(target)
 
 
 def sync(*files: Any) -> None:

@@ -16,7 +16,16 @@ from tidegraph.evaluation.splits import SnapshotSplit, Split
 from tidegraph.evaluation.verdicts import Verdict
 from tidegraph.events.stream import EventStream
 
-__all__ = ["Result", "ResultBuilder", "Row", "Scores", "Table", "over_seeds", "plain_name"]
+__all__ = [
+    "Result",
+    "ResultBuilder",
+    "Row",
+    "Scores",
+    "Table",
+    "mean_and_spread",
+    "over_seeds",
+    "plain_name",
+]
 
 Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
 # The parts of protocols, as runs name them.
@@ -124,17 +133,18 @@ def plain_name(metric: str) -> str:
     return metric.replace("-", "_").replace("@", "_")
 
 
+def mean_and_spread(values: list[float]) -> dict[str, Any]:
+    """Return the `mean` of values, their standard deviation `std` (0 for one), and `per_seed`."""
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {"mean": statistics.fmean(values), "std": spread, "per_seed": values}
+
+
 def over_seeds(tables: Sequence[Table]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return `[sampler][part][metric]` with `mean`, `std` (0 for one seed) and `per_seed`."""
-
-    def summary(values: list[float]) -> dict[str, Any]:
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        return {"mean": statistics.fmean(values), "std": spread, "per_seed": values}
-
+    """Return `[sampler][part][metric]` with what `mean_and_spread` gives."""
     return {
         sampler: {
             part: {
-                metric: summary([table[sampler][part][metric] for table in tables])
+                metric: mean_and_spread([table[sampler][part][metric] for table in tables])
                 for metric in values
             }
             for part, values in parts.items()

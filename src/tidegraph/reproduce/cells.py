@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
     from tidegraph.learning.tasks.estimator import Estimator
-    from tidegraph.runs.experiment import Trial
+    from tidegraph.runs.trials import Trial
 
 __all__ = ["Cell", "Workplace", "fingerprint", "measure"]
 
@@ -128,7 +128,7 @@ def _link(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     predictor = LinkPredictor(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
     _learn(predictor, trial.events, trial.training, times, report)
     with times.stage("score"):
-        table = trial.judge(predictor).table[_MODEL]
+        table = trial.evaluate(predictor).table[_MODEL]
     return {
         "metrics": table,
         "training_negatives": predictor.training_negatives,
@@ -177,7 +177,7 @@ def _heuristics(cell: Cell, workplace: Workplace, report: Report) -> dict[str, A
     times = _StageTimes()
     trial = workplace.trial_of(cell)
     with times.stage("score"):
-        table = trial.judge(None).table
+        table = trial.evaluate(None).table
         if cell.kind == "event-rules":
             table |= _seen_or_item(trial)
     return {"rules": table, **times.stages()}
@@ -205,7 +205,7 @@ class SeenOrItem(Heuristic):
 
 
 def _seen_or_item(trial: Trial) -> dict[str, Any]:
-    """Return its metrics in the form of `Trial.judge`: [heuristic][sampler][part][metric]."""
+    """Return its metrics in the form of `Trial.evaluate`: [heuristic][sampler][part][metric]."""
     result = evaluate_link(
         None,
         trial.events,

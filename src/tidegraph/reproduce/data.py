@@ -16,7 +16,7 @@ from tidegraph.events import datasets
 from tidegraph.events.stream import EventStream
 
 if TYPE_CHECKING:
-    from tidegraph.runs.experiment import Trial
+    from tidegraph.runs.trials import Trial
 
 __all__ = ["NODE_TASKS", "NodeTask", "absent", "load", "original", "trial"]
 
@@ -79,7 +79,8 @@ def load(name: str, *, fast: bool) -> EventStream:
 
 def trial(name: str, protocol: str, *, fast: bool) -> Trial:
     """Return events to learn links from, with their evaluation under `tgn` or `roland`."""
-    from tidegraph.runs.experiment import Protocol, make_trial
+    from tidegraph.runs.protocol import Protocol
+    from tidegraph.runs.trials import make_trial
 
     if protocol == "tgn":
         return make_trial(load(name, fast=fast), Protocol(samplers=_SAMPLERS), name=name)

@@ -1,7 +1,7 @@
 """Whole experiments: settings, training and evaluation by a protocol, sweeps, runs in directories.
 
-It may import from every package but `bench`, `reproduce` and `cli`. The names below are looked up
-when first used, because training needs torch.
+It may import from every package except `bench`, `reproduce` and `cli`. Names are looked up when
+first used, because training needs torch.
 """
 
 from __future__ import annotations
@@ -10,17 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidegraph.runs.comparison import compare, write_comparison
     from tidegraph.runs.config import Settings, settle
-    from tidegraph.runs.experiment import Protocol, evaluate, train, validate
-    from tidegraph.runs.run import (
-        Run,
-        check,
-        compare,
-        place,
-        read_metrics,
-        read_settings,
-        write_comparison,
-    )
+    from tidegraph.runs.directory import read_metrics, read_settings, run_directory
+    from tidegraph.runs.evaluating import evaluate, validate
+    from tidegraph.runs.protocol import Protocol
+    from tidegraph.runs.run import Run, check
+    from tidegraph.runs.training import train
 
 __all__ = [
     "Protocol",
@@ -29,9 +25,9 @@ __all__ = [
     "check",
     "compare",
     "evaluate",
-    "place",
     "read_metrics",
     "read_settings",
+    "run_directory",
     "settle",
     "train",
     "validate",
@@ -39,12 +35,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "comparison": ("compare", "write_comparison"),
     "config": ("Settings", "settle"),
-    "experiment": ("Protocol", "evaluate", "train", "validate"),
-    "run": (
-        *("Run", "check", "compare", "place"),
-        *("read_metrics", "read_settings", "write_comparison"),
-    ),
+    "directory": ("read_metrics", "read_settings", "run_directory"),
+    "evaluating": ("evaluate", "validate"),
+    "protocol": ("Protocol",),
+    "run": ("Run", "check"),
+    "training": ("train",),
 }
 
 

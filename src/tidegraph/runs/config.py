@@ -229,7 +229,7 @@ def _task_and_preset(tree: Tree) -> tuple[Any, str]:
 
 def _model(settings: Settings) -> dict[str, Any]:
     """All settings of the model but those that the run decides."""
-    from tidegraph.runs.experiment import model_settings
+    from tidegraph.runs.trials import model_settings
 
     known = model_settings(
         settings.given,

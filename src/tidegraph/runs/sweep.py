@@ -1,4 +1,4 @@
-"""Settings tried against each other, over seeds, judged by validation events alone."""
+"""Sweeps: settings tried against each other over seeds, ordered by validation events alone."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import csv
 import io
 import itertools
 import json
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tidegraph.core.durable import not_written, replace_file
-from tidegraph.core.errors import ParameterError, StateFileError
+from tidegraph.core.durable import replace_file
+from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress
+from tidegraph.core.resume import fingerprint, read_json, resume_or_create, write_json
 from tidegraph.core.workers import Engine, check_engine, run
+from tidegraph.evaluation.results import mean_and_spread
 from tidegraph.events.stream import EventStream
-from tidegraph.runs import experiment
-from tidegraph.runs.experiment import Protocol
-from tidegraph.store.segments import digest
+from tidegraph.runs import evaluating
+from tidegraph.runs.protocol import PROTOCOLS, Protocol
 
 __all__ = ["check_sweep", "sweep"]
 
 _METRICS = ("ap", "auc", "ap_global", "auc_global")
-_PROTOCOLS = tuple(name for name in experiment.PROTOCOLS if name != "roland")
+_PROTOCOLS = tuple(name for name in PROTOCOLS if name != "roland")
 _FORMAT = 1
 
 
@@ -41,7 +41,7 @@ class _Common:
 
 @dataclass(frozen=True)
 class _Cell:
-    """One choice of settings with one seed."""
+    """One choice of settings with one seed, computed once and named by its inputs."""
 
     choice: dict[str, Any]  # of the grid
     settings: dict[str, Any]  # all that were given
@@ -49,8 +49,7 @@ class _Cell:
 
     @property
     def name(self) -> str:
-        text = json.dumps({"settings": self.settings, "seed": self.seed}, sort_keys=True)
-        return f"cell-{digest(text.encode())[:16]}"
+        return f"cell-{fingerprint(settings=self.settings, seed=self.seed)[:16]}"
 
     def path(self, directory: Path) -> Path:
         return directory / f"{self.name}.json"
@@ -71,17 +70,17 @@ def sweep(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """All choices from a grid of settings of a `LinkPredictor`, the best on validation first.
+    """Try all choices from a grid of settings of a `LinkPredictor`, and order them by validation.
 
-    Every cell, a choice with a seed, is kept in the directory once it is computed, so a sweep that
-    was stopped goes on, and a larger grid computes what is new. `results.json` and `results.csv`
-    there hold what is returned: `choices`, each with `settings` and, over the seeds, the `mean`,
-    `std` and `per_seed` of every validation metric. Test events decide nothing; with `test` the
-    chosen settings are afterwards judged by them, once, as `experiment.evaluate` does.
+    Every cell, a choice with a seed, is stored in the directory once it is computed, so that a
+    sweep that was stopped resumes and a larger grid computes only what is new. `results.json` and
+    `results.csv` there hold what is returned: `choices`, the best first, each with `settings` and,
+    over the seeds, the `mean`, `std` and `per_seed` of every validation metric. Test events decide
+    nothing; with `test` the best settings are afterwards evaluated on them, once, by `evaluate`.
 
     grid: names of settings and the values to try; settings: those that all choices share.
     metric: by which choices are ordered.
-    engine: "local" computes one cell after the other here, "ray" side by side, each on one core.
+    engine: "local" computes one cell after the other, "ray" several at a time, each on one core.
     """
     check_sweep(
         grid=grid,
@@ -97,7 +96,9 @@ def sweep(
     protocol = Protocol.of(protocol)
     about = {"format": _FORMAT, "events": stream.digest(), "protocol": protocol.name}
     about["validation_after"], about["test_after"] = protocol.times(stream.unit)
-    _take_up(directory, about)
+    resume_or_create(
+        directory, about, file="sweep.json", kind="a sweep", advice="give another directory"
+    )
     choices = list(_choices(grid))
     shared = dict(settings or {})
     cells = [_Cell(choice, {**shared, **choice}, seed) for choice in choices for seed in seeds]
@@ -113,9 +114,9 @@ def sweep(
         workers=workers,
         progress=progress,
     )
-    found = [_read(cell, directory) for cell in cells]
+    found = [read_json(cell.path(directory)) for cell in cells]
     per_choice = [found[first : first + len(seeds)] for first in range(0, len(found), len(seeds))]
-    rows = [_summed(choice, runs) for choice, runs in zip(choices, per_choice, strict=True)]
+    rows = [_row(choice, runs) for choice, runs in zip(choices, per_choice, strict=True)]
     rows.sort(key=lambda row: -row["metrics"][metric]["mean"])
     results = {
         "events": stream.digest(),
@@ -127,11 +128,10 @@ def sweep(
         "version": version("tidegraph"),
     }
     if test:
-        results["test"] = _tested(
-            stream, directory, {**shared, **rows[0]["settings"]}, seeds, protocol, progress
-        )
-    _write(directory / "results.json", json.dumps(results, indent=2) + "\n")
-    _write(directory / "results.csv", _as_csv(rows, list(grid)))
+        best = {**shared, **rows[0]["settings"]}
+        results["test"] = _test(stream, directory, best, seeds, protocol, progress)
+    write_json(directory / "results.json", results)
+    replace_file(directory / "results.csv", _as_csv(rows, list(grid)))
     return results
 
 
@@ -146,7 +146,7 @@ def check_sweep(
     address: str | None = None,
     workers: int | None = None,
 ) -> None:
-    """Refuses of `sweep`'s arguments what can be refused before there are events."""
+    """Raise ParameterError for arguments of `sweep` that are wrong whatever the events are."""
     check_engine(engine, address, workers)
     protocol = Protocol.of(protocol)
     if protocol.name not in _PROTOCOLS:
@@ -161,7 +161,7 @@ def check_sweep(
         if name in (settings or {}):
             raise ParameterError(f"{name} is in the grid and in the settings; leave one out")
     for choice in _choices(grid):
-        experiment.check_evaluation(protocol, seeds=seeds, settings={**(settings or {}), **choice})
+        evaluating.check_evaluation(protocol, seeds=seeds, settings={**(settings or {}), **choice})
 
 
 def _choices(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
@@ -169,30 +169,8 @@ def _choices(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
         yield dict(zip(grid, values, strict=True))
 
 
-def _take_up(directory: Path, about: dict[str, Any]) -> None:
-    """Makes the directory of a sweep, or finds that of one over the same events."""
-    path = directory / "sweep.json"
-    if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        differing = [name for name, value in about.items() if before.get(name) != value]
-        if differing:
-            name = differing[0]
-            raise StateFileError(
-                f"{directory} holds a sweep with {name} {before.get(name)!r}, and this one has"
-                f" {about[name]!r}; give another directory"
-            )
-        return
-    if directory.exists() and any(directory.iterdir()):
-        raise StateFileError(f"{directory} holds something else than a sweep; give another one")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_written(directory, error) from error
-    _write(path, json.dumps(about, indent=2) + "\n")
-
-
 def _compute(common: _Common, cell: _Cell, progress: Progress) -> None:
-    found = experiment.validate(
+    found = evaluating.validate(
         common.stream,
         protocol=common.protocol,
         settings=cell.settings,
@@ -201,46 +179,34 @@ def _compute(common: _Common, cell: _Cell, progress: Progress) -> None:
         progress=progress,
     )
     about = {"settings": cell.settings, "seed": cell.seed, **found}
-    _write(cell.path(common.directory), json.dumps(about, indent=2) + "\n")
+    write_json(cell.path(common.directory), about)
 
 
-def _read(cell: _Cell, directory: Path) -> dict[str, Any]:
-    path = cell.path(directory)
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise StateFileError(f"{path} is damaged; delete it, and it is computed again") from None
-    return found
-
-
-def _summed(choice: dict[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    metrics = {}
-    for metric in runs[0]["metrics"]:
-        values = [one["metrics"][metric] for one in runs]
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        metrics[metric] = {"mean": statistics.fmean(values), "std": spread, "per_seed": values}
-    seconds = sum(one["elapsed_s"]["total"] for one in runs)
+def _row(choice: dict[str, Any], cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    metrics = {
+        metric: mean_and_spread([cell["metrics"][metric] for cell in cells])
+        for metric in cells[0]["metrics"]
+    }
+    seconds = sum(cell["elapsed_s"]["total"] for cell in cells)
     return {"settings": choice, "metrics": metrics, "elapsed_s": round(seconds, 3)}
 
 
-def _tested(
+def _test(
     stream: EventStream,
     directory: Path,
-    chosen: dict[str, Any],
+    best: dict[str, Any],
     seeds: Sequence[int],
     protocol: Protocol,
     progress: Progress | None,
-) -> dict[str, Any]:
-    """What the chosen settings achieve on the test events; kept, as cells are."""
-    text = json.dumps({"settings": chosen, "seeds": list(seeds)}, sort_keys=True)
-    path = directory / f"test-{digest(text.encode())[:16]}.json"
+) -> Any:
+    """Return what the best settings achieve on the test events, computed once as cells are."""
+    path = directory / f"test-{fingerprint(settings=best, seeds=list(seeds))[:16]}.json"
     if not path.exists():
-        found = experiment.evaluate(
-            stream, protocol=protocol, seeds=seeds, settings=chosen, progress=progress
+        found = evaluating.evaluate(
+            stream, protocol=protocol, seeds=seeds, settings=best, progress=progress
         )
-        _write(path, json.dumps(found, indent=2) + "\n")
-    kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return kept
+        write_json(path, found)
+    return read_json(path)
 
 
 def _as_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
@@ -254,7 +220,3 @@ def _as_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
         chosen = [json.dumps(row["settings"][name]).strip('"') for name in names]
         writer.writerow([*chosen, *values, row["elapsed_s"]])
     return text.getvalue()
-
-
-def _write(path: Path, text: str) -> None:
-    replace_file(path, lambda file: file.write(text.encode()))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native
+from tidegraph.core.durable import link_or_copy
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import is_number
@@ -87,15 +88,7 @@ def copy_store(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
     Files of a store are replaced, never changed, so both stores share them on one file system.
     Appending to one does not affect the other.
     """
-    shutil.copytree(source, target, copy_function=_link)
-
-
-def _link(source: str, target: str) -> str:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without links
-        shutil.copy2(source, target)
-    return target
+    shutil.copytree(source, target, copy_function=link_or_copy)
 
 
 class Trajectories(Queries):

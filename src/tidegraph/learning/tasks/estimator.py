@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from tidegraph.core import display
-from tidegraph.core.durable import put_in_place
+from tidegraph.core.durable import link_or_copy, put_in_place
 from tidegraph.core.errors import DataError, ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, RMaxUnit, Sketch
@@ -127,6 +127,7 @@ class Estimator:
     epochs_: list[Epoch]
     _network: Any  # the module of the task
     _stream: EventStream
+    _shared_events: tuple[Path | None, EventStream | None] = (None, None)
     _directory: Path
     _saved: bool  # whether the record is part of a saved model
     _trajectories: Trajectories
@@ -262,6 +263,10 @@ class Estimator:
 
     # Files ----------------------------------------------------------------------------------------
 
+    def share_events(self, file: Path | None) -> None:
+        """Let `save` link this file, which holds the stream as it is now, not write another."""
+        self._shared_events = file, self._stream
+
     def _write(self, path: str | Path, overwrite: bool, **more: Any) -> None:
         """Weights, settings, the events and the record of all nodes, in a new directory.
 
@@ -278,7 +283,11 @@ class Estimator:
             shutil.rmtree(directory)
         directory.mkdir(parents=True)
         copy_store(self._directory, directory / "trajectories")
-        self._stream.save(directory / "events")
+        events_file, held = self._shared_events
+        if events_file is not None and held is self._stream:
+            link_or_copy(events_file, directory / "events")
+        else:
+            self._stream.save(directory / "events")
         settings = {**self.get_params(), "path": None}
         own = {name: _full_name(value) for name, value in settings.items() if callable(value)}
         about = {

@@ -1,0 +1,164 @@
+"""The commands `tidegraph bench ...`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, require_writable
+from tidegraph.cli.terminal import Group, console, echo_json, progress, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["bench"]
+
+_BUSY = 0.5  # load average from which times are not to be trusted
+
+
+@click.group(cls=Group)
+def bench() -> None:
+    """Measure speed and memory, as ratios in one run."""
+
+
+# A copy of bench.SECTIONS, which takes long to import; a test compares them.
+_SECTIONS = {
+    "uci": "UCI messages in snapshots, against the yardstick",
+    "wikipedia": "Wikipedia edits, against the yardstick",
+    "recompute": "an update, against warm-started power iteration",
+    "static": "one propagation of 10 M edges, against scipy",
+    "growth": "work per event at 10^4, 10^5 and 10^6 nodes",
+    "threads": "one thread against several",
+    "latency": "one event at a time through Python",
+    "memory": "bytes per edge, peak of a propagation",
+}
+
+
+_NO_MEASUREMENTS = {"repeat", "threads", "scale", "changed_since_commit"}
+
+
+@bench.command(
+    epilog="\b\nSections:\n" + "\n".join(f"  {name:<10} {what}" for name, what in _SECTIONS.items())
+)
+@click.option(
+    "--only",
+    type=click.Choice(list(_SECTIONS)),
+    multiple=True,
+    metavar="NAME",
+    help="Only this section; may be given several times.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Rounds in which all sides take turns; the median counts.",
+)
+@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option(
+    "--scale",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Shrink graphs and streams, to try things out.",
+)
+@SEED_OPTION
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the results as JSON, and a plot of the growth table next to it.",
+)
+@JSON_OPTION
+@click.pass_context
+def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **options: Any) -> None:
+    """Measure the propagation engine against its competitors and itself.
+
+    The yardstick is compiled from $TIDEGRAPH_YARDSTICK, data is read
+    from $TIDEGRAPH_DATA; sections whose files are missing are skipped and
+    listed. All sections take half an hour on a quiet machine; numbers from a busy one mean little.
+    """
+    from tidegraph import bench as benchmarks
+    from tidegraph.core import machine
+
+    require_writable(output, "--output")
+    out = console()
+    load = machine.load_average()
+    out.print(f"Load average {load}", style="yellow" if load and load > _BUSY else None)
+    if load and load > _BUSY:
+        out.print("The machine is busy: expect less than it can do.", style="yellow")
+    command = " ".join(["tidegraph bench propagation", *_given(ctx)])
+    with progress("bench") as report:
+        results = benchmarks.propagation(command=command, progress=report, **options)
+    _print_bench(out, results, benchmarks.GOALS)
+    if output is not None:
+        for path in benchmarks.write(results, output):
+            out.print(f"Wrote {path}")
+    echo_json(as_json, results)
+    if results["failed"]:
+        sys.exit(1)
+
+
+def _given(ctx: click.Context) -> list[str]:
+    """Return the options given on the command line, except those about output."""
+    words = []
+    for option in ctx.command.params:
+        name = option.name or ""
+        source = ctx.get_parameter_source(name)
+        if source is not ParameterSource.COMMANDLINE or name in ("output", "as_json"):
+            continue
+        value = ctx.params[name]
+        for one in value if isinstance(value, tuple) else [value]:
+            words += [option.opts[0], str(one)]
+    return words
+
+
+def _print_bench(
+    out: Console, results: dict[str, Any], goals: dict[str, tuple[str, float]]
+) -> None:
+    shown = table("Propagation", ["measured", "value", "goal"])
+    shown.columns[0].justify = "left"
+    for name, value in results.items():
+        if name in _NO_MEASUREMENTS or not isinstance(value, (int, float)):
+            continue
+        sign, goal = goals.get(name, ("", 0.0))
+        met = not sign or (value >= goal if sign == "≥" else value <= goal)
+        numbers = f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+        shown.add_row(
+            name, numbers, f"{sign} {goal:g}" if sign else "", style=None if met else "yellow"
+        )
+    if shown.row_count:
+        out.print(shown)
+    if "growth" in results:
+        _print_growth(out, results["growth"])
+    for reason in dict.fromkeys(results["skipped"].values()):
+        names = ", ".join(name for name, why in results["skipped"].items() if why == reason)
+        out.print(f"Skipped {names}: {reason}", markup=False)
+    for name, reason in results["failed"].items():
+        out.print(f"Failed {name}: {reason}", style="red", markup=False)
+    machine = results["machine"]
+    out.print(
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']:g} GB;"
+        f" load average {machine['load_average_before']} before,"
+        f" {machine['load_average_after']} after; median of {results['repeat']};"
+        f" scale {results['scale']:g}"
+    )
+
+
+def _print_growth(out: Console, rows: list[dict[str, Any]]) -> None:
+    shown = table(
+        "Growth", ["nodes", "edges", "pushes/event", "edge pushes/event", "µs/event", "access, ns"]
+    )
+    for row in rows:
+        shown.add_row(
+            f"{row['nodes']:,}",
+            f"{row['edges']:,}",
+            f"{row['pushes_per_event']:.2f}",
+            f"{row['edge_pushes_per_event']:.1f}",
+            f"{row['us_per_event']:.2f}",
+            f"{row['random_access_ns']:.0f}",
+        )
+    out.print(shown)

@@ -1,0 +1,172 @@
+"""Read the events a command is about, and report how a file was understood."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegraph.cli.options import READING_NAMES
+from tidegraph.cli.terminal import progress
+from tidegraph.core.errors import DataError
+
+if TYPE_CHECKING:
+    from tidegraph.events.read_report import ReadReport
+    from tidegraph.events.stream import EventStream
+
+__all__ = [
+    "is_saved_stream",
+    "print_report",
+    "read_and_report",
+    "read_events",
+    "report_reading",
+    "requested_events",
+    "require_exists",
+    "warn_ambiguous",
+]
+
+
+def read_events(
+    name: str | Path, options: dict[str, Any], *, any_order: bool = False
+) -> EventStream:
+    """Return the events of a data set or file; remove `reading_options` from `options`.
+
+    any_order: sort the rows of a file even without --sort.
+
+    A `Path` is never the name of a data set. If an id means two nodes, nodes have names: the id
+    in the file after "src" or "dst".
+    """
+    from tidegraph.events import datasets, formats
+    from tidegraph.events.datasets import storage
+    from tidegraph.events.names import NodeNames
+    from tidegraph.events.tables import TableError
+
+    given = {key: value for key in READING_NAMES if (value := options.pop(key))}
+    format_, on_bad = given.pop("format_"), given.pop("on_bad")
+    path = Path(name)
+    as_it_is = name in datasets.DATA_SETS or (path / storage.DESCRIPTION).is_file()
+    if as_it_is or not path.exists():
+        if given and as_it_is:
+            raise _needs_no_options(name, given)
+        return datasets.load_dataset(name)
+    columns, source = [key for key in given if key not in ("unit", "sort")], path
+    if columns and format_ not in ("auto", "table"):
+        raise click.BadParameter(
+            f"{format_} says which columns are which; leave out --format or the columns",
+            param_hint="--format",
+        )
+    if format_ == "auto":
+        format_, source = ("table", path) if columns else formats.look(path)
+    if format_ == "saved":
+        if given:
+            raise _needs_no_options(name, given)
+        return formats.read(path)
+    if any_order:
+        given["sort"] = True
+    try:
+        stream = formats.read(source, format=format_, on_bad=on_bad, **given)
+    except TableError as error:
+        raise DataError(error.spelled(_as_options)) from error
+    if stream.names is None and (format_ == "jodie" or "bipartite" in given):
+        users = int(stream.src.max()) + 1
+        names = NodeNames.of_sides(range(users), range(stream.nodes - users))
+        stream = replace(stream, names=names)
+    return stream
+
+
+def require_exists(name: str) -> None:
+    """Raise the error of reading a name that is neither a data set nor a path, but at once."""
+    from tidegraph.events import datasets
+
+    if name not in datasets.DATA_SETS and not Path(name).exists():
+        datasets.load_dataset(name)  # raises, and lists what there is
+
+
+def _needs_no_options(name: str | Path, given: Iterable[str]) -> click.UsageError:
+    options = ", ".join(_option(key) for key in given)
+    return click.UsageError(f"the columns of {name} are known; leave out {options}")
+
+
+def _option(key: str) -> str:
+    """Return how the command line spells an option of `read_table`."""
+    return {"t": "--time", "edge_features": "--edge-feature"}.get(key, f"--{key.replace('_', '-')}")
+
+
+def _as_options(options: Mapping[str, Any]) -> str | None:
+    """Return options of `read_table` as words of the command line; None for those it lacks."""
+    words = []
+    for key, value in options.items():
+        if value is False:
+            return None
+        values = value if isinstance(value, list) else [value]
+        words += [_option(key) if v is True else f"{_option(key)} {shlex.quote(v)}" for v in values]
+    return " ".join(words)
+
+
+def read_and_report(
+    name: str | Path, options: dict[str, Any], *, any_order: bool = False
+) -> EventStream:
+    """Return the events as `read_events` does; print how a file was understood."""
+    warn_ambiguous(name)
+    with progress("read") as report:
+        report(0, 1, str(name))
+        stream = read_events(name, options, any_order=any_order)
+    report_reading(name, stream)
+    return stream
+
+
+def warn_ambiguous(name: str | Path) -> None:
+    """Warn that a name is read as a data set although a path has it too."""
+    from tidegraph.events import datasets
+
+    if name in datasets.DATA_SETS and Path(name).exists():
+        kind = "directory" if Path(name).is_dir() else "file"
+        click.echo(
+            f"{name} is read as the name of a data set; for the {kind} of that name give ./{name}",
+            err=True,
+        )
+
+
+def report_reading(name: str | Path, stream: EventStream) -> None:
+    """Print how a file was understood; one line for a file that `import` wrote."""
+    from tidegraph.core.words import counted
+    from tidegraph.events import datasets
+
+    if name in datasets.DATA_SETS:
+        return
+    if is_saved_stream(name):
+        click.echo(f"{name}: {counted(len(stream), 'event')}, {counted(stream.nodes, 'node')}")
+    elif stream.report is not None:
+        print_report(stream.report)
+
+
+def is_saved_stream(name: str | Path) -> bool:
+    """Return whether a name is that of a file in tidegraph's own format."""
+    from tidegraph.events import formats
+
+    return Path(name).is_file() and formats.is_saved(name)
+
+
+def print_report(report: ReadReport) -> None:
+    """Print how a file was understood and what became of its rows."""
+    from tidegraph.core.words import counted
+
+    for note in report.notes:
+        click.echo(f"  {note}")
+    click.echo(f"{counted(report.read, 'row')} read, {report.kept:,} kept")
+    for reason, rows in report.dropped.items():
+        click.echo(f"  {rows:,} dropped: {reason}")
+
+
+def requested_events(
+    given: str | None, data: str | None, options: dict[str, Any]
+) -> tuple[str, EventStream]:
+    """Return the name and the events of DATA or --data; print how a file was understood."""
+    if (given is None) == (data is None):
+        raise click.UsageError("give DATA or --data: the name of a data set, or a file of events")
+    name = given or data or ""
+    return name, read_and_report(name, options)

@@ -1,0 +1,97 @@
+"""What commands print about results: tables of scores, verdicts, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegraph.cli.terminal import table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tidegraph.events.stream import EventStream
+
+__all__ = ["moment_text", "names_by_side", "next_steps", "percent", "print_results"]
+
+
+def percent(value: Mapping[str, Any]) -> str:
+    """Return a mean over seeds as a percentage, with its spread if there are several."""
+    spread = f" ± {100 * value['std']:.2f}" if len(value["per_seed"]) > 1 else ""
+    return f"{100 * value['mean']:.2f}{spread}"
+
+
+def print_results(out: Console, results: Mapping[str, Any]) -> None:
+    """Print what `runs.evaluate` returns: tables, notes, verdicts, and seconds."""
+    from rich.markup import escape
+
+    sizes = ", ".join(f"{part} {count:,}" for part, count in results["split"]["sizes"].items())
+    about = results["data"]
+    out.print(
+        f"[bold]{escape(about['title'] or about['name'])}[/]: {about['events']:,} events between"
+        f" {about['nodes']:,} nodes; protocol {results['protocol']} ({sizes})"
+    )
+    if results["training_negatives"] is not None:
+        out.print(f"Trained against {results['training_negatives']}.", markup=False)
+    for sampler, parts in results["metrics"].items():
+        names = [
+            (part, metric) for part in parts for metric in parts[part] if "global" not in metric
+        ]
+        titles = [metric if part == "all" else f"{metric}, {part}" for part, metric in names]
+        seeds = len(results["seeds"])
+        title = "labels" if sampler == "none" else sampler
+        shown = table(
+            f"{title} (percent; model: {seeds} seed{'s' if seeds > 1 else ''})",
+            ["scorer", *titles],
+        )
+        shown.columns[0].justify = "left"
+        own = [parts[part][metric] for part, metric in names]
+        shown.add_row("tidegraph", *(percent(value) for value in own), style="bold")
+        for heuristic, scores in results["heuristics"].items():
+            values = [scores[sampler][part][metric] for part, metric in names]
+            shown.add_row(heuristic, *(f"{100 * value:.2f}" for value in values))
+        out.print(shown)
+    for warning in results["warnings"]:
+        out.print(f"Note: {warning}", style="yellow", markup=False)
+    for verdict in results["verdicts"]:
+        out.print(verdict, style="bold", markup=False, soft_wrap=True)
+    if len(results["seeds"]) == 1:
+        out.print("One seed shows no spread; --seeds 0,1,2 does.", markup=False)
+    stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in results["elapsed_s"].items())
+    out.print(f"Seconds: {stages}")
+
+
+def next_steps(model: Path, stream: EventStream) -> list[str]:
+    """Return lines that say how to use a model."""
+    path = shlex.quote(str(model))
+    return [
+        "Next:",
+        f"  tidegraph predict {path} --src {_an_id(stream)} --rank 5",
+        f"  tidegraph predict {path} --pairs FILE.csv   (columns src, dst and perhaps t)",
+    ]
+
+
+def _an_id(stream: EventStream) -> str:
+    """Return the source of the last event as a word for the shell."""
+    name = str(stream.name(stream.src[-1:])[0])
+    return shlex.quote(name.removeprefix("src ") if names_by_side(stream) else name)
+
+
+def names_by_side(stream: EventStream) -> bool:
+    """Return whether an id is one node as a source and another as a destination."""
+    return stream.names is not None and stream.names.by_side
+
+
+def moment_text(t: int, unit: str) -> str:
+    """Return a time as the data counts it, with its date if it seems to count from 1970."""
+    from tidegraph.events.moments import PER_SECOND
+
+    if unit in PER_SECOND and 0 < t // PER_SECOND[unit] < 2**32:
+        seconds = t // PER_SECOND[unit]
+        if seconds > 10**8:  # 1973; smaller numbers hardly count from 1970
+            date = datetime.fromtimestamp(seconds, tz=timezone.utc)
+            return f"{t} ({date:%Y-%m-%dT%H:%M:%S} UTC)"
+    return str(t)

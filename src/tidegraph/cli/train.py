@@ -1,0 +1,156 @@
+"""The command `tidegraph train`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegraph.cli.learn import (
+    PRESET_OPTION,
+    PROTOCOLS,
+    SETTINGS_OPTION,
+    check_early,
+    preset_settings,
+    settings_of,
+)
+from tidegraph.cli.options import JSON_OPTION, data_options, time_options
+from tidegraph.cli.reading import requested_events
+from tidegraph.cli.results import moment_text, next_steps
+from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tidegraph.runs.training import Trained
+
+__all__ = ["train"]
+
+
+@click.command(cls=Command)
+@data_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="A new directory for the model.",
+)
+@PRESET_OPTION
+@SETTINGS_OPTION
+@click.option(
+    "--protocol",
+    type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
+    help="Leave the test events of this protocol out of training. Default: use all events.",
+)
+@time_options
+@JSON_OPTION
+def train(
+    given: str | None,
+    data: str | None,
+    output: Path,
+    preset: str | None,
+    settings: tuple[str, ...],
+    protocol: str | None,
+    validation_after: str | None,
+    test_after: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Learn from events which links come next, and save the model in a directory.
+
+    DATA is the name of a data set (tidegraph data list), a file of events (CSV, Parquet, ...) or
+    what tidegraph data import wrote. A file needs a column for who acts, one for on whom, and one
+    for when: numbers or ISO dates. Which is which is guessed from the header, and reported.
+
+    \b
+      tidegraph train calls.csv -o calls.model
+      tidegraph train calls.csv --src Caller --dst Callee --time When --sort -o calls.model
+      tidegraph train wikipedia --set epochs=4 --set columns=64 -o wikipedia.model
+
+    The last 15 % of the events decide when to stop, all others train. A training that was killed
+    resumes when the same command is given again, and ends with the same weights; until then its
+    files are in OUTPUT.unfinished.
+
+    \b
+    On several processors or machines that share a file system:
+      torchrun --nproc_per_node 2 -m tidegraph train calls.csv -o calls.model
+    """
+    begun = time.perf_counter()
+    check_early(given or data, settings)
+    chosen = {**preset_settings(preset, given or data), **settings_of(settings)}
+    from tidegraph.runs import training
+    from tidegraph.runs.protocol import Protocol
+
+    divided = None
+    if (protocol, validation_after, test_after) != (None, None, None):
+        # Any protocol but `time` rejects the times.
+        divided = Protocol(
+            protocol or "tgn", validation_after=validation_after, test_after=test_after
+        )
+    leads = os.environ.get("RANK", "0") == "0"  # torchrun numbers its processes
+    training.check_training(output, settings=chosen)
+    with contextlib.ExitStack() as quiet:
+        if not leads:
+            quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        _, stream = requested_events(given, data, options)
+    work = training.unfinished(output)
+    if leads and training.is_unfinished(output):
+        click.echo(f"Resuming {work}")
+    on_interrupt(
+        lambda: (
+            f"What is done so far is in {work}; give the same command again to resume, or delete it"
+            if work.exists()
+            else None
+        )
+    )
+    with progress("train") if leads else contextlib.nullcontext() as report:
+        trained = training.train(stream, output, protocol=divided, settings=chosen, progress=report)
+    if not leads:
+        return
+    _print_trained(console(), trained, time.perf_counter() - begun)
+    echo_json(
+        as_json,
+        {
+            "output": str(output),
+            "events": len(stream),
+            "nodes": stream.nodes,
+            "unit": stream.unit,
+            "digest": stream.digest(),
+            "validation": {"sampler": "random-dst", **trained.validation.row("validation").metrics},
+            "epochs": len(trained.predictor.epochs_),
+            "training_negatives": trained.predictor.training_negatives,
+            "settings": trained.predictor.get_params(),
+            "warnings": list(trained.validation.warnings),
+            "elapsed_s": round(time.perf_counter() - begun, 3),
+        },
+    )
+
+
+def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
+    from tidegraph.core.words import counted
+
+    result, stream = trained.validation, trained.predictor.stream
+    own = result.row("validation")
+    best = result.verdict("validation").best
+    assert best is not None  # training compares with the default heuristics
+    epochs = trained.predictor.epochs_
+    chosen = max(epochs, key=lambda epoch: epoch.validation).number + 1
+    lines = [
+        f"Trained in {elapsed_s:.0f} s; of {counted(len(epochs), 'epoch')} the best was number"
+        f" {chosen}.",
+        f"Validation AP {own.metrics['ap']:.4f}, AUC {own.metrics['auc']:.4f}, on"
+        f" {counted(own.examples, 'event')}, each against a random destination (0.5 is chance; the"
+        f" best heuristic, {best[0]}, has AP {best[1]:.4f}).",
+        *(f"Note: {warning}" for warning in result.warnings),
+        f"Saved in {trained.path}; times count {stream.unit}, the last event is at"
+        f" {moment_text(int(stream.t[-1]), stream.unit)}.",
+        *next_steps(trained.path, stream),
+    ]
+    for line in lines:
+        out.print(line, markup=False, soft_wrap=True)

@@ -1,0 +1,126 @@
+"""The stages that make one model in a directory: record the stream, train, save."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegraph.core.durable import put_in_place
+from tidegraph.core.errors import TidegraphError
+from tidegraph.core.progress import Progress
+from tidegraph.core.resume import write_json
+from tidegraph.evaluation import Split
+from tidegraph.events.stream import EventStream
+from tidegraph.runs.stages import Spent, Stages, delete, read_stages
+from tidegraph.runs.trials import Model
+from tidegraph.store.trajectories import Trajectories, copy_store
+
+__all__ = ["CHECKPOINT", "MODEL", "STORE", "Fitting"]
+
+STORE, CHECKPOINT, MODEL = "trajectories", "training.safetensors", "model"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitting:
+    """One model in a directory, and the stages that make it.
+
+    stages: where the stages `record` and `train` are noted, with `suffix` after their names.
+    recorded_as, trained_as: the fingerprints of what they depend on.
+    events_file: holds `events`, for the saved model to share; None: there is no such file.
+    """
+
+    directory: Path
+    stages: Stages
+    events: EventStream
+    split: Split
+    recorded_as: str
+    trained_as: str
+    suffix: str = ""
+    events_file: Path | None = None
+    progress: Progress
+
+    @property
+    def store(self) -> Path:
+        return self.directory / STORE
+
+    @property
+    def saved(self) -> Path:
+        return self.directory / MODEL
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.directory / CHECKPOINT
+
+    @property
+    def _history(self) -> Path:
+        return self.directory / "history.json"
+
+    def trained(self) -> bool:
+        """Return whether the model has been trained and saved."""
+        return self.stages.finished(f"train{self.suffix}", self.trained_as, *self._outputs)
+
+    @property
+    def _outputs(self) -> tuple[Path, ...]:
+        return self.saved, self._history, self.checkpoint
+
+    def record(self, model: Model, *, lenders: Iterable[Path] = ()) -> None:
+        """Record the stream, resume recording, or take the record of a run among `lenders`."""
+        name = f"record{self.suffix}"
+        self.progress(0, 1, "looking for records")
+        if self.stages.finished(name, self.recorded_as, self.store):
+            model.observe(self.events, self.split)  # finds the record complete
+            return
+        with self.stages.stage(name, self.recorded_as, self.store) as spent:
+            if not self.store.exists():
+                spent.taken_from = None
+                self._borrow(name, spent, lenders)
+            model.observe(self.events, self.split, progress=self.progress)
+
+    def _borrow(self, name: str, spent: Spent, lenders: Iterable[Path]) -> None:
+        part = self.directory / f"{STORE}.part"
+        for run in lenders:
+            store = run / self.directory.name / STORE
+            # It may not be a run, or be removed while it is copied.
+            with contextlib.suppress(OSError, TidegraphError):
+                entry = read_stages(run).get(name, {})
+                if entry.get("finished") != self.recorded_as or not store.is_dir():
+                    continue
+                delete(part)
+                copy_store(store, part)
+                if not Trajectories.open(part).complete:
+                    continue
+                put_in_place(part, self.store)
+                spent.elapsed_s, spent.taken_from = entry["elapsed_s"], str(run)
+                _log.info("%s: taken from %s", name, run)
+                return
+        delete(part)
+
+    def train(self, model: Model) -> None:
+        """Train the model on its record, from the last checkpoint on, and save it."""
+        self.progress(0, 1, "reading features")
+        with self.stages.stage(f"train{self.suffix}", self.trained_as, *self._outputs):
+            model.train(self.split, checkpoint=self.checkpoint, progress=self.progress)
+            self.progress(0, 1, "saving the model")
+            write_json(self._history, [epoch.plain() for epoch in model.epochs_])
+            part = self.directory / f"{MODEL}.part"
+            for leftover in (part, self.saved):
+                delete(leftover)
+            model.share_events(self.events_file)
+            model.save(part)
+            put_in_place(part, self.saved)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return what each epoch of the training achieved."""
+        epochs: list[dict[str, Any]] = json.loads(self._history.read_bytes())
+        return epochs
+
+    def forget(self) -> None:
+        """Remove what is large; scores, history and weights stay."""
+        self.stages.forget_output(f"train{self.suffix}", self.saved)
+        self.stages.forget_output(f"record{self.suffix}", self.store)

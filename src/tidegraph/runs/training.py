@@ -1,0 +1,181 @@
+"""Train a model and save it in a directory, resumably and by several processes if there are."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tidegraph import evaluation
+from tidegraph.core.durable import only_writer, put_in_place
+from tidegraph.core.errors import DataError, ParameterError, StateFileError, TidegraphError
+from tidegraph.core.progress import Progress, silent
+from tidegraph.core.resume import resume_or_create
+from tidegraph.evaluation import Result, Split
+from tidegraph.events.batch import Op
+from tidegraph.events.stream import EventStream
+from tidegraph.learning import training
+from tidegraph.learning.tasks import LinkPredictor
+from tidegraph.runs.evaluating import too_few
+from tidegraph.runs.fitting import CHECKPOINT, STORE, Fitting
+from tidegraph.runs.protocol import Protocol, split_stream
+from tidegraph.runs.stages import Stages, fingerprint
+from tidegraph.runs.trials import MODEL, with_settings
+
+__all__ = ["Trained", "check_training", "is_unfinished", "train", "unfinished"]
+
+_INPUTS = "run.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A model, where it is saved, and how it does on the events that decided when to stop."""
+
+    predictor: LinkPredictor
+    path: Path
+    validation: Result
+
+
+def unfinished(path: str | Path) -> Path:
+    """Return the directory in which `train` works until the model at `path` is complete."""
+    whole = Path(path).absolute()
+    return whole.with_name(f"{whole.name}.unfinished")
+
+
+def is_unfinished(path: str | Path) -> bool:
+    """Return whether an interrupted training of the model at `path` can be resumed."""
+    return (unfinished(path) / _INPUTS).is_file()
+
+
+def train(
+    stream: EventStream,
+    path: str | Path,
+    *,
+    protocol: Protocol | str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Fit a `LinkPredictor` to the stream and save it in a new directory.
+
+    Without a protocol the last 15 % of the events decide when to stop and all others train; with
+    one, its test events take no part in training. The directory appears when it is complete. What
+    a killed process leaves next to it (`unfinished`) is resumed by the next call with the same
+    events and settings, which ends with the same weights.
+
+    Started by `torchrun` in several processes that see one file system, the first propagates and
+    writes while the others wait, and all train together; each of them returns the model.
+    """
+    protocol = None if protocol is None else Protocol.of(protocol)
+    check_training(path, settings=settings)
+    directory, work = Path(path), unfinished(path)
+    if stream.op is not None and (stream.op != Op.ADD).any():
+        raise DataError(
+            "the stream removes or sets edges, and the model learns which links appear; give only"
+            " the events that add, as stream.where(stream.op == Op.ADD) does"
+        )
+    split = split_stream(stream, protocol)
+    predictor = with_settings(LinkPredictor(), settings, {"path": str(work / STORE)})
+    with training.joined(predictor.device) as ranks, contextlib.ExitStack() as held:
+        report = progress if progress is not None and ranks.leads else silent
+        fitting = None
+        if ranks.leads:
+            work.mkdir(exist_ok=True)
+            held.enter_context(only_writer(work))
+            fitting = _fitting(stream, split, predictor, work, report)
+            _record(fitting, predictor)
+        # From here on there is a record, and perhaps a model that only has to be put in place.
+        trained = ranks.share(fitting is not None and fitting.trained())
+        if not trained:
+            if not ranks.leads:
+                predictor.reopen(stream, split)
+            if fitting is not None:
+                fitting.train(predictor)
+            else:
+                predictor.train(split, checkpoint=work / CHECKPOINT)
+        if fitting is not None:
+            put_in_place(fitting.saved, directory)
+        ranks.share(None)  # from here on there is a model, and nobody needs the record
+        report(0, 1, "validating")
+        if ranks.leads:
+            shutil.rmtree(work)
+        saved = LinkPredictor.load(directory)
+        result = ranks.share(_validate(saved, stream, split) if ranks.leads else None)
+    assert result is not None  # the first process shares its own
+    return Trained(saved, directory, result)
+
+
+def _fitting(
+    stream: EventStream, split: Split, predictor: LinkPredictor, work: Path, report: Progress
+) -> Fitting:
+    """Return the stages of a training in `work`, new or as an earlier process left them."""
+    inputs = {
+        "events": stream.digest(),
+        "split": split.name,
+        "validation_time": split.validation_time,
+        "test_time": str(split.test_time),  # JSON has no infinity
+        **{f"setting {name}": value for name, value in predictor.get_params().items()},
+    }
+    resume_or_create(
+        work,
+        inputs,
+        file=_INPUTS,
+        kind="an unfinished run",
+        advice="repeat that run to resume it, or delete it to start afresh",
+        result=work / STORE / "manifest.json",
+    )
+    made_from = fingerprint(**inputs)
+    return Fitting(
+        directory=work,
+        stages=Stages(work),
+        events=stream,
+        split=split,
+        recorded_as=made_from,
+        trained_as=made_from,
+        progress=report,
+    )
+
+
+def _record(fitting: Fitting, predictor: LinkPredictor) -> None:
+    try:
+        fitting.record(predictor)
+    except TidegraphError:
+        # Rejected before there was anything worth keeping.
+        if not (fitting.store / "manifest.json").exists():
+            shutil.rmtree(fitting.directory)
+        raise
+
+
+def _validate(saved: LinkPredictor, stream: EventStream, split: Split) -> Result:
+    """Return how a model does on the events that decided when to stop."""
+    result = evaluation.evaluate_link(
+        saved.score,
+        stream,
+        split,
+        parts=("validation",),
+        model=MODEL,
+        training_negatives=saved.training_negatives,
+    )
+    notes = too_few(result.row("validation").examples)
+    return replace(result, warnings=(*result.warnings, *notes))
+
+
+def check_training(path: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
+    """Raise an error for arguments of `train` that are wrong whatever the events are."""
+    directory, work = Path(path), unfinished(path)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        if (directory / "model.safetensors").is_file() and is_unfinished(path):
+            shutil.rmtree(work)  # left by a process that was killed after its model was complete
+        raise StateFileError(f"{directory} exists already; give another directory, or delete it")
+    if not work.parent.is_dir():
+        raise StateFileError(f"{work.parent} is not a directory; make it first")
+    with_settings(LinkPredictor(), settings, {"path": None})
+    for name, value in (settings or {}).items():
+        # Settings identify what is resumed, so they must serialise.
+        if callable(value):
+            raise ParameterError(
+                f"the setting {name!r} is {value!r}, which cannot be written to a file; give a"
+                f" name, or use LinkPredictor({name}=...).fit and save"
+            )

@@ -98,7 +98,7 @@ def test_info_reads_the_columns_it_is_given(tmp_path: Path) -> None:
 
 def test_info_rejects_missing_data(tmp_path: Path) -> None:
     for words, advice in (
-        (["info", "nope"], "no data set and no file is called 'nope'"),
+        (["info", "nope"], "'nope'"),
         (["info", "uci"], "tidegraph data fetch uci"),
         (["info", "nyc-flights", "--html", "/no/such/place.html"], "not a directory"),
         (["fetch", "nyc-flights"], "nothing to fetch"),
@@ -139,10 +139,8 @@ def test_an_error_suggests_options_that_can_be_pasted(tmp_path: Path) -> None:
     words = shlex.split(rejected.stderr.rpartition("perhaps ")[2])
     assert last_line(run("info", source, *words, "--json"))["events"] == 20
     source.write_text(re.sub("2024-03-..", "later", source.read_text()))
-    assert run("info", source).stderr.endswith(
-        "say which column is src and dst and t, perhaps --src 'wer ruft' --dst wen; none looks like"
-        " a time: where rows are in their order, add a column that counts them\n"
-    )
+    without_time = run("info", source).stderr
+    assert "perhaps --src 'wer ruft' --dst wen; none looks like a time" in without_time
 
 
 def test_import_drops_rows_only_with_on_bad_drop(tmp_path: Path) -> None:

@@ -600,9 +600,10 @@ def test_the_digest_is_computed_once_and_not_handed_to_changed_streams(
 
 
 def test_names_by_side_are_saved_and_found_in_files_that_do_not_say(tmp_path: Path) -> None:
-    stream = EventStream([0], [1], [0], names=NodeNames.of_sides(["x"], ["x"]))
+    names = NodeNames.of_sides(["x"], ["x"])
+    stream = EventStream([0], [1], [0], names=names)
     stream.save(tmp_path / "new")
-    plain = replace(stream, names=NodeNames(stream.names.values))
+    plain = replace(stream, names=NodeNames(names.values))
     plain.save(tmp_path / "plain")
     description, arrays = statefile.read(tmp_path / "new")
     del description["names_by_side"]
@@ -657,7 +658,7 @@ def test_streams_steps_and_batches_show_what_they_hold() -> None:
 )
 def test_steps_check_their_columns(change: dict[str, Any], facts: str) -> None:
     good = {"src": [0, 1], "dst": [1, 2], "t": [5, 6], "offsets": [0, 1, 2], "times": [5, 6]}
-    assert len(Steps(**good)) == 2  # type: ignore[arg-type]
+    assert len(Steps(**good)) == 2
     with pytest.raises(EventError, match=facts):
         Steps(**{**good, **change})
 

@@ -18,9 +18,8 @@ from tidegraph.events.stream import EventStream
 
 @cache
 def stream_of(name: str) -> EventStream:
-    path = datasets.data_directory() / f"{name}.csv.gz"
-    if not path.exists():
-        pytest.skip(f"{name} is not in {datasets.data_directory()}")
+    if datasets.find(datasets.DATA_SETS[name]) is None:
+        pytest.skip(f"{name} is not on this machine")
     events = datasets.load_dataset(name)
     return EventStream(events.src, events.dst, events.t, events.nodes, unit=events.unit, title=name)
 
@@ -42,7 +41,9 @@ def test_the_bans_of_wikipedia_fall_into_the_parts_as_published() -> None:
     import pyarrow.csv
 
     stream = stream_of("wikipedia")
-    file = pyarrow.csv.read_csv(datasets.data_directory() / "wikipedia.csv.gz")
+    found = datasets.find(datasets.DATA_SETS["wikipedia"])
+    assert found is not None
+    file = pyarrow.csv.read_csv(found.paths[0])
     labelled = EventStream(
         stream.src, stream.dst, stream.t, stream.nodes, labels=file["label"].to_numpy()
     )

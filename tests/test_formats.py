@@ -294,9 +294,12 @@ def test_the_head_of_a_file_is_read_once(
     else:
         rows = "src,dst,t\nann,bob,2024-01-01\nbob,eve,2024-01-02\n"
         path.write_bytes(gzip.compress(rows.encode()) if name.endswith("gz") else rows.encode())
-    opened = []
-    monkeypatch.setattr(
-        sources, "_opened", lambda path, open_=sources._opened: opened.append(path) or open_(path)
-    )
+    opened, really = [], sources._opened
+
+    def counting(path: Path) -> Any:
+        opened.append(path)
+        return really(path)
+
+    monkeypatch.setattr(sources, "_opened", counting)
     assert len(read(path)) > 0
     assert len(opened) == 2  # the head, then all rows

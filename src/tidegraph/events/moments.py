@@ -73,7 +73,7 @@ def moment(when: Any, unit: str) -> int:
     raise DataError(f"the time {when!r} is not understood; give {accepted}")
 
 
-def times_of(values: ArrayLike, unit: str) -> IntArray:
+def times_of(values: Any, unit: str) -> IntArray:
     """Return times in `unit` as int64, in the same shape, from numbers, ISO dates or datetimes.
 
     >>> times_of(["1970-01-01T00:01", "1970-01-02"], "s")

@@ -358,7 +358,7 @@ class EventStream:
         """
         return moment(when, self.unit)
 
-    def times_of(self, values: ArrayLike) -> IntArray:
+    def times_of(self, values: Any) -> IntArray:
         """Return times in the stream's unit, in the same shape, from numbers or dates as `time`.
 
         >>> EventStream([0], [1], [5]).times_of(["1970-01-02", "1970-01-03"])

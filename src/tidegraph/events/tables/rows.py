@@ -16,7 +16,7 @@ from tidegraph.events.batch import Op
 from tidegraph.events.columns import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE
 from tidegraph.events.moments import UNITS
 from tidegraph.events.read_report import ReadReport
-from tidegraph.events.tables.advice import TableError
+from tidegraph.events.tables.advice import Options, TableError
 from tidegraph.events.tables.cells import (
     DATE,
     MISSING,
@@ -239,7 +239,7 @@ class Reading:
         shown = "" if cell is None else f": {cell!r}"
         problem = f"{self.source.name}, {self.source.place(row)}: {bad.reason}{shown}"
         drop = [{"on_bad": "drop"}]
-        as_feature = {"edge_features": [column]}
+        as_feature: Options = {"edge_features": [column]}
         if bad.what == "weight" and bad.problem != NOT_A_NUMBER and self._in_range:
             return TableError(problem, f"{WEIGHT_RANGE}: use another unit, or leave out such rows")
         if bad.what == "weight" and bad.problem != NOT_A_NUMBER:
@@ -251,7 +251,7 @@ class Reading:
                 drop=drop,
             )
         if bad.what == "label":
-            other = [{"label": False}, as_feature]
+            other: list[Options] = [{"label": False}, as_feature]
             return TableError(
                 problem, "labels are integers: if the column is no label, use {other}", other=other
             )

@@ -79,7 +79,6 @@ LAYERS: dict[str, list[str]] = {
         "claims figures wording",
         "plan",
         "accuracy driver studies",
-        "targets",
     ],
     "cli": [
         "terminal demo",

@@ -98,7 +98,6 @@ LAYERS: dict[str, list[str]] = {
         "claims figures wording",
         "plan",
         "accuracy driver studies",
-        "targets",
     ],
     "cli": [
         "flights options terminal",

@@ -1,27 +1,40 @@
-"""Plots of the tables of growth."""
+"""Plots as SVG: the frame of every drawing, and the tables of growth."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["plot_growth", "plot_scale"]
+from tidegraph.core.durable import replace_file
+
+__all__ = ["drawing", "plot_growth", "plot_scale"]
 
 
-# So that the same numbers give the same file.
-_SETTINGS: Any = {"svg.hashsalt": "tidegraph", "font.size": 9}
-
-
-def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
-    """Plot work and time per event over the number of nodes."""
+@contextmanager
+def drawing(
+    path: Path, rows: int, columns: int, size: tuple[float, float], **settings: Any
+) -> Iterator[list[Any]]:
+    """Yield axes `[rows * columns]`; write them at the end, the same file for the same drawing."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    with pyplot.rc_context({"svg.hashsalt": "tidegraph", "font.size": 9, **settings}):
+        figure, axes = pyplot.subplots(
+            rows, columns, figsize=size, layout="constrained", squeeze=False
+        )
+        yield list(axes.flat)
+        replace_file(path, lambda file: figure.savefig(file, format="svg", metadata={"Date": None}))
+        pyplot.close(figure)
+
+
+def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
+    """Plot work and time per event over the number of nodes."""
     nodes = [row["nodes"] for row in rows]
-    with pyplot.rc_context(_SETTINGS):
-        figure, (work, times) = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    with drawing(path, 1, 2, (8, 3)) as (work, times):
         work.plot(nodes, [row["pushes_per_event"] for row in rows], "o-", label="pushes")
         work.plot(nodes, [row["edge_pushes_per_event"] for row in rows], "s-", label="edge pushes")
         work.set(title="Work per event", yscale="log")
@@ -33,7 +46,6 @@ def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
             axes.set(xscale="log", xlabel="nodes")
             axes.legend(frameon=False)
             axes.grid(alpha=0.3)
-        _save(figure, path)
 
 
 def plot_scale(growth: dict[str, Any], larger: list[dict[str, Any]], path: Path) -> None:
@@ -42,15 +54,9 @@ def plot_scale(growth: dict[str, Any], larger: list[dict[str, Any]], path: Path)
     growth: rows under "edges", "columns" and "r_max", as `benchmarks/scale.py` writes them.
     larger: more rows by edges, drawn hollow, since they may have other columns.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     rows = growth["edges"]
-    with pyplot.rc_context(_SETTINGS):
-        figure, axes = pyplot.subplots(2, 2, figsize=(8, 6), layout="constrained")
-        (times, memory), (by_columns, by_r_max) = axes
+    with drawing(path, 2, 2, (8, 6)) as axes:
+        times, memory, by_columns, by_r_max = axes
 
         def by_edges(panel: Any, label: str, name: str, stage: str, unit: float = 1.0) -> None:
             for some, style in ((rows, "o-"), (larger, "o")):
@@ -76,15 +82,7 @@ def plot_scale(growth: dict[str, Any], larger: list[dict[str, Any]], path: Path)
             edges = growth[name][0]["edges"]
             panel.set(title=f"First propagation, CPU s, {edges:,} edges", xlabel=name)
         by_r_max.set(xscale="log")
-        for panel in axes.flat:
+        for panel in axes:
             panel.grid(alpha=0.3)
         for panel in (times, memory):
             panel.legend(frameon=False)
-        _save(figure, path)
-
-
-def _save(figure: Any, path: Path) -> None:
-    from matplotlib import pyplot
-
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)

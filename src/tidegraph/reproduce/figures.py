@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidegraph.core.durable import replace_file
+from tidegraph.bench.plots import drawing
 from tidegraph.reproduce.page import HERE, HEURISTIC, OURS, PUBLISHED, Row, Table, Value
 
 __all__ = ["curves", "dots"]
@@ -19,24 +18,7 @@ _LOOK = {
     HERE: ("#7b4fa3", "s"),
 }
 _PANELS_ACROSS = 4
-
-
-@contextmanager
-def _drawn(path: Path, rows: int, columns: int, width: float, height: float) -> Iterator[Any]:
-    """Yield axes `[rows * columns]`; write the same file for the same drawing at the end."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    settings: Any = {"svg.hashsalt": "tidegraph", "svg.fonttype": "none", "font.size": 9}
-    with pyplot.rc_context(settings):
-        figure, axes = pyplot.subplots(
-            rows, columns, figsize=(width, height), layout="constrained", squeeze=False
-        )
-        yield list(axes.flat)
-        replace_file(path, lambda file: figure.savefig(file, format="svg", metadata={"Date": None}))
-        pyplot.close(figure)
+_TEXT: Any = {"svg.fonttype": "none"}  # text stays text
 
 
 def dots(table: Table, path: Path) -> None:
@@ -53,7 +35,7 @@ def dots(table: Table, path: Path) -> None:
     across = min(len(shown), _PANELS_ACROSS)
     down = -(-len(shown) // across)
     height = 0.3 + down * (0.9 + 0.19 * len(rows))
-    with _drawn(path, down, across, 3.2 + 2.3 * across, height) as axes:
+    with drawing(path, down, across, (3.2 + 2.3 * across, height), **_TEXT) as axes:
         for place, panel in enumerate(axes):
             if place >= len(shown):
                 panel.set_visible(False)
@@ -113,7 +95,7 @@ def curves(
     """Draw panels (title, name of x, curves by name); a curve is a list of points (x, value)."""
     across = min(len(panels), 2)
     down = -(-len(panels) // across)
-    with _drawn(path, down, across, 4.2 * across, 2.9 * down) as axes:
+    with drawing(path, down, across, (4.2 * across, 2.9 * down), **_TEXT) as axes:
         for panel, (title, x, lines), log in zip(axes, panels, log_x, strict=True):
             for (name, points), marker in zip(lines.items(), "oDs^v", strict=False):
                 known = [(at, value) for at, value in points if value.mean is not None]

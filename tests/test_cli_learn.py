@@ -31,7 +31,8 @@ from tidegraph.core.progress import Progress
 from tidegraph.events import datasets
 from tidegraph.events.stream import NodeNames
 from tidegraph.learning.models import Pair
-from tidegraph.learning.tasks import LinkPredictor, preset
+from tidegraph.learning.presets import preset
+from tidegraph.learning.tasks import LinkPredictor
 from tidegraph.runs import experiment
 
 QUICK = {"columns": 8, "epochs": 3, "hidden": 16, "batch_size": 256, "threads": 1}
@@ -102,12 +103,6 @@ def model(purchases: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # train --------------------------------------------------------------------------------------------
-
-
-def test_what_is_written_out_for_speed_is_what_there_is() -> None:
-    assert learn.PROTOCOLS == experiment.PROTOCOLS
-    assert LinkPredictor.presets == learn._PRESETS
-    assert sorted(learn.SAMPLERS) == sorted(name for name in evaluation.SAMPLERS if name != "given")
 
 
 def test_training_says_what_it_understood_what_it_achieved_and_what_to_do_next(
@@ -189,17 +184,6 @@ def test_settings_are_judged_before_anything_is_read(tmp_path: Path) -> None:
     meant = dict(line.split(maxsplit=1) for line in listed.splitlines())
     assert {word.partition("=")[0] for word in meant} == set(LinkPredictor().get_params())
     assert "high_pass=true" in meant  # as it may be given back
-    assert set(learn.MEANINGS) == set(LinkPredictor().get_params())
-    given = learn.settings_of(
-        ["half_lives=[60,3600.5]", "encoder=lstm", "alpha=1", "threads=none", "path=5"]
-    )
-    assert given == {
-        "half_lives": [60, 3600.5],
-        "encoder": "lstm",
-        "alpha": 1.0,
-        "threads": None,
-        "path": "5",
-    }
 
 
 def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> None:
@@ -577,7 +561,9 @@ def test_snapshots_are_ranked_over_all_nodes_from_the_snapshots_before(tmp_path:
     predictor.fit(in_steps, evaluation.time_split(in_steps, validation_time=13, test_time=15))
 
     def score_all(sources: Any, task: int) -> Any:
-        return [predictor.score(int(source), np.arange(30), task + 1) for source in sources]
+        return [
+            predictor.decision_function(int(source), np.arange(30), task + 1) for source in sources
+        ]
 
     expected = evaluation.evaluate_snapshots(score_all, stream, split, heuristics=list)
     assert own["mrr_full"]["mean"] == pytest.approx(expected.row().metrics["mrr-full"])

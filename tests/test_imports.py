@@ -47,8 +47,9 @@ LAYERS: dict[str, list[str]] = {
         "protocols",
     ],
     "learning": [
-        "edge_features history models.decoders models.encoders training",
-        "features models tasks.node_features tasks.presets",
+        "settings",
+        "edge_features history models.decoders models.encoders presets training",
+        "features models tasks.link_examples tasks.node_features tasks.node_labels",
         "tasks.estimator",
         "tasks.link tasks.nodes",
         "tasks",
@@ -69,7 +70,7 @@ LAYERS: dict[str, list[str]] = {
         "targets",
     ],
     "cli": [
-        "terminal demo",
+        "setting_options terminal demo",
         "data",
         "explain learn record reproduce scale",
         "run sweep",

@@ -222,6 +222,6 @@ def test_pair_features_alone_will_do() -> None:
 
 def test_what_is_no_encoder_or_decoder_is_refused_by_name() -> None:
     with pytest.raises(ParameterError, match=r"'rnn'.*state, lstm, gru, transformer"):
-        make_encoder("rnn", COLUMNS, WIDTH)
+        make_encoder("rnn", COLUMNS, WIDTH)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match=r"'dot'.*concatenation, hadamard, pair"):
         decoder_of("dot")

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.data import data, reading_options, told_events
+from tidegraph.cli.data import data, told_events
 from tidegraph.cli.explain import explain
 from tidegraph.cli.learn import evaluate, predict, train
 from tidegraph.cli.record import record
 from tidegraph.cli.reproduce import reproduce
 from tidegraph.cli.run import compare, completion, resume, run
 from tidegraph.cli.scale import embeddings, graph, plan, propagate
+from tidegraph.cli.setting_options import reading_options
 from tidegraph.cli.sweep import sweep
 from tidegraph.cli.terminal import Command, Refusal, Stopped, failure, refusal
 from tidegraph.cli.terminal import console as _console

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tidegraph.cli.setting_options import READING_NAMES, reading_options
 from tidegraph.cli.terminal import Command, console, progress, table
 from tidegraph.core.errors import DataError
 
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
     from tidegraph.events.stream import EventStream, ReadReport
 
 __all__ = [
-    "READING_NAMES",
     "check_there",
     "data",
     "echo_read",
     "engine_options",
     "read_events",
-    "reading_options",
     "refuse_to_overwrite",
     "tell_which",
     "told_events",
@@ -54,47 +53,6 @@ _DIRECTORY = click.option(
 )
 _SEED = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 
-_READING = (
-    click.option(
-        "--format",
-        "format_",
-        type=click.Choice(["auto", "table", "jodie", "tgn", "tgl", "snap"]),
-        default="auto",
-        show_default=True,
-        help="Of the file.",
-    ),
-    click.option("--src", metavar="COLUMN", help="Who acts. Default: guessed, and said."),
-    click.option("--dst", metavar="COLUMN", help="On whom."),
-    click.option("--time", "t", metavar="COLUMN", help="When."),
-    click.option("--weight", metavar="COLUMN", help="How much; above 0."),
-    click.option("--label", metavar="COLUMN", help="The state of the source at the event."),
-    click.option(
-        "--edge-feature",
-        "edge_features",
-        multiple=True,
-        metavar="COLUMN",
-        help="A number that describes the event; may be given several times.",
-    ),
-    click.option(
-        "--bipartite",
-        is_flag=True,
-        help="An id is one node as --src and another as --dst, as in tables of users and items.",
-    ),
-    click.option("--unit", help="Of the times: ns, us, ms, s, min, h, day, year or step."),
-    click.option("--sort", is_flag=True, help="Sorts rows by time instead of refusing them."),
-    click.option(
-        "--on-bad",
-        type=click.Choice(["error", "drop"]),
-        default="error",
-        show_default=True,
-        help="Whether a row that cannot be used is an error, or dropped and counted.",
-    ),
-)
-READING_NAMES = (
-    *("format_", "src", "dst", "t", "weight", "label", "edge_features"),
-    *("bipartite", "unit", "sort", "on_bad"),
-)
-
 
 def engine_options(work: str) -> Callable[[_Command], _Command]:
     """Where a command does its pieces of `work`: here, or on a Ray cluster."""
@@ -120,13 +78,6 @@ def engine_options(work: str) -> Callable[[_Command], _Command]:
         return engine(address(workers(command)))
 
     return with_options
-
-
-def reading_options(command: _Command) -> _Command:
-    """Gives a command the options that say how a file of events is to be understood."""
-    for option in reversed(_READING):
-        command = option(command)
-    return command
 
 
 def read_events(
@@ -179,11 +130,11 @@ def read_events(
     return stream
 
 
-def check_there(name: str) -> None:
+def check_there(name: str | None) -> None:
     """Refuses a name that is neither a data set nor a path, as reading it would, but at once."""
     from tidegraph.events import datasets
 
-    if name not in datasets.DATA_SETS and not Path(name).exists():
+    if name is not None and name not in datasets.DATA_SETS and not Path(name).exists():
         datasets.load_dataset(name)  # says what there is
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.data import reading_options, told_events
+from tidegraph.cli.data import told_events
+from tidegraph.cli.setting_options import reading_options
 from tidegraph.cli.terminal import Command, progress
 from tidegraph.core.errors import DataError
 

@@ -22,13 +22,22 @@ import click
 
 from tidegraph.cli.data import (
     check_there,
-    reading_options,
     refuse_to_overwrite,
     told_events,
 )
+from tidegraph.cli.setting_options import (
+    PRESET_OPTION,
+    SETTINGS_OPTION,
+    SPLITTING_PROTOCOLS,
+    reading_options,
+    setting_option,
+    snapshot_options,
+    time_options,
+)
 from tidegraph.cli.terminal import Command, Stopped, console, progress, table
 from tidegraph.core.errors import DataError, ParameterError, StateFileError
-from tidegraph.runs.config import value_of
+from tidegraph.learning.presets import preset_for
+from tidegraph.learning.settings import Evaluation, LinkSettings, assignments
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,110 +50,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JSON_OPTION",
-    "MEANINGS",
-    "PROTOCOLS",
-    "SAMPLERS",
-    "SETTINGS_OPTION",
     "as_seeds",
     "asked_events",
-    "check_early",
     "data_options",
     "evaluate",
     "next_steps",
     "predict",
     "print_results",
-    "settings_of",
-    "snapshot_options",
-    "time_options",
     "train",
 ]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-# Written out here, and compared by a test with what they stand for: those modules are slow.
-PROTOCOLS = ("tgn", "tgb", "time", "roland")
-SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
-_PRESETS = (
-    "default",
-    "snapshots",
-    "historical",
-    "paper-lstm",
-    "paper-gru",
-    "paper-transformer",
-)
-
-# What the settings of a LinkPredictor mean, for the shell; a test keeps the list whole.
-MEANINGS = {
-    "columns": "random feature columns per channel: more is finer and slower",
-    "alpha": "how far a node looks: at 0.9 hardly beyond itself, at 0.05 far",
-    "half_lives": "of the channels that forget, as [60,3600] in the data's unit; none: one, a"
-    " thirtieth of the training period",
-    "high_pass": "whether there are filters that tell neighbours apart beside those that average",
-    "beta": "how the degrees of both ends share the normalisation; 0.5 is symmetric",
-    "r_max": "the promised error of representations, in r_max_unit",
-    "r_max_unit": "rms, l1 (of a feature column) or absolute",
-    "scale_by_degree": "whether nodes with many edges are allowed a larger error",
-    "epsilon": "how far a node moves, as a part of its norm, before it is recorded again",
-    "edge_features": "whether to read those of the latest events, where the data has any",
-    "encoder": "reads a node's latest changes: none, state, lstm, gru or transformer",
-    "encoder_options": 'of the encoder, as {"heads": 4}',
-    "decoder": "joins two nodes: pair, or with an encoder concatenation or hadamard",
-    "window": "how many changes an encoder sees",
-    "width": "of an encoder's answer",
-    "hidden": "width of the decoder's layers",
-    "layers": "of the decoder",
-    "dropout": "share of its inputs a layer forgets in training",
-    "random_negatives": "per event, pairs of its source and a random destination",
-    "past_negatives": "per event, pairs that met before",
-    "past_weight": "what each of those counts",
-    "any_node": "random negatives from all nodes, not from destinations alone",
-    "max_examples": "events to train on, the latest ones",
-    "epochs": "passes over the events, at most",
-    "batch_size": "examples per step of training",
-    "learning_rate": "its highest value; it rises and falls",
-    "patience": "epochs without a better validation after which to stop",
-    "seed": "of features, weights and negatives",
-    "threads": "of the propagation; none: all cores",
-    "device": "on which the network is trained: cpu, cuda, ...",
-    "path": "decided by the command",
-}
 
 JSON_OPTION = click.option(
     "--json", "as_json", is_flag=True, help="Ends with the results as one line of JSON."
-)
-
-
-def _help_on_settings(
-    ctx: click.Context, param: click.Parameter, words: tuple[str, ...]
-) -> tuple[str, ...]:
-    if "help" in words:
-        from tidegraph.learning.tasks import LinkPredictor
-
-        for name, default in LinkPredictor().get_params().items():
-            value = "none" if default is None else str(default).lower()
-            click.echo(f"  {f'{name}={value}':<24} {MEANINGS.get(name, '')}".rstrip())
-        ctx.exit()
-    return words
-
-
-SETTINGS_OPTION = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    is_eager=True,
-    callback=_help_on_settings,
-    metavar="NAME=VALUE",
-    help="A setting of LinkPredictor, such as epochs=20; may be given several times."
-    " `--set help` lists them.",
-)
-
-
-_PRESET = click.option(
-    "--preset",
-    metavar="NAME",
-    help=f"Settings by name, to which --set makes changes: {', '.join(_PRESETS)}. Those of the"
-    " paper are per data set (a file has Wikipedia's) and may be followed by +high-pass or"
-    " -high-pass, +time or -time.",
 )
 
 
@@ -153,39 +73,6 @@ def data_options(command: _Command) -> _Command:
     command = reading_options(command)
     command = click.option("--data", metavar="NAME|FILE", help="The same as DATA.")(command)
     return click.argument("given", metavar="[DATA]", required=False)(command)
-
-
-def time_options(command: _Command) -> _Command:
-    """Gives a command the times of the protocol `time`."""
-    for part in ("test", "validation"):
-        command = click.option(
-            f"--{part}-after",
-            metavar="T",
-            help=f"With --protocol time: when {part} begins; a number or an ISO date.",
-        )(command)
-    return command
-
-
-def snapshot_options(command: _Command) -> _Command:
-    """Gives a command the snapshots of the protocol `roland`, and whether to learn from them."""
-    command = click.option(
-        "--live",
-        is_flag=True,
-        help="With --protocol roland: before each task also learns from the snapshots that have"
-        " become known, as ROLAND does.",
-    )(command)
-    command = click.option(
-        "--first-test",
-        type=click.IntRange(min=1),
-        metavar="K",
-        help="With --protocol roland: the first test task. Default: as published for the data.",
-    )(command)
-    return click.option(
-        "--snapshot-seconds",
-        type=click.IntRange(min=1),
-        metavar="S",
-        help="With --protocol roland: the width of a snapshot. Default: as published for the data.",
-    )(command)
 
 
 def asked_events(
@@ -202,50 +89,12 @@ def asked_events(
 
 
 def _preset(name: str | None, data: str | None) -> dict[str, Any]:
-    """The settings of a preset for what the user gave as DATA."""
+    """Return the settings of a preset for what the user gave as DATA."""
     if name is None:
         return {}
     from tidegraph.events import datasets
-    from tidegraph.learning.tasks import LinkPredictor, preset
 
-    known = data if data in datasets.DATA_SETS else None
-    LinkPredictor.preset(name, known)  # refuses those of other tasks
-    return preset(name, known)
-
-
-def _named(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Name and value of `NAME=VALUE` words, after checking the names."""
-    named = []
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{word!r} is not NAME=VALUE", param_hint="--set")
-        if name not in MEANINGS:
-            near = difflib.get_close_matches(name, MEANINGS, n=1, cutoff=0.5)
-            advice = f"did you mean {near[0]!r}? " if near else ""
-            raise ParameterError(
-                f"there is no setting {name!r}; {advice}`--set help` lists what there is"
-            )
-        named.append((name, text))
-    return named
-
-
-def check_early(data: str | None, words: Sequence[str]) -> None:
-    """Refuses data that is not there and settings that do not exist, before torch is imported."""
-    _named(words)
-    if data is not None:
-        check_there(data)
-
-
-def settings_of(words: Sequence[str]) -> dict[str, Any]:
-    """`NAME=VALUE` words as settings of a LinkPredictor; values are of the type they should be."""
-    named = _named(words)
-    from typing import get_type_hints
-
-    from tidegraph.learning.tasks import LinkPredictor
-
-    hints = get_type_hints(LinkPredictor)
-    return {name: value_of(name, text, hints[name]) for name, text in named}
+    return preset_for("link", name, data if data in datasets.DATA_SETS else None)
 
 
 # train --------------------------------------------------------------------------------------------
@@ -260,11 +109,11 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
     required=True,
     help="A new directory for the model.",
 )
-@_PRESET
+@PRESET_OPTION
 @SETTINGS_OPTION
 @click.option(
     "--protocol",
-    type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
+    type=click.Choice(SPLITTING_PROTOCOLS),
     help="Keeps the test events of this protocol out of training. Default: none are kept out.",
 )
 @time_options
@@ -301,8 +150,9 @@ def train(
       torchrun --nproc_per_node 2 -m tidegraph train calls.csv -o calls.model
     """
     begun = time.perf_counter()
-    check_early(given or data, settings)
-    chosen = {**_preset(preset, given or data), **settings_of(settings)}
+    chosen = assignments(LinkSettings, settings)
+    check_there(given or data)
+    chosen = {**_preset(preset, given or data), **chosen}
     from tidegraph.runs import experiment
 
     divided = None
@@ -720,19 +570,14 @@ def as_seeds(
 
 @click.command(cls=Command)
 @data_options
-@click.option(
-    "--protocol",
-    type=click.Choice(PROTOCOLS),
-    default="tgn",
-    show_default=True,
-    help="How events are divided, and what is asked.",
-)
-@click.option(
+@setting_option(Evaluation, "protocol", default="tgn", show_default=True)
+@setting_option(
+    Evaluation,
+    "samplers",
     "--sampler",
     "samplers",
-    type=click.Choice(SAMPLERS),
     multiple=True,
-    help="Of the negatives; may be given several times. Default: random-dst.",
+    help="Sampler of negatives; may be given several times. Default: random-dst.",
 )
 @click.option(
     "--seeds",
@@ -741,15 +586,10 @@ def as_seeds(
     show_default=True,
     help="One training each. Negatives of the evaluation keep the protocol's seeds.",
 )
-@_PRESET
+@PRESET_OPTION
 @SETTINGS_OPTION
-@click.option("--rank", is_flag=True, help="Also ranks all destinations, as TGB does.")
-@click.option(
-    "--rank-sample",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Ranks for so many test events only; implies --rank.",
-)
+@setting_option(Evaluation, "rank", note=", as TGB does")
+@setting_option(Evaluation, "rank_sample", metavar="N", note="; implies --rank")
 @time_options
 @snapshot_options
 @click.option(
@@ -815,8 +655,8 @@ def evaluate(
     }
     if also_reversed and protocol != "roland":
         raise click.UsageError("--reversed belongs to --protocol roland")
-    check_early(given or data, settings)
-    chosen = settings_of(settings)
+    chosen = assignments(LinkSettings, settings)
+    check_there(given or data)
     from tidegraph.runs import experiment
 
     judged_by = experiment.Protocol(protocol, samplers=samplers or None, **asked)

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from tidegraph.cli.data import engine_options, reading_options, told_events
+from tidegraph.cli.data import engine_options, told_events
+from tidegraph.cli.setting_options import reading_options
 from tidegraph.cli.terminal import Command, progress
 from tidegraph.core.errors import DataError
 

@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.data import engine_options
+from tidegraph.cli.data import check_there, engine_options
 from tidegraph.cli.learn import (
     JSON_OPTION,
-    PROTOCOLS,
-    SETTINGS_OPTION,
     as_seeds,
     asked_events,
-    check_early,
     data_options,
     print_results,
-    settings_of,
-    time_options,
 )
+from tidegraph.cli.setting_options import SETTINGS_OPTION, SPLITTING_PROTOCOLS, time_options
 from tidegraph.cli.terminal import Command, console, progress, table
+from tidegraph.learning.settings import LinkSettings, assignments
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,7 +40,7 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
         if name in grid:
             raise click.BadParameter(f"{name} is given twice", param_hint="--grid")
         values = _BETWEEN_VALUES.split(text)
-        grid[name] = [settings_of([f"{name}={value}"])[name] for value in values]
+        grid[name] = [assignments(LinkSettings, [f"{name}={value}"])[name] for value in values]
     return grid
 
 
@@ -67,7 +64,7 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
 )
 @click.option(
     "--protocol",
-    type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
+    type=click.Choice(SPLITTING_PROTOCOLS),
     default="tgn",
     show_default=True,
     help="How events are divided.",
@@ -114,8 +111,8 @@ def sweep(
     not looked at before --test asks for them, of the best combination only.
     """
     own = {name: options.pop(name) for name in ("seeds", "metric", "engine", "address", "workers")}
-    check_early(given or data, settings)
-    chosen, grid = settings_of(settings), _grid(words)
+    chosen, grid = assignments(LinkSettings, settings), _grid(words)
+    check_there(given or data)
     from tidegraph.runs import sweep as sweeps
     from tidegraph.runs.experiment import Protocol
 

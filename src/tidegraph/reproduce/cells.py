@@ -50,7 +50,7 @@ class Cell:
     @property
     def recorded(self) -> str:
         """Cells for which this is the same share one record of the stream."""
-        from tidegraph.learning.tasks import RECORD_SETTINGS
+        from tidegraph.learning.settings import RECORD_SETTINGS
 
         taken = {name: self.settings[name] for name in RECORD_SETTINGS if name in self.settings}
         return _digest([self.kind, self.data, self.seed, taken])

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidegraph.runs.config import Settings, settle
+    from tidegraph.runs.config import Settings, resolve
     from tidegraph.runs.experiment import Protocol, evaluate, train, validate
     from tidegraph.runs.run import (
         Run,
@@ -32,14 +32,14 @@ __all__ = [
     "place",
     "read_metrics",
     "read_settings",
-    "settle",
+    "resolve",
     "train",
     "validate",
     "write_comparison",
 ]
 
 _HOMES = {
-    "config": ("Settings", "settle"),
+    "config": ("Settings", "resolve"),
     "experiment": ("Protocol", "evaluate", "train", "validate"),
     "run": (
         *("Run", "check", "compare", "place"),

@@ -24,13 +24,13 @@ from tidegraph.core.errors import DataError, ParameterError, StateFileError, Tid
 from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
 from tidegraph.events.batch import Op
-from tidegraph.events.datasets import DATA_SETS
 from tidegraph.events.stream import EventStream, counted, moment
 from tidegraph.learning import training
-from tidegraph.learning.tasks import LinkPredictor, NodeClassifier, preset_name
+from tidegraph.learning.presets import model_settings
+from tidegraph.learning.settings import PROTOCOLS
+from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
 
 __all__ = [
-    "PROTOCOLS",
     "Judgement",
     "Protocol",
     "Trained",
@@ -39,7 +39,6 @@ __all__ = [
     "check_training",
     "evaluate",
     "make_trial",
-    "model_settings",
     "summary",
     "train",
     "unfinished",
@@ -50,10 +49,9 @@ IntArray = NDArray[np.int64]
 Model = LinkPredictor | NodeClassifier
 _AnyModel = TypeVar("_AnyModel", LinkPredictor, NodeClassifier)
 
-PROTOCOLS = ("tgn", "tgb", "time", "roland")
 _MODEL = "tidegraph"  # among scorers
-# How a live model learns from a snapshot, in the words of `LinkPredictor.refine`: the best of seven
-# tried on the validation tasks of Bitcoin-Alpha with one seed. None was ahead of not learning on.
+# How a live model learns from a snapshot (arguments of `LinkPredictor.train_further`): the best of
+# seven tried on the validation tasks of Bitcoin-Alpha with one seed. None beat not learning on.
 LIVE: Mapping[str, Any] = {"epochs": 3, "pace": 0.03, "replay": 2.0}
 _STOP_BY = 0.15  # share of the events that decide when to stop, where none is kept for a test
 # What the results call the parts of the protocols.
@@ -246,7 +244,7 @@ def _observe(
 def _validated(kept: LinkPredictor, stream: EventStream, split: Split) -> Result:
     """How a model does on the events that decided when to stop."""
     result = evaluation.evaluate_link(
-        kept.score,
+        kept.decision_function,
         stream,
         split,
         parts=("validation",),
@@ -434,7 +432,7 @@ def validate(
         predictor.train(split, progress=progress)
     with clock.stage("score"):
         result = evaluation.evaluate_link(
-            predictor.score,
+            predictor.decision_function,
             stream,
             split,
             parts=("validation",),
@@ -471,7 +469,7 @@ def _judged_settings(
 ) -> dict[str, Any]:
     """All settings of a trial's model, which has accepted them."""
     chosen = model_settings(
-        settings, task=protocol.task, protocol=protocol.name, preset=preset, name=name
+        settings, task=protocol.task, protocol=protocol.name, named=preset, data=name
     )
     own = {"seed": 0, "path": None}
     if protocol.task == "node":
@@ -564,7 +562,7 @@ class _EventTrial(_LinkTrial):
 
     def judge(self, model: Model | None) -> Judgement:
         assert not isinstance(model, NodeClassifier)
-        score = None if model is None else model.score
+        score = None if model is None else model.decision_function
         options: dict[str, Any] = {"model": _MODEL}
         if model is not None:
             options["heuristics"] = list
@@ -633,9 +631,9 @@ class _SnapshotTrial(_LinkTrial):
             assert not self.protocol.live or task >= learned, f"task {task} after {learned}"
             while self.protocol.live and learned < task:
                 learned += 1
-                model.refine(np.flatnonzero(self.events.t == learned), **LIVE)
+                model.train_further(np.flatnonzero(self.events.t == learned), **LIVE)
             pairs = np.repeat(sources, nodes), np.tile(np.arange(nodes), len(sources))
-            return model.score(*pairs, task + 1).reshape(len(sources), nodes)
+            return model.decision_function(*pairs, task + 1).reshape(len(sources), nodes)
 
         return score_all
 
@@ -724,26 +722,6 @@ def _too_few(events: int | None) -> Iterator[str]:
 
 
 # What both share ----------------------------------------------------------------------------------
-
-
-def model_settings(
-    settings: Mapping[str, Any] | None,
-    *,
-    task: str,
-    protocol: str,
-    preset: str | None = None,
-    name: str | None = None,
-) -> dict[str, Any]:
-    """All settings of a trial's model: those given, and else those of its preset for the data.
-
-    A preset that is named wins over the one that comes with the protocol. Seed and path belong to
-    the trial, and are there only where somebody gave them.
-    """
-    kind: type[Model] = NodeClassifier if task == "node" else LinkPredictor
-    base = preset_name(preset, task=task, protocol=protocol)
-    begun = kind.preset(base, name if name in DATA_SETS else None).get_params()
-    own = {key: value for key, value in begun.items() if key not in ("seed", "path")}
-    return {**own, **(settings or {})}
 
 
 def _with(

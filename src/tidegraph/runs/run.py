@@ -75,7 +75,7 @@ def read_settings(directory: str | Path) -> Settings:
             f"{directory} is not a run: it has no {CONFIG}; give a directory that tidegraph run"
             " made, such as runs/NAME"
         )
-    return config.settle(config.read(path))
+    return config.resolve(config.read(path))
 
 
 def read_metrics(directory: str | Path) -> dict[str, Any]:
@@ -521,7 +521,7 @@ class _Seed:
     """The part of a run that belongs to one seed: its record, its model, its scores."""
 
     def __init__(self, run: Run, seed: int, stages: _Stages, progress: Progress) -> None:
-        from tidegraph.learning.tasks import RECORD_SETTINGS
+        from tidegraph.learning.settings import RECORD_SETTINGS
 
         self._run, self._seed = run, seed
         self._stages, self._progress = stages, progress

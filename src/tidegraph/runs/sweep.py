@@ -18,6 +18,7 @@ from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.core.workers import Engine, check_engine, run
 from tidegraph.events.stream import EventStream
+from tidegraph.learning.settings import PROTOCOLS
 from tidegraph.runs import experiment
 from tidegraph.runs.experiment import Protocol
 from tidegraph.store.segments import digest
@@ -25,7 +26,7 @@ from tidegraph.store.segments import digest
 __all__ = ["check_sweep", "sweep"]
 
 _METRICS = ("ap", "auc", "ap_global", "auc_global")
-_PROTOCOLS = tuple(name for name in experiment.PROTOCOLS if name != "roland")
+_PROTOCOLS = tuple(name for name in PROTOCOLS if name != "roland")
 _FORMAT = 1
 
 

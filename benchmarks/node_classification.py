@@ -30,7 +30,7 @@ from tidegraph.bench import _commit
 from tidegraph.core import machine
 from tidegraph.evaluation import Result, Split, tgb_split, tgn_split, time_split
 from tidegraph.events import datasets
-from tidegraph.learning.tasks import preset
+from tidegraph.learning.presets import preset
 
 # What is tried on validation; nothing here changes what is recorded of the graph.
 CANDIDATES: dict[str, dict[str, Any]] = {

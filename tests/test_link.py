@@ -600,7 +600,8 @@ def test_names_and_dates_are_accepted_wherever_numbers_are(fitted: LinkPredictor
     model = named(fitted, [f"node-{number}" for number in range(NODES)])
     date = np.datetime64(NOW, "s")
     expected = fitted.predict_proba([3, 4], [5, 6], NOW)
-    for t in (NOW, str(date), date, date.item(), [NOW, str(date)], [str(date)] * 2):
+    times: list[Any] = [NOW, str(date), date, date.item(), [NOW, str(date)], [str(date)] * 2]
+    for t in times:
         found = model.predict_proba(["node-3", "node-4"], ["node-5", "node-6"], t)
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(model.predict_proba([3, 4], ["node-5", "node-6"], NOW), expected)

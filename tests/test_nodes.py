@@ -446,7 +446,8 @@ def test_training_further_refuses_what_it_cannot_learn_from(
 
 def test_nothing_changes_where_no_label_comes(early: NodeClassifier) -> None:
     before = early.predict_proba(*questions())
-    nothing = NodeLabels(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
+    none = np.zeros(0, dtype=np.int64)
+    nothing = NodeLabels(none, none, none)
     assert early.train_further(nothing) is early
     hidden = replace(REST, labels=np.full(len(REST), -1))
     assert np.array_equal(early.partial_fit(hidden).predict_proba(*questions()), before)

@@ -141,7 +141,7 @@ class Setting:
             items = [int(word) if word.isdecimal() else word for word in words]
             converted = _fitted(items, self.hint, only=tuple)
         if converted is _MISFIT or not self._in_range(converted):
-            raise self._rejected(text, name)
+            raise self._rejected(value, name)
         return converted
 
     def check(self, value: Any) -> None:
@@ -239,9 +239,13 @@ def _inherited(kind: Any, name: str, default: Any) -> Any:
     return field(default=default, metadata=known.metadata)
 
 
-@cache
 def declared(kind: Any) -> dict[str, Setting]:
     """Return the settings that a class declares or inherits, by name."""
+    return _declared(kind)
+
+
+@cache
+def _declared(kind: Any) -> dict[str, Setting]:
     hints = get_type_hints(kind)
     return {
         each.name: Setting(each.name, hints[each.name], each.default, **each.metadata)

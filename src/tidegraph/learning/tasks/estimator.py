@@ -43,7 +43,7 @@ from tidegraph.learning.training import Epoch, Loss, Training, fit, read_tensors
 from tidegraph.store.trajectories import Trajectories, copy_store, record
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas  # type: ignore[import-untyped]
 
 __all__ = ["Estimator", "all_or_nothing", "train_and_validation"]
 
@@ -364,7 +364,10 @@ class Estimator(ModelSettings):
         They follow the events strictly before `at`, a number or a date; by default all events. The
         index holds the names of the nodes, and a column is named after its channel and number.
         """
-        import pandas
+        try:
+            import pandas
+        except ImportError as error:
+            raise ParameterError("a data frame needs pandas; pip install pandas") from error
 
         self._check_fitted()
         last = int(self._stream.t[-1]) + 1

@@ -172,6 +172,7 @@ class NodeClassifier(NodeSettings, Estimator):
         """Fit the networks to what `observe` recorded: the part of `fit` that needs no graph."""
         examples = self.examples(self._stream, split)
         self.classes_: IntArray = self._classes(examples)
+        assert examples.part is not None
         learned = self._latest(examples, examples.part == TRAIN, self.max_examples)
         held_out = self._latest(examples, examples.part == VALIDATION, self.max_examples)
         index = np.searchsorted(self.classes_, learned.label)

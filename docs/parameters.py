@@ -11,7 +11,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidegraph.learning.settings import LinkSettings, NodeSettings, Setting, declared
+from tidegraph.core.declarations import Setting, declared
+from tidegraph.learning.settings import LinkSettings, NodeSettings
 from tidegraph.runs.config import settings_by_key
 
 PAGE = Path(__file__).with_name("parameters.md")

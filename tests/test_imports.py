@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 LAYERS: dict[str, list[str]] = {
     "core": [
         "errors progress machine provenance",
-        "durable display workers",
+        "declarations durable display workers",
         "statefile",
     ],
     "events": [

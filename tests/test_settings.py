@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation
+from tidegraph.core.declarations import assignments, declared
 from tidegraph.core.errors import ParameterError
 from tidegraph.learning import models, settings
 from tidegraph.learning.presets import PRESETS, preset
-from tidegraph.learning.settings import LinkSettings, NodeSettings, declared
+from tidegraph.learning.settings import LinkSettings, NodeSettings
 from tidegraph.runs.config import settings_by_key
 
 ALL = {
@@ -78,7 +79,7 @@ def test_settings_are_known_without_numpy_and_torch() -> None:
     ],
 )
 def test_a_word_is_understood_as_its_setting_asks(word: str, value: Any) -> None:
-    (found,) = settings.assignments(LinkSettings, [word]).values()
+    (found,) = assignments(LinkSettings, [word]).values()
     assert found == value
     assert type(found) is type(value)
 
@@ -86,7 +87,7 @@ def test_a_word_is_understood_as_its_setting_asks(word: str, value: Any) -> None
 @pytest.mark.parametrize("word", ["alpha=1", "epochs=0", "hidden=1.5", "encoder=rnn", "layer=2"])
 def test_a_word_that_no_setting_accepts_is_refused(word: str) -> None:
     with pytest.raises(ParameterError, match=word.partition("=")[0]):
-        settings.assignments(LinkSettings, [word])
+        assignments(LinkSettings, [word])
 
 
 def test_the_tables_of_the_documentation_are_those_of_the_settings() -> None:

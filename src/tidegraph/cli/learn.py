@@ -35,9 +35,10 @@ from tidegraph.cli.setting_options import (
     time_options,
 )
 from tidegraph.cli.terminal import Command, Stopped, console, progress, table
+from tidegraph.core.declarations import assignments
 from tidegraph.core.errors import DataError, ParameterError, StateFileError
 from tidegraph.learning.presets import preset_for
-from tidegraph.learning.settings import Evaluation, LinkSettings, assignments
+from tidegraph.learning.settings import Evaluation, LinkSettings
 
 if TYPE_CHECKING:
     import numpy as np

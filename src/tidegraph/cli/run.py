@@ -35,9 +35,10 @@ from tidegraph.cli.setting_options import (
     time_options,
 )
 from tidegraph.cli.terminal import Command, Stopped, console, progress, table
+from tidegraph.core.declarations import declared
 from tidegraph.core.progress import Progress
 from tidegraph.learning.presets import PRESETS
-from tidegraph.learning.settings import Evaluation, RunSettings, declared
+from tidegraph.learning.settings import Evaluation, RunSettings
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -8,16 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
+from tidegraph.core.declarations import Setting, declared
 from tidegraph.learning.presets import LINK_PRESETS
-from tidegraph.learning.settings import (
-    PROTOCOLS,
-    Data,
-    Evaluation,
-    LinkSettings,
-    RunSettings,
-    Setting,
-    declared,
-)
+from tidegraph.learning.settings import PROTOCOLS, Data, Evaluation, LinkSettings, RunSettings
 
 __all__ = [
     "PRESET_OPTION",

@@ -20,7 +20,8 @@ from tidegraph.cli.learn import (
 )
 from tidegraph.cli.setting_options import SETTINGS_OPTION, SPLITTING_PROTOCOLS, time_options
 from tidegraph.cli.terminal import Command, console, progress, table
-from tidegraph.learning.settings import LinkSettings, assignments
+from tidegraph.core.declarations import assignments
+from tidegraph.learning.settings import LinkSettings
 
 if TYPE_CHECKING:
     from rich.console import Console

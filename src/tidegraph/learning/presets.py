@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tidegraph.core.declarations import declared
 from tidegraph.core.errors import ParameterError
-from tidegraph.learning.settings import declared, model_settings_of
+from tidegraph.learning.settings import model_settings_of
 
 __all__ = [
     "LINK_PRESETS",

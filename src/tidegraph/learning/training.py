@@ -18,10 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tidegraph.core.declarations import validate
 from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
-from tidegraph.learning.settings import TrainingSettings, validate
+from tidegraph.learning.settings import TrainingSettings
 
 __all__ = ["Epoch", "Ranks", "Training", "fit", "joined", "read_tensors", "write_tensors"]
 

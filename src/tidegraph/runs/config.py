@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tidegraph.core.declarations import Setting, assignment, declared, nearest
 from tidegraph.core.errors import ParameterError
 from tidegraph.learning.presets import model_settings, preset_name
 from tidegraph.learning.settings import (
@@ -22,11 +23,7 @@ from tidegraph.learning.settings import (
     Evaluation,
     Report,
     RunSettings,
-    Setting,
-    assignment,
-    declared,
     model_settings_of,
-    nearest,
 )
 
 if sys.version_info >= (3, 11):

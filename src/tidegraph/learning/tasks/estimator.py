@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from tidegraph.core import display
+from tidegraph.core.declarations import Setting, declared
 from tidegraph.core.durable import put_in_place
 from tidegraph.core.errors import DataError, ParameterError, StateFileError
 from tidegraph.core.progress import Progress
@@ -33,10 +34,8 @@ from tidegraph.learning.models import Window
 from tidegraph.learning.presets import preset_for
 from tidegraph.learning.settings import (
     ModelSettings,
-    Setting,
     TrainingSettings,
     activity_half_lives,
-    declared,
     default_half_lives,
 )
 from tidegraph.learning.training import Epoch, Loss, Training, fit, read_tensors, write_tensors

@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from tidegraph import evaluation
+from tidegraph.core.declarations import declared
 from tidegraph.core.errors import DataError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Sketch
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.stream import EventStream, NodeLabels
 from tidegraph.learning.models import Window, make_encoder, mlp
-from tidegraph.learning.settings import NodeSettings, TrainingSettings, declared
+from tidegraph.learning.settings import NodeSettings, TrainingSettings
 from tidegraph.learning.tasks.estimator import Estimator, all_or_nothing
 from tidegraph.learning.tasks.node_features import NodeFeatures
 from tidegraph.learning.tasks.node_labels import (

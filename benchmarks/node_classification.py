@@ -27,7 +27,7 @@ from tidegraph import EventStream, NodeClassifier
 from tidegraph.bench.results import circumstances, script_command, write_json
 from tidegraph.evaluation import Result, Split, tgb_split, tgn_split, time_split
 from tidegraph.events import datasets
-from tidegraph.learning.tasks import preset
+from tidegraph.learning.presets import preset
 
 # Tried on validation. None of these changes what is recorded of the graph.
 CANDIDATES: dict[str, dict[str, Any]] = {

@@ -19,7 +19,7 @@ import torch
 from click.testing import CliRunner, Result
 
 from tidegraph import EventStream, cli, evaluation
-from tidegraph.cli import learn, predict
+from tidegraph.cli import predict
 from tidegraph.cli import train as train_command
 from tidegraph.core.durable import only_writer
 from tidegraph.core.errors import (
@@ -33,8 +33,9 @@ from tidegraph.core.progress import Progress
 from tidegraph.events import datasets
 from tidegraph.events.names import NodeNames
 from tidegraph.learning.models import Pair
-from tidegraph.learning.tasks import LinkPredictor, preset
-from tidegraph.runs import Protocol, evaluate, protocol, train
+from tidegraph.learning.presets import preset
+from tidegraph.learning.tasks import LinkPredictor
+from tidegraph.runs import Protocol, evaluate, train
 from tidegraph.runs.training import unfinished
 from tidegraph.runs.trials import LIVE, make_trial
 
@@ -108,12 +109,6 @@ def model(purchases: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # train --------------------------------------------------------------------------------------------
 
 
-def test_copied_lists_of_choices_are_up_to_date() -> None:
-    assert learn.PROTOCOLS == protocol.PROTOCOLS
-    assert LinkPredictor.presets == learn._PRESETS
-    assert sorted(learn.SAMPLERS) == sorted(name for name in evaluation.SAMPLERS if name != "given")
-
-
 def test_train_reports_columns_scores_and_next_steps(purchases: Path, tmp_path: Path) -> None:
     path = tmp_path / "model"
     result = run("train", "--data", purchases, *AWKWARD, *QUICKLY, "-o", path, "--json")
@@ -182,8 +177,8 @@ def test_wrong_settings_are_rejected_before_data_is_read(tmp_path: Path) -> None
         ('half_lives=["a"]', "give a list like [60,3600] or none"),
         ("half_lives=60", "give a list like [60,3600] or none"),
         ("epochs", "is not NAME=VALUE"),
-        ("epochs=0", "epochs is 0"),
-        ("dropout=2", "dropout is 2.0"),
+        ("epochs=0", "epochs is 0; "),
+        ("dropout=2", "dropout is 2; "),
         ("path=x", "decided by the run"),
     ):
         assert advice in refused(run("train", __file__, "-o", path, "--set", word))
@@ -191,17 +186,6 @@ def test_wrong_settings_are_rejected_before_data_is_read(tmp_path: Path) -> None
     meant = dict(line.split(maxsplit=1) for line in listed.splitlines())
     assert {word.partition("=")[0] for word in meant} == set(LinkPredictor().get_params())
     assert "high_pass=true" in meant  # as it may be given back
-    assert set(learn.MEANINGS) == set(LinkPredictor().get_params())
-    given = learn.settings_of(
-        ["half_lives=[60,3600.5]", "encoder=lstm", "alpha=1", "threads=none", "path=5"]
-    )
-    assert given == {
-        "half_lives": [60, 3600.5],
-        "encoder": "lstm",
-        "alpha": 1.0,
-        "threads": None,
-        "path": "5",
-    }
 
 
 def test_train_rejects_wrong_arguments_and_data(purchases: Path, tmp_path: Path) -> None:
@@ -581,7 +565,9 @@ def test_roland_ranks_all_nodes_from_earlier_snapshots(tmp_path: Path) -> None:
     predictor.fit(in_steps, evaluation.time_split(in_steps, validation_time=13, test_time=15))
 
     def score_all(sources: Any, task: int) -> Any:
-        return [predictor.score(int(source), np.arange(30), task + 1) for source in sources]
+        return [
+            predictor.decision_function(int(source), np.arange(30), task + 1) for source in sources
+        ]
 
     expected = evaluation.evaluate_snapshots(score_all, stream, split, heuristics=list)
     assert own["mrr_full"]["mean"] == pytest.approx(expected.row().metrics["mrr-full"])

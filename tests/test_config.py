@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from tidegraph import evaluation
 from tidegraph.core.errors import ParameterError
+from tidegraph.learning.settings import Data, Evaluation
 from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
-from tidegraph.runs import config, protocol
-from tidegraph.runs.config import Data, Evaluation, Settings, assignments, settle
+from tidegraph.runs import config
+from tidegraph.runs.config import Settings, assignments, resolve
 
 UCI = {"data": {"name": "uci"}}
 
@@ -23,11 +23,11 @@ UCI = {"data": {"name": "uci"}}
 def from_text(tmp_path: Path, text: str) -> Settings:
     path = tmp_path / "given.toml"
     path.write_text(text, encoding="utf-8")
-    return settle(config.read(path))
+    return resolve(config.read(path))
 
 
 def test_everything_but_the_data_has_a_default() -> None:
-    settings = settle(UCI)
+    settings = resolve(UCI)
     assert settings.task == "link"
     assert settings.seeds == (0,)
     assert settings.evaluation == Evaluation()
@@ -35,54 +35,48 @@ def test_everything_but_the_data_has_a_default() -> None:
     assert settings.model == {
         key: value for key, value in own.items() if key not in ("seed", "path")
     }
+    nodes = NodeClassifier().get_params()
+    assert resolve(UCI, {"task": "node"}).model.items() <= nodes.items()
     with pytest.raises(ParameterError, match="no data is named"):
-        settle({"task": "node"})
-
-
-def test_what_is_written_out_is_what_there_is() -> None:
-    hints = config._hints("evaluation", "link")
-    assert get_args(hints["protocol"]) == protocol.PROTOCOLS
-    several, _ = get_args(hints["samplers"])
-    samplers = get_args(get_args(several)[0])
-    assert sorted(samplers) == sorted(name for name in evaluation.SAMPLERS if name != "given")
+        resolve({"task": "node"})
 
 
 @pytest.mark.parametrize(
-    ("text", "advice"),
+    ("text", "facts"),
     [
-        ("sead = [1]", "no setting 'sead'; did you mean 'seeds'?"),
-        ("[model]\nepoch = 3", "no setting 'model.epoch'; did you mean 'model.epochs'?"),
-        ("[data]\nprotocol = 'tgn'", "did you mean 'evaluation.protocol'?"),
-        ("[modell]\nepochs = 3", "no setting 'modell'; did you mean 'model'?"),
-        ("[model]\nmembers = 3", "no setting 'model.members'"),  # of NodeClassifier
-        ("[model]\nseed = 3", "'model.seed' is decided by the run"),
-        ("model = 3", "it is a section: write [model]"),
-        ("task = 'edges'", "the setting task is 'edges'; give one of link, node"),
-        ("seeds = 3", "the setting seeds is '3'; give a list like [0, 1, 2]"),
-        ("seeds = [1, 1]", "each once"),
-        ("seeds = []", "give at least one"),
-        ("seeds = [-1]", "none below 0"),
-        ("keep = 'yes'", "give true or false"),
-        ("[model]\nepochs = 3.5", "the setting model.epochs is '3.5'; give a whole number"),
-        ("[model]\nepochs = true", "give a whole number"),
-        ("[model]\nalpha = 'much'", "give a number"),
-        ("[model]\nencoder = 3", "give a word or none"),
-        ("[model]\nhalf_lives = ['a']", "give a list like [60,3600] or none"),
-        ("[model]\nr_max_unit = 'l3'", "give one of "),
-        ("[model]\ndropout = 2", "dropout is 2"),
-        ("[evaluation]\nsamplers = ['random']", "give a list of random-dst, "),
-        ("preset = 'nothing'", "there is no preset 'nothing'"),
-        ("preset = 'node'", "no preset of LinkPredictor"),
-        ("task = ", "is not TOML"),
+        ("sead = [1]", "'sead' 'seeds'"),
+        ("[model]\nepoch = 3", "'model.epoch' 'model.epochs'"),
+        ("[data]\nprotocol = 'tgn'", "'data.protocol' 'evaluation.protocol'"),
+        ("[modell]\nepochs = 3", "'modell' 'model'"),
+        ("[model]\nmembers = 3", "'model.members'"),  # of NodeClassifier
+        ("[model]\nseed = 3", "run 'model.seed'"),
+        ("model = 3", "[model]"),
+        ("task = 'edges'", "task 'edges' link node"),
+        ("seeds = 3", "seeds 3 [0, 1, 2]"),
+        ("seeds = [1, 1]", "[1, 1] once"),
+        ("seeds = []", "[] one"),
+        ("seeds = [-1]", "[-1] 0"),
+        ("keep = 'yes'", "'yes' true false"),
+        ("[model]\nepochs = 3.5", "model.epochs 3.5 whole 1"),
+        ("[model]\nepochs = 0", "model.epochs 0 whole 1"),
+        ("[model]\nepochs = true", "model.epochs True whole"),
+        ("[model]\nalpha = 'much'", "'much' number 0 1"),
+        ("[model]\nencoder = 3", "3 lstm none"),
+        ("[model]\nencoder = 'rnn'", "'rnn' state lstm gru transformer none"),
+        ("[model]\nhalf_lives = ['a']", "['a'] [60,3600] none"),
+        ("[model]\nr_max_unit = 'l3'", "'l3' rms absolute l1"),
+        ("[model]\ndropout = 2", "dropout 2 0 1"),
+        ("[evaluation]\nsamplers = ['random']", "['random'] random-dst"),
+        ("preset = 'nothing'", "'nothing' historical"),
+        ("preset = 'node'", "'node' LinkPredictor historical"),
+        ("task = ", "TOML"),
     ],
 )
-def test_a_mistake_is_named_with_what_would_be_right(
-    text: str, advice: str, tmp_path: Path
-) -> None:
+def test_a_mistake_is_named_with_what_would_be_right(text: str, facts: str, tmp_path: Path) -> None:
     whole = text if "[data]" in text else f"{text}\n[data]\n"
     with pytest.raises(ParameterError) as refused:
         from_text(tmp_path, whole.replace("[data]\n", "[data]\nname = 'uci'\n"))
-    assert advice in str(refused.value)
+    assert all(fact in str(refused.value) for fact in facts.split()), refused.value
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -94,7 +88,7 @@ def test_later_layers_override_earlier_ones_setting_by_setting() -> None:
     file = {"seeds": [4, 5], "model": {"epochs": 3, "columns": 16}, **UCI}
     options = {"model": {"epochs": 7}}
     words = assignments(["model.columns=8", "seeds=1,2", "evaluation.rank=true"])
-    settings = settle(file, options, words)
+    settings = resolve(file, options, words)
     assert settings.seeds == (1, 2)
     assert (settings.model["epochs"], settings.model["columns"]) == (7, 8)
     assert settings.evaluation.rank
@@ -102,21 +96,23 @@ def test_later_layers_override_earlier_ones_setting_by_setting() -> None:
 
 
 def test_a_preset_lies_below_what_is_given() -> None:
-    settings = settle(UCI, {"preset": "paper-gru", "model": {"hidden": 32}})
+    settings = resolve(UCI, {"preset": "paper-gru", "model": {"hidden": 32}})
     assert settings.model["encoder"] == "gru"
     assert settings.model["hidden"] == 32  # 64 in the preset
     assert settings.model["learning_rate"] == 1e-3  # the paper's for UCI
-    own = settle({"data": {"name": "my.csv"}, "preset": "paper-gru"}).model
+    own = resolve({"data": {"name": "my.csv"}, "preset": "paper-gru"}).model
     assert own["learning_rate"] == 1e-4  # the paper's for Wikipedia, as it has none for my.csv
-    assert settle(UCI, {"evaluation": {"protocol": "roland"}}).model["any_node"]
+    assert resolve(UCI, {"evaluation": {"protocol": "roland"}}).model["any_node"]
 
 
 def test_another_preset_or_task_begins_the_model_anew() -> None:
-    kept = settle(UCI, {"model": {"hidden": 32}}).to_dict()  # as a config.toml has it: all settings
-    assert settle(kept, {"preset": "paper-gru"}).model["encoder"] == "gru"
-    assert settle(kept, {"preset": "paper-gru", "model": {"hidden": 7}}).model["hidden"] == 7
-    assert settle(kept, {"task": "node"}).model["members"] == NodeClassifier().members
-    assert settle(kept, {"task": "link", "seeds": [3]}).model["hidden"] == 32
+    kept = resolve(
+        UCI, {"model": {"hidden": 32}}
+    ).to_dict()  # as a config.toml has it: all settings
+    assert resolve(kept, {"preset": "paper-gru"}).model["encoder"] == "gru"
+    assert resolve(kept, {"preset": "paper-gru", "model": {"hidden": 7}}).model["hidden"] == 7
+    assert resolve(kept, {"task": "node"}).model["members"] == NodeClassifier().members
+    assert resolve(kept, {"task": "link", "seeds": [3]}).model["hidden"] == 32
 
 
 @pytest.mark.parametrize(
@@ -133,8 +129,8 @@ def test_naming_what_holds_anyway_changes_nothing(
     file: dict[str, Any], options: dict[str, Any]
 ) -> None:
     both = {**UCI, **file, "model": {"epochs": 4}}
-    assert settle(both, options).model == settle(both).model
-    assert settle(both, options).model["epochs"] == 4
+    assert resolve(both, options).model == resolve(both).model
+    assert resolve(both, options).model["epochs"] == 4
 
 
 @pytest.mark.parametrize(
@@ -150,25 +146,25 @@ def test_a_kept_file_says_what_was_given_and_the_rest_follows_anew(
     before: dict[str, Any], then: dict[str, Any]
 ) -> None:
     own = {"model": {"epochs": 3, "dropout": 0.3}}
-    kept = config.parse(settle(UCI, before, own).to_toml())
-    assert settle(kept, then).model == settle(UCI, before, own, then).model
-    assert settle(kept, then).model != settle(kept).model
-    assert settle(kept, then).given == own["model"]
+    kept = config.parse(resolve(UCI, before, own).to_toml())
+    assert resolve(kept, then).model == resolve(UCI, before, own, then).model
+    assert resolve(kept, then).model != resolve(kept).model
+    assert resolve(kept, then).given == own["model"]
 
 
 def test_a_file_shows_all_settings_and_sets_those_that_were_given() -> None:
-    settings = settle(UCI, {"model": {"epochs": 3}})
+    settings = resolve(UCI, {"model": {"epochs": 3}})
     lines = settings.to_toml().splitlines()
     assert "epochs = 3" in lines
     for name in settings.model.keys() - {"epochs"}:
         assert any(line.startswith(f"# {name} = ") for line in lines), name
     with pytest.raises(ParameterError, match="no setting 'given'"):
-        settle(UCI, {"given": {}})
+        resolve(UCI, {"given": {}})
 
 
 def test_the_task_decides_on_the_model() -> None:
     words = assignments(["task=node", "members=2"])
-    settings = settle(UCI, words)
+    settings = resolve(UCI, words)
     assert settings.model["members"] == 2
     assert settings.model["balance"] == NodeClassifier().balance
     assert "random_negatives" not in settings.model
@@ -200,7 +196,7 @@ def test_a_word_sets_a_value_of_the_right_type(
 
 @pytest.mark.parametrize("word", ["epochs", "=3", "model.=3", "model=3", "model.data.name=x"])
 def test_a_word_that_sets_nothing_is_refused(word: str) -> None:
-    with pytest.raises(ParameterError, match=r"is not KEY=VALUE|there is no setting"):
+    with pytest.raises(ParameterError, match=word.partition("=")[0] or "''"):
         assignments([word])
 
 
@@ -214,7 +210,7 @@ def test_settings_come_back_from_toml_as_they_were(
 ) -> None:
     if src == "none":
         src = None  # the one word that has a meaning
-    given = settle(UCI, {"model": {"half_lives": [1e-7, 3.0], "encoder": "lstm"}})
+    given = resolve(UCI, {"model": {"half_lives": [0.125, 3e7], "encoder": "lstm"}})
     options = {"encoder_options": {key: number, "layers": 2}}
     settings = dataclasses.replace(
         given,
@@ -222,14 +218,14 @@ def test_settings_come_back_from_toml_as_they_were(
         model={**given.model, **options},
         given={**given.given, **options},
     )
-    again = settle(config.parse(settings.to_toml()))
+    again = resolve(config.parse(settings.to_toml()))
     assert again.to_dict() == settings.to_dict()
     assert config.differences(settings, again) == []
 
 
 def test_only_settings_that_may_change_a_number_make_a_difference() -> None:
-    one = settle(UCI)
-    other = settle(
+    one = resolve(UCI)
+    other = resolve(
         UCI, assignments(["threads=1", "keep=true", "html=false", "epochs=3", "seeds=0,1"])
     )
     assert sorted(config.differences(one, other)) == ["model.epochs", "seeds"]

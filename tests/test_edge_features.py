@@ -137,8 +137,10 @@ def test_a_predictor_reads_them_where_there_are_any() -> None:
 
     def share_right(model: LinkPredictor) -> float:
         test = split.test
-        taken = model.score(src[test], stream.dst[test], stream.t[test])
-        return float((taken > model.score(src[test], other[test], stream.t[test])).mean())
+        taken = model.decision_function(src[test], stream.dst[test], stream.t[test])
+        return float(
+            (taken > model.decision_function(src[test], other[test], stream.t[test])).mean()
+        )
 
     seeing = LinkPredictor(**small).fit(stream, split)
     blind = LinkPredictor(**small, edge_features=False).fit(stream, split)

@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tidegraph"
 LAYERS: dict[str, list[str]] = {
     "core": [
         "errors progress machine palette provenance words",
-        "durable display workers",
+        "declarations durable display workers",
         "resume statefile",
     ],
     "events": [
@@ -65,9 +65,10 @@ LAYERS: dict[str, list[str]] = {
         "protocols",
     ],
     "learning": [
-        "edge_features history models.decoders models.encoders training",
-        "features models tasks.node_features tasks.presets",
-        "tasks.estimator",
+        "settings",
+        "edge_features history models.decoders models.encoders presets training",
+        "features models tasks.link_examples tasks.node_labels",
+        "tasks.estimator tasks.node_features",
         "tasks.link tasks.nodes",
         "tasks",
     ],
@@ -100,9 +101,10 @@ LAYERS: dict[str, list[str]] = {
         "accuracy driver studies",
     ],
     "cli": [
-        "flights options terminal",
+        "flights setting_options terminal",
+        "options",
         "bench completion demo reading reproduce results scale",
-        "compare data explain learn predict record verify",
+        "compare data explain predict record verify",
         "evaluate run sweep train",
         "commands",
     ],

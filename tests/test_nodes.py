@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from torch import Tensor, nn
 from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation, generate_communities
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.evaluation import Split
+from tidegraph.events.names import NodeNames
 from tidegraph.events.past import Past
 from tidegraph.events.stream import NodeLabels
 from tidegraph.learning.models import Window
-from tidegraph.learning.tasks import nodes
+from tidegraph.learning.tasks.node_labels import merge_labels
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,
@@ -285,7 +287,7 @@ def test_unknown_nodes_are_named(fitted: NodeClassifier) -> None:
         fitted.predict_proba([0, NODES], NOW)
     with pytest.raises(TidegraphError, match="node -1 is unknown"):
         fitted.predict_proba(-1, NOW)
-    with pytest.raises(DataError, match=r"stream\.number"):
+    with pytest.raises(DataError, match="'ann'"):
         fitted.predict_proba(["ann"], [NOW])
 
 
@@ -329,6 +331,129 @@ def test_a_saved_classifier_answers_the_same_and_goes_on(tmp_path: Path) -> None
         LinkPredictor.load(tmp_path / "model")
 
 
+# Learning on --------------------------------------------------------------------------------------
+
+
+def accuracy(model: NodeClassifier, events: EventStream) -> float:
+    return model.score(events.src, events.t, labels_of(events))
+
+
+@pytest.fixture
+def early() -> NodeClassifier:
+    return classifier().fit(STREAM.before(NOW), until_test(SPLIT))
+
+
+REST = STREAM[len(STREAM.before(NOW)) :]
+
+
+def test_a_score_is_the_share_of_right_predictions(fitted: NodeClassifier) -> None:
+    asked = questions()
+    likely = fitted.predict(*asked)
+    assert fitted.score(*asked, likely) == 1
+    assert fitted.score(*asked, (likely + 1) % CLASSES) == 0
+
+
+def test_names_and_dates_are_accepted_wherever_numbers_are(fitted: NodeClassifier) -> None:
+    model = copy.copy(fitted)
+    names = NodeNames([f"node-{number}" for number in range(NODES)])
+    model._stream = replace(STREAM, names=names, unit="s")
+    date = str(np.datetime64(NOW, "s"))
+    expected = fitted.predict_proba([3, 4], NOW)
+    np.testing.assert_array_equal(model.predict_proba(["node-3", "node-4"], date), expected)
+    np.testing.assert_array_equal(model.predict_proba([3, 4], [date, date]), expected)
+    assert model.embeddings(at=date, nodes=["node-3"]).index.tolist() == ["node-3"]
+
+
+def test_partial_fit_advances_and_learns(early: NodeClassifier, tmp_path: Path) -> None:
+    # From here on communities are called by other numbers, which only labels can teach.
+    renamed = replace(REST, labels=(labels_of(REST) + 1) % CLASSES)
+    half = len(renamed) // 2
+    early.save(tmp_path / "model")
+    frozen = NodeClassifier.load(tmp_path / "model").advance(renamed)
+    learning = early.partial_fit(renamed[:half])
+    assert len(learning.stream) == len(STREAM) - len(renamed) + half
+    assert not np.array_equal(
+        learning.predict_proba(*questions()), frozen.predict_proba(*questions())
+    )
+    known = labels_of(renamed)[:half]
+    asked = NodeLabels(renamed.src[:half], renamed.t[:half], known)
+    learning.train_further(asked, epochs=20, pace=1.0)
+    learning.advance(renamed[half:])
+    assert accuracy(learning, renamed[half:]) > accuracy(frozen, renamed[half:]) + 0.1
+
+
+def test_training_further_repeats_earlier_labels_where_asked(early: NodeClassifier) -> None:
+    wrong = NodeLabels(REST.src[:50], REST.t[:50], np.zeros(50, dtype=np.int64))
+    forgetful, mindful = (copy.copy(early) for _ in range(2))
+    before = STREAM.before(NOW)
+    assert forgetful.train_further(wrong, epochs=20, pace=1.0) is forgetful
+    mindful.train_further(wrong, epochs=20, pace=1.0, replay=8.0)
+    assert accuracy(mindful, before) > accuracy(forgetful, before) + 0.05
+    assert accuracy(early, before) == accuracy(copy.copy(early), before)
+
+
+def test_what_is_learned_later_depends_on_no_later_event(
+    early: NodeClassifier, tmp_path: Path
+) -> None:
+    half = len(REST) // 2
+    bound = int(REST.t[half])
+    first, rest = REST.before(bound), REST[len(REST.before(bound)) :]
+    early.save(tmp_path / "model")
+    seen, ahead = (NodeClassifier.load(tmp_path / "model") for _ in range(2))
+    labels = NodeLabels(first.src, first.t, labels_of(first))
+    seen.advance(first).train_further(labels)
+    ahead.advance(first).advance(rest).train_further(labels)
+    asked = questions(until=bound)
+    assert np.array_equal(seen.predict_proba(*asked), ahead.predict_proba(*asked))
+
+
+def test_node_labels_that_come_later_are_learned_from() -> None:
+    times = STREAM.t.astype(np.int64)
+    labels = NodeLabels(STREAM.src, times, labels_of(STREAM))
+    early, late = (
+        NodeLabels(labels.node[rows], labels.t[rows], labels.label[rows])
+        for rows in (times < NOW, times >= NOW)
+    )
+    bare = replace(STREAM, labels=None)
+    model = classifier(ask_after=1)
+    model.fit(replace(bare.before(NOW), node_labels=early), until_test(SPLIT))
+    before = model.predict_proba(*questions())
+    model.partial_fit(replace(bare[len(bare.before(NOW)) :], node_labels=late))
+    assert not np.array_equal(model.predict_proba(*questions()), before)
+    assert model.stream.node_labels is not None
+    assert len(model.stream.node_labels.node) == len(STREAM)
+
+
+@pytest.mark.parametrize(
+    ("label", "options", "facts"),
+    [
+        (7, {}, "class 7.*0, 1, 2"),
+        (1, {"epochs": 0}, "epochs is 0"),
+        (1, {"pace": -1.0}, r"pace is -1\.0"),
+        (1, {"replay": "all"}, "replay is 'all'"),
+    ],
+)
+def test_training_further_refuses_what_it_cannot_learn_from(
+    label: int, options: dict[str, Any], facts: str, fitted: NodeClassifier
+) -> None:
+    labels = NodeLabels(np.array([1]), np.array([NOW]), np.array([label]))
+    before = fitted.predict_proba(*questions())
+    with pytest.raises(TidegraphError, match=facts):
+        fitted.train_further(labels, **options)
+    with pytest.raises(TidegraphError, match=f"node {NODES}"):
+        fitted.train_further(NodeLabels(np.array([NODES]), np.array([NOW]), np.array([1])))
+    assert np.array_equal(fitted.predict_proba(*questions()), before)
+
+
+def test_nothing_changes_where_no_label_comes(early: NodeClassifier) -> None:
+    before = early.predict_proba(*questions())
+    none = np.zeros(0, dtype=np.int64)
+    nothing = NodeLabels(none, none, none)
+    assert early.train_further(nothing) is early
+    hidden = replace(REST, labels=np.full(len(REST), -1))
+    assert np.array_equal(early.partial_fit(hidden).predict_proba(*questions()), before)
+
+
 class LastChange(nn.Module):
     """An encoder of one's own."""
 
@@ -356,7 +481,13 @@ def test_settings_can_be_cloned_and_wrong_ones_are_refused() -> None:
 
     model = classifier(half_lives=(3.0,))
     assert clone(model).get_params() == model.get_params()
-    for wrong in ({"balance": 2.0}, {"members": 0}, {"ask_after": -1}, {"encoder": "rnn"}):
+    for wrong in (
+        {"balance": 2.0},
+        {"members": 0},
+        {"ask_after": -1},
+        {"encoder": "rnn"},
+        {"epochs": 0},
+    ):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
             model.set_params(**wrong)
     assert model.get_params() == classifier(half_lives=(3.0,)).get_params()
@@ -395,8 +526,8 @@ def test_labels_to_be_judged_by_are_not_told_in_training() -> None:
 def test_later_labels_join_the_division_of_the_earlier_ones() -> None:
     early = NodeLabels(np.array([0]), np.array([1]), np.array([1]), np.array([2], np.uint8))
     late = NodeLabels(np.array([3]), np.array([9]), np.array([0]))
-    joined = nodes._joined(early, late)
+    joined = merge_labels(early, late)
     assert joined is not None
     assert joined.part is not None
     assert joined.part.tolist() == [2, 0]
-    assert nodes._joined(None, late) is late
+    assert merge_labels(None, late) is late

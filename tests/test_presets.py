@@ -11,8 +11,7 @@ import pytest
 
 from tidegraph import LinkPredictor, NodeClassifier, evaluation, generate_communities
 from tidegraph.core.errors import ParameterError
-from tidegraph.learning.tasks import preset
-from tidegraph.learning.tasks.presets import LINK_PRESETS, NODE_PRESETS
+from tidegraph.learning.presets import LINK_PRESETS, NODE_PRESETS, preset
 
 PAPER = Path("../shared/paper/decoupled-gnn-for-large-dynamic-graphs.tex")
 NAMES = {"UCI-Message": "uci"}  # where ours is not the paper's in small letters
@@ -125,6 +124,6 @@ def test_the_papers_settings_run() -> None:
     split = evaluation.tgb_split(stream)
     small: dict[str, Any] = {"epochs": 1, "threads": 1}
     link = LinkPredictor.preset("paper-transformer+time", "uci", **small).fit(stream, split)
-    assert np.isfinite(link.score(stream.src[:5], stream.dst[:5], stream.t[-5:])).all()
+    assert np.isfinite(link.decision_function(stream.src[:5], stream.dst[:5], stream.t[-5:])).all()
     node = NodeClassifier.preset("paper-node", "wikipedia", **small).fit(stream, split)
     assert node.predict_proba(stream.src[:5], stream.t[-5:]).shape == (5, 2)

@@ -27,7 +27,8 @@ from tidegraph.core import durable, resume
 from tidegraph.core.durable import only_writer
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, StorageError
 from tidegraph.events import datasets
-from tidegraph.learning.tasks import RECORD_SETTINGS, LinkPredictor, NodeClassifier
+from tidegraph.learning.settings import RECORD_SETTINGS
+from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
 from tidegraph.runs import config, evaluate, fitting, stages
 from tidegraph.runs import run as run_module
 from tidegraph.runs.config import Settings
@@ -107,7 +108,7 @@ def settled(*words: str, **model: Any) -> Settings:
         "evaluation": {"samplers": ["random-dst"]},
         "model": {**QUICK, **model},
     }
-    return config.settle(tree, config.assignments(words))
+    return config.resolve(tree, config.assignments(words))
 
 
 def numbers(results: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def test_a_run_on_nodes_has_the_numbers_of_the_classifier(
     labels = (stream.src % 2 + (np.arange(len(stream)) % 7 == 0)) % 2
     labelled = EventStream.from_arrays(stream.src, stream.dst, stream.t, labels=labels)
     own = {"columns": 4, "epochs": 2, "members": 1, "threads": 1}
-    settings = config.settle({"task": "node", "data": {"name": "toy"}, "model": own})
+    settings = config.resolve({"task": "node", "data": {"name": "toy"}, "model": own})
     results = Run(tmp_path / "nodes", settings, labelled).execute()
     trial = make_trial(labelled, Protocol(task="node"), settings=own)
     classifier = NodeClassifier(**own, seed=0).fit(labelled, trial.training)  # type: ignore[arg-type]
@@ -375,7 +376,7 @@ from tidegraph.runs import config
 def progress(done, total, what):
     if "seed 1, epoch 2" in what:
         os.kill(os.getpid(), signal.SIGKILL)
-settings = config.settle(config.parse({settled("html=false").to_toml()!r}))
+settings = config.resolve(config.parse({settled("html=false").to_toml()!r}))
 run = runs.Run({str(tmp_path / "toy")!r}, settings, EventStream.load({str(toy)!r}))
 run.execute(progress=progress)
 """
@@ -528,7 +529,7 @@ def test_a_run_and_an_evaluation_start_from_the_same_settings(
 ) -> None:
     asked = {"protocol": "roland", "snapshot_seconds": 20, "first_test": 10}
     tree: dict[str, Any] = {"data": {"name": "toy"}, "evaluation": asked, "model": QUICK}
-    settings = config.settle({**tree, "preset": preset or "none"})
+    settings = config.resolve({**tree, "preset": preset or "none"})
     own = run_module._make_trial(stream, settings).model(seed=0, path=None).get_params()
     protocol = Protocol("roland", snapshot_seconds=20, first_test=10)
     trial = make_trial(stream, protocol, preset=preset, settings=QUICK)
@@ -841,9 +842,8 @@ def test_help_lists_all_settings_of_both_tasks() -> None:
     meant = dict(line.split(maxsplit=1) for line in text.splitlines() if line.startswith("  "))
     for word in ("seeds=[0]", "model.random_negatives=6", "model.members=4", "report.html=true"):
         assert meant[word]
-    keys = {key for task in ("link", "node") for key in config.defaults(task)}
-    assert keys <= set(cli_run._ALL_MEANINGS)
-    assert {key for key in cli_run._ALL_MEANINGS if key not in keys} == {"model.seed", "model.path"}
+    keys = {key for task in ("link", "node") for key in config.settings_by_key(task)}
+    assert {word.partition("=")[0] for word in meant} == keys - {"task", "data.name"}
 
 
 @pytest.mark.parametrize(

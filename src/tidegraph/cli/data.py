@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import (
-    JSON_OPTION,
-    SEED_OPTION,
-    reading_options,
-    require_new_file,
-    require_writable,
-)
+from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, require_new_file, require_writable
 from tidegraph.cli.reading import is_saved_stream, print_report, read_and_report, read_events
+from tidegraph.cli.setting_options import reading_options
 from tidegraph.cli.terminal import Group, console, echo_json, progress, table
 
 if TYPE_CHECKING:

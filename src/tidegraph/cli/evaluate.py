@@ -9,44 +9,33 @@ from typing import Any
 
 import click
 
-from tidegraph.cli.learn import (
+from tidegraph.cli.options import JSON_OPTION, as_seeds, data_options, require_writable
+from tidegraph.cli.reading import requested_events, require_exists
+from tidegraph.cli.results import print_results
+from tidegraph.cli.setting_options import (
     PRESET_OPTION,
-    PROTOCOLS,
-    SAMPLERS,
     SETTINGS_OPTION,
-    check_early,
-    settings_of,
-)
-from tidegraph.cli.options import (
-    JSON_OPTION,
-    as_seeds,
-    data_options,
-    require_writable,
+    setting_option,
     snapshot_options,
     time_options,
 )
-from tidegraph.cli.reading import requested_events
-from tidegraph.cli.results import print_results
 from tidegraph.cli.terminal import Command, console, echo_json, progress
+from tidegraph.core.declarations import assignments
+from tidegraph.learning.settings import Evaluation, LinkSettings
 
 __all__ = ["evaluate"]
 
 
 @click.command(cls=Command)
 @data_options
-@click.option(
-    "--protocol",
-    type=click.Choice(PROTOCOLS),
-    default="tgn",
-    show_default=True,
-    help="How events are divided, and what is predicted.",
-)
-@click.option(
+@setting_option(Evaluation, "protocol", default="tgn", show_default=True)
+@setting_option(
+    Evaluation,
+    "samplers",
     "--sampler",
     "samplers",
-    type=click.Choice(SAMPLERS),
     multiple=True,
-    help="Of the negatives; may be given several times. Default: random-dst.",
+    help="Sampler of negatives; may be given several times. Default: random-dst.",
 )
 @click.option(
     "--seeds",
@@ -57,13 +46,8 @@ __all__ = ["evaluate"]
 )
 @PRESET_OPTION
 @SETTINGS_OPTION
-@click.option("--rank", is_flag=True, help="Also rank all destinations, as TGB does.")
-@click.option(
-    "--rank-sample",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Rank for N test events only; implies --rank.",
-)
+@setting_option(Evaluation, "rank", note=", as TGB does")
+@setting_option(Evaluation, "rank_sample", metavar="N", note="; implies --rank")
 @time_options
 @snapshot_options
 @click.option(
@@ -123,8 +107,8 @@ def evaluate(
     }
     if also_reversed and protocol != "roland":
         raise click.UsageError("--reversed belongs to --protocol roland")
-    check_early(given or data, settings)
-    chosen = settings_of(settings)
+    chosen = assignments(LinkSettings, settings)
+    require_exists(given or data)
     from tidegraph.runs import evaluating
     from tidegraph.runs.protocol import Protocol
 

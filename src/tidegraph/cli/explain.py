@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, reading_options
+from tidegraph.cli.options import JSON_OPTION, SEED_OPTION
 from tidegraph.cli.reading import read_and_report
+from tidegraph.cli.setting_options import reading_options
 from tidegraph.cli.terminal import Command, echo_json, progress
 from tidegraph.core.errors import DataError
 

@@ -9,20 +9,17 @@ from typing import Any, TypeVar
 
 import click
 
+from tidegraph.cli.setting_options import reading_options
 from tidegraph.core.errors import DataError, ParameterError
 
 __all__ = [
     "JSON_OPTION",
-    "READING_NAMES",
     "SEED_OPTION",
     "as_seeds",
     "data_options",
     "engine_options",
-    "reading_options",
     "require_new_file",
     "require_writable",
-    "snapshot_options",
-    "time_options",
 ]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -40,93 +37,12 @@ R_MAX_OPTION = click.option(
     help="The promised error, relative to a typical feature value.",
 )
 
-_READING = (
-    click.option(
-        "--format",
-        "format_",
-        type=click.Choice(["auto", "table", "jodie", "tgn", "tgl", "snap"]),
-        default="auto",
-        show_default=True,
-        help="Of the file.",
-    ),
-    click.option("--src", metavar="COLUMN", help="Who acts. Default: guessed, and reported."),
-    click.option("--dst", metavar="COLUMN", help="On whom."),
-    click.option("--time", "t", metavar="COLUMN", help="When."),
-    click.option("--weight", metavar="COLUMN", help="How much; above 0."),
-    click.option("--label", metavar="COLUMN", help="The state of the source at the event."),
-    click.option(
-        "--edge-feature",
-        "edge_features",
-        multiple=True,
-        metavar="COLUMN",
-        help="A number that describes the event; may be given several times.",
-    ),
-    click.option(
-        "--bipartite",
-        is_flag=True,
-        help="An id is one node as --src and another as --dst, as in tables of users and items.",
-    ),
-    click.option("--unit", help="Of the times: ns, us, ms, s, min, h, day, year or step."),
-    click.option("--sort", is_flag=True, help="Sort rows by time instead of rejecting them."),
-    click.option(
-        "--on-bad",
-        type=click.Choice(["error", "drop"]),
-        default="error",
-        show_default=True,
-        help="Whether an unusable row is an error, or dropped and counted.",
-    ),
-)
-READING_NAMES = (
-    *("format_", "src", "dst", "t", "weight", "label", "edge_features"),
-    *("bipartite", "unit", "sort", "on_bad"),
-)
-
-
-def reading_options(command: _Command) -> _Command:
-    """Give a command the options that say how to read a file of events."""
-    for option in reversed(_READING):
-        command = option(command)
-    return command
-
 
 def data_options(command: _Command) -> _Command:
     """Give a command DATA, as an argument or as --data, and how to read it."""
     command = reading_options(command)
     command = click.option("--data", metavar="NAME|FILE", help="The same as DATA.")(command)
     return click.argument("given", metavar="[DATA]", required=False)(command)
-
-
-def time_options(command: _Command) -> _Command:
-    """Give a command the times of the protocol `time`."""
-    for part in ("test", "validation"):
-        command = click.option(
-            f"--{part}-after",
-            metavar="T",
-            help=f"With --protocol time: when {part} begins; a number or an ISO date.",
-        )(command)
-    return command
-
-
-def snapshot_options(command: _Command) -> _Command:
-    """Give a command the snapshots of the protocol `roland`, and whether to learn from them."""
-    command = click.option(
-        "--live",
-        is_flag=True,
-        help="With --protocol roland: before each task also learn from the snapshots that have"
-        " become known, as ROLAND does.",
-    )(command)
-    command = click.option(
-        "--first-test",
-        type=click.IntRange(min=1),
-        metavar="K",
-        help="With --protocol roland: the first test task. Default: as published for the data.",
-    )(command)
-    return click.option(
-        "--snapshot-seconds",
-        type=click.IntRange(min=1),
-        metavar="S",
-        help="With --protocol roland: the width of a snapshot. Default: as published for the data.",
-    )(command)
 
 
 def engine_options(work: str) -> Callable[[_Command], _Command]:

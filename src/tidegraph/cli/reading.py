@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import READING_NAMES
+from tidegraph.cli.setting_options import READING_NAMES
 from tidegraph.cli.terminal import progress
 from tidegraph.core.errors import DataError
 
@@ -78,11 +78,11 @@ def read_events(
     return stream
 
 
-def require_exists(name: str) -> None:
+def require_exists(name: str | None) -> None:
     """Raise the error of reading a name that is neither a data set nor a path, but at once."""
     from tidegraph.events import datasets
 
-    if name not in datasets.DATA_SETS and not Path(name).exists():
+    if name is not None and name not in datasets.DATA_SETS and not Path(name).exists():
         datasets.load_dataset(name)  # raises, and lists what there is
 
 

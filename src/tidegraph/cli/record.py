@@ -8,14 +8,9 @@ from typing import Any
 
 import click
 
-from tidegraph.cli.options import (
-    JSON_OPTION,
-    R_MAX_OPTION,
-    SEED_OPTION,
-    engine_options,
-    reading_options,
-)
+from tidegraph.cli.options import JSON_OPTION, R_MAX_OPTION, SEED_OPTION, engine_options
 from tidegraph.cli.reading import read_and_report
+from tidegraph.cli.setting_options import reading_options
 from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 from tidegraph.core.errors import DataError
 

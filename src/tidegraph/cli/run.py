@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
-import json
 import logging
 import shlex
 import sys
@@ -16,72 +14,39 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from tidegraph.cli.learn import MEANINGS, PROTOCOLS, SAMPLERS
 from tidegraph.cli.options import (
     JSON_OPTION,
-    READING_NAMES,
     as_seeds,
+)
+from tidegraph.cli.reading import read_events, report_reading, require_exists, warn_ambiguous
+from tidegraph.cli.results import next_steps, print_results
+from tidegraph.cli.setting_options import (
+    READING_NAMES,
+    print_settings,
     reading_options,
+    setting_option,
     snapshot_options,
     time_options,
 )
-from tidegraph.cli.reading import read_events, report_reading, warn_ambiguous
-from tidegraph.cli.reading import require_exists as check_there
-from tidegraph.cli.results import next_steps, print_results
 from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
-from tidegraph.core.errors import ParameterError
+from tidegraph.core.declarations import declared
 from tidegraph.core.progress import Progress, silent
+from tidegraph.learning.presets import PRESETS
+from tidegraph.learning.settings import Evaluation, RunSettings
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
     from rich.console import Console
 
     from tidegraph.events.stream import EventStream
-    from tidegraph.runs.config import Data, Settings
+    from tidegraph.learning.settings import Data
+    from tidegraph.runs.config import Settings
     from tidegraph.runs.run import Run
 
 __all__ = ["resume", "run"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-# What the settings of a run mean; a test keeps the list whole.
-_ALL_MEANINGS = {
-    "task": "link: which pairs meet; node: what nodes are",
-    "seeds": "one training each, as 0,1,2",
-    "preset": "settings of the model by name, such as historical; none: those of the task",
-    "keep": "the models of all seeds, not of the first alone",
-    "data.name": "a data set or a file",
-    "data.format": "of the file: auto, table, jodie, tgn, tgl or snap",
-    "data.src": "the column that says who acts; none: guessed",
-    "data.dst": "... on whom",
-    "data.time": "... when",
-    "data.weight": "... how much",
-    "data.label": "... the state of the source",
-    "data.edge_features": "columns of numbers that describe events",
-    "data.bipartite": "whether an id is one node as src and another as dst",
-    "data.unit": "of the times, such as s or day",
-    "data.sort": "whether rows may be in any order",
-    "data.on_bad": "error or drop: what becomes of rows that cannot be used",
-    "evaluation.protocol": "tgn, tgb, time or roland: how events are divided",
-    "evaluation.samplers": "of negatives, as random-dst,historical",
-    "evaluation.rank": "whether all destinations are ranked too",
-    "evaluation.rank_sample": "... for so many test events only",
-    "evaluation.validation_after": "when validation begins, for the protocol time",
-    "evaluation.test_after": "when the test begins, for the protocol time",
-    "evaluation.snapshot_seconds": "width of a snapshot, for the protocol roland",
-    "evaluation.first_test": "its first test task",
-    "evaluation.live": "whether it goes on learning from snapshots that have become known",
-    "report.html": "whether report.html is written",
-    "report.tensorboard": "whether curves for TensorBoard are written",
-    **{f"model.{name}": meaning for name, meaning in MEANINGS.items()},
-    "model.states": "whether to read representations themselves; none: where nodes have features",
-    "model.activity": "whether to read how often and when it and its last partner met others",
-    "model.known_labels": "whether to read labels as far as they were known by then",
-    "model.balance": "classes weigh their rarity to this power, from 0 to 1",
-    "model.ask_after": "how long after a label's time it is asked for",
-    "model.members": "networks whose answers are averaged",
-    "model.weight_decay": "pull of the weights towards zero",
-}
 # Settings under [data] whose options have other names in Python.
 _COLUMN_OPTIONS = {"format_": "format", "t": "time"}
 
@@ -117,11 +82,8 @@ def _help_on_settings(
 
         for task in ("link", "node"):
             click.echo(f"task={task}:")
-            for key, value in config.defaults(task).items():
-                if key not in ("task", "data.name"):
-                    shown = value if isinstance(value, str) else json.dumps(value)
-                    line = f"{key}={'none' if value is None else shown}"
-                    click.echo(f"  {line:<34} {_ALL_MEANINGS.get(key, '')}".rstrip())
+            known = config.settings_by_key(task).items()
+            print_settings({key: one for key, one in known if key not in ("task", "data.name")}, 34)
         ctx.exit()
     return words
 
@@ -149,15 +111,16 @@ def _help_on_settings(
     help="A setting, such as model.epochs=4; may be given several times. `--set help` lists them.",
 )
 @click.option("--seeds", callback=as_seeds, metavar="0,1,2", help="One training each. Default: 0.")
-@click.option("--task", type=click.Choice(["link", "node"]), help="Default: link.")
-@click.option("--preset", help="Settings of the model by name, such as historical or paper-lstm.")
-@click.option("--protocol", type=click.Choice(PROTOCOLS), help="Default: tgn.")
-@click.option(
+@setting_option(RunSettings, "task", note=". Default: link")
+@setting_option(RunSettings, "preset", metavar="NAME", note=f". Presets: {', '.join(PRESETS)}")
+@setting_option(Evaluation, "protocol", note=". Default: tgn")
+@setting_option(
+    Evaluation,
+    "samplers",
     "--sampler",
     "samplers",
-    type=click.Choice(SAMPLERS),
     multiple=True,
-    help="Of negatives; may be given several times. Default: random-dst and historical.",
+    help="Sampler of negatives; may be given several times. Default: random-dst and historical.",
 )
 @time_options
 @snapshot_options
@@ -170,7 +133,7 @@ def _help_on_settings(
 )
 @click.option("--no-report", is_flag=True, help="Write no report.html.")
 @click.option("--tensorboard", is_flag=True, help="Also write curves for TensorBoard.")
-@click.option("--keep", is_flag=True, help="Keep the models of all seeds, not of the first alone.")
+@setting_option(RunSettings, "keep")
 @reading_options
 @_output_options
 @click.pass_context
@@ -206,7 +169,7 @@ def run(
     or with the same command; stages whose inputs have not changed are reused. Exit codes: 0 done,
     1 failed, 2 rejected, 130 interrupted.
     """
-    _check_early(data, words)
+    require_exists(data)
     settings = _settings(ctx, data, config_file, words, options)
     from tidegraph import runs
 
@@ -217,23 +180,6 @@ def run(
         runs.check(settings)  # before reading, which may take long
         stream = _read(settings.data, quiet)
         _execute(runs.Run(directory, settings, stream, command=command), quiet, as_json)
-
-
-def _check_early(data: str | None, words: tuple[str, ...]) -> None:
-    """Refuses data that is not there and settings that do not exist, before torch is imported."""
-    if data is not None:
-        check_there(data)
-    known = {key.rpartition(".")[2]: key for key in _ALL_MEANINGS}
-    for word in words:
-        key, equals, _ = word.partition("=")
-        name = key.rpartition(".")[2]
-        if not equals or name in known or name in ("seed", "path"):
-            continue  # what else may be wrong is told by the settings themselves
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        advice = f"did you mean {known[near[0]]!r}? " if near else ""
-        raise ParameterError(
-            f"there is no setting {key!r}; {advice}`tidegraph run --set help` lists what there is"
-        )
 
 
 def _settings(
@@ -260,13 +206,12 @@ def _settings(
     }
     if data is not None:
         given["data"]["name"] = data
-    asked = (field.name for field in dataclasses.fields(config.Evaluation))
-    given["evaluation"] = {key: options[key] for key in asked if was_given(key)}
+    given["evaluation"] = {key: options[key] for key in declared(Evaluation) if was_given(key)}
     given["report"] = {"tensorboard": True} if options["tensorboard"] else {}
     if options["no_report"]:
         given["report"]["html"] = False
     task = str(given.get("task", file.get("task", "link")))
-    return _with_full_path(config.settle(file, given, config.assignments(words, task)))
+    return _with_full_path(config.resolve(file, given, config.assignments(words, task)))
 
 
 def _with_full_path(settings: Settings) -> Settings:

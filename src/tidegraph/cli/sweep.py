@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.learn import PROTOCOLS, SETTINGS_OPTION, check_early, settings_of
-from tidegraph.cli.options import (
-    JSON_OPTION,
-    as_seeds,
-    data_options,
-    engine_options,
-    time_options,
-)
-from tidegraph.cli.reading import requested_events
+from tidegraph.cli.options import JSON_OPTION, as_seeds, data_options, engine_options
+from tidegraph.cli.reading import requested_events, require_exists
 from tidegraph.cli.results import percent, print_results
+from tidegraph.cli.setting_options import SETTINGS_OPTION, SPLITTING_PROTOCOLS, time_options
 from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress, table
+from tidegraph.core.declarations import assignments
+from tidegraph.learning.settings import LinkSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +35,7 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
         if name in grid:
             raise click.BadParameter(f"{name} is given twice", param_hint="--grid")
         values = _BETWEEN_VALUES.split(text)
-        grid[name] = [settings_of([f"{name}={value}"])[name] for value in values]
+        grid[name] = [assignments(LinkSettings, [f"{name}={value}"])[name] for value in values]
     return grid
 
 
@@ -63,7 +59,7 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
 )
 @click.option(
     "--protocol",
-    type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
+    type=click.Choice(SPLITTING_PROTOCOLS),
     default="tgn",
     show_default=True,
     help="How events are divided.",
@@ -110,8 +106,8 @@ def sweep(
     are used only with --test, and only for the best combination.
     """
     own = {name: options.pop(name) for name in ("seeds", "metric", "engine", "address", "workers")}
-    check_early(given or data, settings)
-    chosen, grid = settings_of(settings), _grid(words)
+    chosen, grid = assignments(LinkSettings, settings), _grid(words)
+    require_exists(given or data)
     from tidegraph.runs import sweep as sweeps
     from tidegraph.runs.protocol import Protocol
 

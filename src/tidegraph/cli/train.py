@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.learn import (
-    PRESET_OPTION,
-    PROTOCOLS,
-    SETTINGS_OPTION,
-    check_early,
-    preset_settings,
-    settings_of,
-)
-from tidegraph.cli.options import JSON_OPTION, data_options, time_options
-from tidegraph.cli.reading import requested_events
+from tidegraph.cli.options import JSON_OPTION, data_options
+from tidegraph.cli.reading import requested_events, require_exists
 from tidegraph.cli.results import moment_text, next_steps
+from tidegraph.cli.setting_options import (
+    PRESET_OPTION,
+    SETTINGS_OPTION,
+    SPLITTING_PROTOCOLS,
+    preset_settings,
+    time_options,
+)
 from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
+from tidegraph.core.declarations import assignments
+from tidegraph.learning.settings import LinkSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +46,7 @@ __all__ = ["train"]
 @SETTINGS_OPTION
 @click.option(
     "--protocol",
-    type=click.Choice([name for name in PROTOCOLS if name != "roland"]),
+    type=click.Choice(SPLITTING_PROTOCOLS),
     help="Leave the test events of this protocol out of training. Default: use all events.",
 )
 @time_options
@@ -82,8 +83,9 @@ def train(
       torchrun --nproc_per_node 2 -m tidegraph train calls.csv -o calls.model
     """
     begun = time.perf_counter()
-    check_early(given or data, settings)
-    chosen = {**preset_settings(preset, given or data), **settings_of(settings)}
+    chosen = assignments(LinkSettings, settings)
+    require_exists(given or data)
+    chosen = {**preset_settings(preset, given or data), **chosen}
     from tidegraph.runs import training
     from tidegraph.runs.protocol import Protocol
 

@@ -7,14 +7,9 @@ from typing import Any
 
 import click
 
-from tidegraph.cli.options import (
-    JSON_OPTION,
-    R_MAX_OPTION,
-    SEED_OPTION,
-    THREADS_OPTION,
-    reading_options,
-)
+from tidegraph.cli.options import JSON_OPTION, R_MAX_OPTION, SEED_OPTION, THREADS_OPTION
 from tidegraph.cli.reading import read_and_report
+from tidegraph.cli.setting_options import reading_options
 from tidegraph.cli.terminal import Command, console, echo_json, progress, table
 
 __all__ = ["verify"]

@@ -187,7 +187,9 @@ class GivenNegatives(NegativeSampler):
         return self._src[rows], self._dst[rows]
 
 
-SAMPLERS = ("random-dst", "random-all", "historical", "inductive")
+SAMPLERS = tuple(
+    each.name for each in (RandomDestinations, RandomNodes, HistoricalEdges, InductiveEdges)
+)
 
 
 def negative_sampler(

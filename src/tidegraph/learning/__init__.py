@@ -1,5 +1,5 @@
-"""What learns: features strictly before a time, networks, the training loop, and the tasks.
+"""Settings, features strictly before a time, networks, the training loop, and the two tasks.
 
-`models` and `tasks` need torch. It may import from `core`, `events`, `engine`, `store`,
-`evaluation` and the native module.
+`models`, `training` and `tasks` need torch; `settings` and `presets` import neither torch nor
+NumPy. It may import from `core`, `events`, `engine`, `store`, `evaluation` and the native module.
 """

@@ -1,4 +1,4 @@
-"""What the latest events of nodes and pairs carried, strictly before a time."""
+"""Features of the latest events of nodes and pairs, strictly before a time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 def last_and_mean(features: FloatArray, rows: IntArray, known: NDArray[np.bool_]) -> FloatArray:
-    """`[B, 2 · columns]`: of the newest of `rows[b]`, and the mean of those that are known.
+    """Return the features of the newest of `rows[b]` and the mean of the known ones.
 
-    rows, known: `[B, k]` each, newest first, as `Past.latest` gives them.
+    The result is `[B, 2 · columns]`; `rows` and `known` are `[B, k]`, newest first, as
+    `Past.latest` returns them.
     """
     if not len(features):
         return np.zeros((len(rows), 2 * features.shape[1]), dtype=np.float32)
@@ -37,9 +38,9 @@ def last_and_mean(features: FloatArray, rows: IntArray, known: NDArray[np.bool_]
 class EdgeFeatures:
     """The features of the latest events between two nodes, in both directions, and of each node.
 
-    Of each kind the last event's are told, and their mean over the latest ones. Where a stream has
-    more than 32 columns, 16 random combinations of them stand in their place, the same ones for
-    every stream of that width.
+    Each kind gives the features of the last event and their mean over the latest ones. In a stream
+    with more than 32 columns, 16 random combinations replace them, the same for every stream of
+    that width.
     """
 
     def __init__(self, stream: EventStream) -> None:
@@ -48,7 +49,7 @@ class EdgeFeatures:
         self._features = _few(stream.edge_features)
         self._nodes = stream.nodes
         self._pairs = Past(stream.src * stream.nodes + stream.dst, stream.t)
-        # Every event stands at both of its ends.
+        # Every event is listed at both of its ends.
         self._ends = Past(np.concatenate([stream.src, stream.dst]), np.tile(stream.t, 2))
         columns = range(self._features.shape[1])
         self.link_names: tuple[str, ...] = tuple(
@@ -59,7 +60,7 @@ class EdgeFeatures:
         )
 
     def of_links(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
-        """`[len(src), len(link_names)]`; 0 where nothing has happened."""
+        """Return a row for each pair, `[len(src), len(link_names)]`; 0 where nothing happened."""
         src, dst = known_nodes(src, self._nodes), known_nodes(dst, self._nodes)
         t = time_numbers(t)
         parts = [

@@ -1,4 +1,4 @@
-"""What a model reads about nodes and pairs at a time: products of representations, and history."""
+"""What a model reads about a pair at a time: products of states, history, edge features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegraph.learning.history import History
 from tidegraph.store.shards import ShardedTrajectories
 from tidegraph.store.trajectories import Trajectories
 
-__all__ = ["PairFeatures"]
+__all__ = ["PairFeatures", "squash"]
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -26,8 +26,8 @@ class PairFeatures:
     With random features `x` of unit variance the inner product of `z(u)` and `x(v)` estimates how
     much of `v` there is in `u`'s personalised PageRank, and that of `z(u)` and `z(v)` how much the
     two overlap. Both are taken between all channels of both nodes, raw and as a cosine, each on a
-    scale that is linear around zero and logarithmic beyond; beside them stand the norms, what
-    `History` tells, and what edges carried where that is given.
+    scale that is linear around zero and logarithmic beyond. The norms, the numbers of `History` and
+    edge features, where given, follow.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class PairFeatures:
         return len(self.names)
 
     def __call__(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-        """`[len(src), len(names)]`."""
+        """Return a row for each pair and time, `[len(src), len(names)]`."""
         out = np.empty((len(src), len(self)), dtype=np.float32)
         for first in range(0, len(src), _AT_ONCE):
             rows = slice(first, first + _AT_ONCE)
@@ -75,8 +75,8 @@ class PairFeatures:
         cosine = product / (norm_a[:, :, None] * norm_b[:, None, :] + _TINY)
         return np.concatenate(
             [
-                _squashed(product).reshape(len(src), -1),
-                _squashed(cosine).reshape(len(src), -1),
+                squash(product).reshape(len(src), -1),
+                squash(cosine).reshape(len(src), -1),
                 np.log(norm_a[:, 1:] + _TINY),
                 np.log(norm_b[:, 1:] + _TINY),
             ],
@@ -88,6 +88,7 @@ class PairFeatures:
         return np.concatenate([self._x[nodes][:, None], states], axis=1)
 
 
-def _squashed(values: FloatArray) -> FloatArray:
+def squash(values: FloatArray) -> FloatArray:
+    """Return values on a scale that is linear around zero and logarithmic beyond."""
     squashed: FloatArray = np.sign(values) * np.log1p(100 * np.abs(values))
     return squashed

@@ -1,4 +1,4 @@
-"""What happened to nodes and pairs before a given time, in numbers a model can read."""
+"""Numbers about what happened to nodes and pairs before a time, for a model to read."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LAST = (5, 20)  # events over which a share is taken
 class History:
     """Counts, gaps, recent activity and habits of nodes and pairs, as of any time.
 
-    Answers see what happened strictly before the time asked about. Every number is a logarithm
-    (of 1 + count, of 1 + time) except truth values and shares.
+    Answers depend only on events strictly before the time of the question. Every number is a
+    logarithm (of 1 + count, of 1 + time) except truth values and shares.
 
-    nodes: how many there are.
-    half_lives: recent activity is told once for each, in the stream's unit of time.
+    nodes: the number of nodes.
+    half_lives: recent activity is counted once with each, in the stream's unit of time.
     """
 
     def __init__(self, nodes: int, half_lives: Sequence[float] = ()) -> None:
@@ -46,7 +46,7 @@ class History:
         return self._native.nodes
 
     def append(self, stream: EventStream) -> None:
-        """Takes note of later events."""
+        """Add later events."""
         if not len(stream):
             return
         columns = self._nodes(stream.src), self._nodes(stream.dst), _times(stream.t)
@@ -54,21 +54,21 @@ class History:
             if self._last is not None and int(stream.t[0]) < self._last:
                 raise EventError(
                     f"events start at {int(stream.t[0])}, but the history reaches {self._last};"
-                    " append events in the order in which they happened"
+                    " append events in time order"
                 )
             self._native.append(*columns)
             self._last = int(stream.t[-1])
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """What the columns of `of_nodes` mean."""
+        """The names of the columns of `of_nodes`."""
         recent = tuple(f"events_within_{half_life:g}" for half_life in self.half_lives)
         role = ("events", *(f"time_since_{gap}" for gap in _GAPS), *recent)
         return tuple(f"{name}_as_{end}" for end in ("src", "dst") for name in role)
 
     @property
     def link_names(self) -> tuple[str, ...]:
-        """What the columns of `of_links` mean."""
+        """The names of the columns of `of_links`."""
         recent = tuple(f"events_within_{half_life:g}" for half_life in self.half_lives)
         pair = ("known", "events", "time_since_last", *recent, "src_events_since")
         parts = {
@@ -97,7 +97,7 @@ class History:
         )
 
     def of_nodes(self, nodes: ArrayLike, t: ArrayLike) -> NDArray[np.float32]:
-        """`[len(nodes), len(node_names)]`."""
+        """Return a row for each node and time, `[len(nodes), len(node_names)]`."""
         numbers, times = self._nodes(nodes), _times(t)
         out = np.empty((len(numbers), self._native.node_columns), dtype=np.float32)
         _same_length(numbers, times)
@@ -106,7 +106,7 @@ class History:
         return out
 
     def of_links(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> NDArray[np.float32]:
-        """`[len(src), len(link_names)]`."""
+        """Return a row for each pair and time, `[len(src), len(link_names)]`."""
         sources, targets, times = self._nodes(src), self._nodes(dst), _times(t)
         _same_length(sources, targets, times)
         out = np.empty((len(sources), self._native.link_columns), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Fitting the weights of a model to examples: the loop, and nothing about what an example is."""
+"""The training loop, and the processes that share it; knows nothing of what an example is."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tidegraph.core.declarations import validate
 from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
+from tidegraph.learning.settings import TrainingSettings
 
 __all__ = ["Epoch", "Ranks", "Training", "fit", "joined", "read_tensors", "write_tensors"]
 
@@ -29,26 +31,14 @@ _Value = TypeVar("_Value")
 _WARM_UP = 0.1  # share of the steps during which the learning rate grows
 
 
-@dataclass(frozen=True)
-class Training:
-    """How to fit: Adam, the learning rate rising and then falling along a cosine."""
+@dataclass(kw_only=True)
+class Training(TrainingSettings):
+    """How to fit: Adam, with a learning rate that rises and then falls along a cosine."""
 
-    epochs: int = 12
-    batch_size: int = 2000
-    learning_rate: float = 3e-3
     weight_decay: float = 1e-6
-    patience: int = 5  # epochs without a better validation score after which to stop
-    seed: int = 0
-    device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience"):
-            if getattr(self, name) < 1:
-                raise ParameterError(f"{name} is {getattr(self, name)}; it is at least 1")
-        if self.seed < 0:
-            raise ParameterError(f"seed is {self.seed}; it is a whole number from 0 on")
-        if not self.learning_rate > 0:
-            raise ParameterError(f"learning_rate is {self.learning_rate}; it is positive")
+        validate(self)
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
@@ -68,7 +58,7 @@ class Epoch:
     elapsed_s: float
 
     def plain(self) -> dict[str, int | float]:
-        """As histories are kept and shown; people count from 1."""
+        """Return the epoch as histories show it, counted from 1."""
         return {
             "epoch": self.number + 1,
             "loss": self.loss,
@@ -89,18 +79,18 @@ class Ranks:
 
     @classmethod
     def present(cls) -> Ranks:
-        """Those that were joined; this process alone where none were."""
+        """Return the processes of the group, or this one alone where there is no group."""
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return cls(torch.distributed.get_rank(), torch.distributed.get_world_size())
         return cls()
 
     @property
     def leads(self) -> bool:
-        """Whether this is the one that records, validates and writes."""
+        """Whether this process is the one that records, validates and writes."""
         return self.rank == 0
 
     def share(self, value: _Value) -> _Value:
-        """What the first process gives here, in all of them; until all are here, none goes on."""
+        """Return the first process's value in all of them, once all have arrived here."""
         if self.size == 1:
             return value
         box = [value if self.leads else None]
@@ -108,32 +98,32 @@ class Ranks:
         return box[0]  # type: ignore[return-value]
 
     def broadcast(self, module: nn.Module) -> None:
-        """Gives all processes the weights and buffers of the first."""
+        """Copy the weights and buffers of the first process to all others."""
         if self.size > 1:
             for tensor in module.state_dict().values():
                 torch.distributed.broadcast(tensor, 0)
 
     def add_gradients(self, module: nn.Module) -> None:
-        """Gives all processes the sums of their gradients, in one message."""
+        """Replace the gradients of every process by their sum over all, in one message."""
         if self.size == 1:
             return
-        parameters = [each for each in module.parameters() if each.requires_grad]
-        gradients = [
-            torch.zeros_like(each) if each.grad is None else each.grad for each in parameters
-        ]
-        summed = torch.cat([gradient.flatten() for gradient in gradients])
+        gradients = []
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                gradients.append(parameter.grad)
+        summed = nn.utils.parameters_to_vector(gradients)
         torch.distributed.all_reduce(summed)
-        parts = torch.split(summed, [gradient.numel() for gradient in gradients])
-        for parameter, part in zip(parameters, parts, strict=True):
-            parameter.grad = part.view_as(parameter)
+        nn.utils.vector_to_parameters(summed, gradients)
 
 
 @contextlib.contextmanager
 def joined(device: str) -> Iterator[Ranks]:
-    """Joins the processes that `torchrun` started; elsewhere, and inside another join, nothing.
+    """Form a group of the processes that `torchrun` started; elsewhere, or in a group, do nothing.
 
-    On GPUs (`device="cuda"`) process n of a machine takes GPU n and they talk by NCCL, elsewhere by
-    gloo.
+    With `device="cuda"` process n of a machine takes GPU n and they communicate by NCCL, otherwise
+    by gloo.
     """
     alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
     if alone or torch.distributed.is_initialized():
@@ -144,13 +134,13 @@ def joined(device: str) -> Iterator[Ranks]:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     torch.distributed.init_process_group(
         "nccl" if on_gpu else "gloo",
-        # The first may propagate for hours while the others wait; torchrun ends them if it dies.
+        # The first may propagate for hours while the others wait; torchrun stops them if it dies.
         timeout=datetime.timedelta(days=30),
     )
     try:
         yield Ranks.present()
-        # Gloo's threads let go of what they sent before anyone leaves: one that does so while its
-        # interpreter ends aborts the process.
+        # All of gloo's messages are released before any process leaves: releasing one while the
+        # interpreter shuts down aborts the process.
         torch.distributed.barrier()
     finally:
         torch.distributed.destroy_process_group()
@@ -169,16 +159,15 @@ def fit(
     checkpoint: Path | None = None,
     progress: Progress | None = None,
 ) -> list[Epoch]:
-    """Leaves `module` with the weights of the epoch whose validation score was the highest.
+    """Fit `module`, leave it with the weights of the best epoch by `validate`, return all epochs.
 
-    `loss` is asked for batches of positions below `examples`. All that is random follows from the
-    seed and the number of the epoch, so a run that was stopped and goes on from its `checkpoint`
-    ends with the same weights as one that was not.
+    `loss` takes positions below `examples` and returns the mean over them. All randomness follows
+    from the seed and the number of the epoch, so a run that is stopped and resumed from its
+    `checkpoint` ends with the same weights as one that is not.
 
-    Processes that were `joined` share out every batch. A step follows the mean over the whole
-    batch, so it is the step of one process but for dropout and rounding; the first process
-    validates and writes the checkpoint, which all must be able to read. `loss` is a mean over the
-    positions it is asked for.
+    The processes of a group share every batch. A step follows the mean over the whole batch, so it
+    equals the step of one process except for dropout and rounding. The first process validates and
+    writes the checkpoint, which all must be able to read.
     """
     ranks = Ranks.present()
     ranks.broadcast(module)
@@ -193,7 +182,7 @@ def fit(
     while len(epochs) < training.epochs and not _exhausted(epochs, training.patience):
         number = len(epochs)
         begun = time.perf_counter()
-        # Of dropout; processes forget different inputs.
+        # For dropout; processes drop different inputs.
         torch.manual_seed((training.seed * 1_000_003 + number) * ranks.size + ranks.rank)
         order = np.random.default_rng((training.seed, number)).permutation(examples)
         module.train()
@@ -234,6 +223,7 @@ def _exhausted(epochs: list[Epoch], patience: int) -> bool:
 
 
 def _rate(training: Training, step: int, steps: int) -> float:
+    """Return the learning rate of a step: a function of its number, so resuming needs no state."""
     warm = max(1, int(_WARM_UP * steps))
     if step < warm:
         return training.learning_rate * (step + 1) / warm
@@ -244,7 +234,7 @@ def _rate(training: Training, step: int, steps: int) -> float:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Tensors and a JSON description in one safetensors file, in place of what was there."""
+    """Write tensors and a JSON description to one safetensors file, replacing what was there."""
     from safetensors.torch import save
 
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -253,7 +243,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any])
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `write_tensors` wrote."""
+    """Return the tensors and the description that `write_tensors` wrote."""
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -159,7 +159,7 @@ def _link_scores(predictor: LinkPredictor, stream: EventStream, split: Split) ->
     src, dst, t = stream.src[rows], stream.dst[rows], stream.t[rows]
     arrays: dict[str, NDArray[Any]] = {
         "score.t": t,
-        "score.true": predictor.score(src, dst, t).astype(np.float32),
+        "score.true": predictor.decision_function(src, dst, t).astype(np.float32),
     }
     # The kind it was trained against is always needed: probabilities refer to it.
     own = "random-all" if predictor.any_node else "random-dst"
@@ -173,7 +173,9 @@ def _link_scores(predictor: LinkPredictor, stream: EventStream, split: Split) ->
         except EvaluationError:  # the graph is so small that all pairs happen
             continue
         false_src, false_dst = (np.concatenate(ends) for ends in zip(*drawn, strict=True))
-        arrays[f"score.{name}"] = predictor.score(false_src, false_dst, t).astype(np.float32)
+        arrays[f"score.{name}"] = predictor.decision_function(false_src, false_dst, t).astype(
+            np.float32
+        )
     about = {
         "task": "link",
         "part": part,

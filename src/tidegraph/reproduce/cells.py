@@ -50,7 +50,7 @@ class Cell:
     @property
     def recorded(self) -> str:
         """A digest that is equal for cells that can share one store of trajectories."""
-        from tidegraph.learning.tasks import RECORD_SETTINGS
+        from tidegraph.learning.settings import RECORD_SETTINGS
 
         taken = {name: self.settings[name] for name in RECORD_SETTINGS if name in self.settings}
         return _digest([self.kind, self.data, self.seed, taken])

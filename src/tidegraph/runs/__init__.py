@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidegraph.runs.comparison import compare, write_comparison
-    from tidegraph.runs.config import Settings, settle
+    from tidegraph.runs.config import Settings, resolve
     from tidegraph.runs.directory import read_metrics, read_settings, run_directory
     from tidegraph.runs.evaluating import evaluate, validate
     from tidegraph.runs.protocol import Protocol
@@ -27,8 +27,8 @@ __all__ = [
     "evaluate",
     "read_metrics",
     "read_settings",
+    "resolve",
     "run_directory",
-    "settle",
     "train",
     "validate",
     "write_comparison",
@@ -36,7 +36,7 @@ __all__ = [
 
 _HOMES = {
     "comparison": ("compare", "write_comparison"),
-    "config": ("Settings", "settle"),
+    "config": ("Settings", "resolve"),
     "directory": ("read_metrics", "read_settings", "run_directory"),
     "evaluating": ("evaluate", "validate"),
     "protocol": ("Protocol",),

@@ -52,7 +52,7 @@ def read_settings(directory: str | Path) -> Settings:
             f"{directory} is not a run: it has no {CONFIG}; give a directory that tidegraph run"
             " made, such as runs/NAME"
         )
-    return config.settle(config.read(path))
+    return config.resolve(config.read(path))
 
 
 def read_metrics(directory: str | Path) -> dict[str, Any]:

@@ -146,7 +146,12 @@ def validate(
         predictor.train(split, progress=progress)
     with times.stage("score"):
         result = evaluation.evaluate_link(
-            predictor.score, stream, split, parts=("validation",), model=MODEL, heuristics=list
+            predictor.decision_function,
+            stream,
+            split,
+            parts=("validation",),
+            model=MODEL,
+            heuristics=list,
         )
     row = result.row("validation")
     return {

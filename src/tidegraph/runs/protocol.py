@@ -13,10 +13,10 @@ from tidegraph.core.words import counted
 from tidegraph.evaluation import ROLAND_SETTINGS, Split
 from tidegraph.events.moments import moment
 from tidegraph.events.stream import EventStream
+from tidegraph.learning.settings import PROTOCOLS
 
-__all__ = ["PROTOCOLS", "Protocol", "split_stream"]
+__all__ = ["Protocol", "split_stream"]
 
-PROTOCOLS = ("tgn", "tgb", "time", "roland")
 _STOP_BY = 0.15  # share of the events that decide when to stop, without a protocol
 
 

@@ -27,7 +27,7 @@ from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.core.resume import write_json
 from tidegraph.evaluation.results import Scores
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.tasks import RECORD_SETTINGS
+from tidegraph.learning.settings import RECORD_SETTINGS
 from tidegraph.runs.config import Settings
 from tidegraph.runs.directory import (
     COMMAND,

@@ -19,8 +19,9 @@ from tidegraph.core.resume import fingerprint, read_json, resume_or_create, writ
 from tidegraph.core.workers import Engine, check_engine, run
 from tidegraph.evaluation.results import mean_and_spread
 from tidegraph.events.stream import EventStream
+from tidegraph.learning.settings import PROTOCOLS
 from tidegraph.runs import evaluating
-from tidegraph.runs.protocol import PROTOCOLS, Protocol
+from tidegraph.runs.protocol import Protocol
 
 __all__ = ["check_sweep", "sweep"]
 

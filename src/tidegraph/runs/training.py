@@ -151,7 +151,7 @@ def _record(fitting: Fitting, predictor: LinkPredictor) -> None:
 def _validate(saved: LinkPredictor, stream: EventStream, split: Split) -> Result:
     """Return how a model does on the events that decided when to stop."""
     result = evaluation.evaluate_link(
-        saved.score,
+        saved.decision_function,
         stream,
         split,
         parts=("validation",),

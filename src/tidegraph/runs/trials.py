@@ -15,9 +15,9 @@ from tidegraph import evaluation
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.evaluation import SnapshotSplit, Split
 from tidegraph.evaluation.results import Scores
-from tidegraph.events.datasets import DATA_SETS
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.tasks import LinkPredictor, NodeClassifier, preset_name
+from tidegraph.learning.presets import model_settings
+from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
 from tidegraph.runs.protocol import Protocol, split_stream
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "Model",
     "Trial",
     "make_trial",
-    "model_settings",
     "trial_settings",
     "with_settings",
 ]
@@ -36,8 +35,8 @@ Model = LinkPredictor | NodeClassifier
 _AnyModel = TypeVar("_AnyModel", LinkPredictor, NodeClassifier)
 
 MODEL = "tidegraph"  # among scorers
-# How a live model learns from a snapshot, as arguments of `LinkPredictor.refine`: the best of seven
-# tried on the validation tasks of Bitcoin-Alpha with one seed. None was better than not to learn.
+# How a live model learns from a snapshot, as arguments of `LinkPredictor.train_further`: the best
+# of seven tried on the validation tasks of Bitcoin-Alpha with one seed. None beat not learning.
 LIVE: Mapping[str, Any] = {"epochs": 3, "pace": 0.03, "replay": 2.0}
 # What results call the parts of the protocols.
 
@@ -84,7 +83,7 @@ class _EventTrial(_LinkTrial):
 
     def evaluate(self, model: Model | None) -> Scores:
         assert not isinstance(model, NodeClassifier)
-        score = None if model is None else model.score
+        score = None if model is None else model.decision_function
         asked = self.protocol
         samplers = asked.samplers or ("random-dst",)
         results = [
@@ -141,9 +140,9 @@ class _SnapshotTrial(_LinkTrial):
             assert not self.protocol.live or task >= learned, f"task {task} after {learned}"
             while self.protocol.live and learned < task:
                 learned += 1
-                model.refine(np.flatnonzero(self.events.t == learned), **LIVE)
+                model.train_further(np.flatnonzero(self.events.t == learned), **LIVE)
             pairs = np.repeat(sources, nodes), np.tile(np.arange(nodes), len(sources))
-            return model.score(*pairs, task + 1).reshape(len(sources), nodes)
+            return model.decision_function(*pairs, task + 1).reshape(len(sources), nodes)
 
         return score_all
 
@@ -215,7 +214,7 @@ def trial_settings(
 ) -> dict[str, Any]:
     """Return all settings of a trial's model; raise ParameterError if the model rejects them."""
     chosen = model_settings(
-        settings, task=protocol.task, protocol=protocol.name, preset=preset, name=name
+        settings, task=protocol.task, protocol=protocol.name, named=preset, data=name
     )
     own = {"seed": 0, "path": None}
     if protocol.task == "node":
@@ -223,26 +222,6 @@ def trial_settings(
     else:
         with_settings(LinkPredictor(), chosen, own)
     return chosen
-
-
-def model_settings(
-    settings: Mapping[str, Any] | None,
-    *,
-    task: str,
-    protocol: str,
-    preset: str | None = None,
-    name: str | None = None,
-) -> dict[str, Any]:
-    """Return all settings of a trial's model: those given, and its preset's for the data.
-
-    A preset that is given wins over the one that belongs to the protocol. Seed and path are up to
-    the trial, and are part of the answer only if they are among `settings`.
-    """
-    kind: type[Model] = NodeClassifier if task == "node" else LinkPredictor
-    base = preset_name(preset, task=task, protocol=protocol)
-    start = kind.preset(base, name if name in DATA_SETS else None).get_params()
-    own = {key: value for key, value in start.items() if key not in ("seed", "path")}
-    return {**own, **(settings or {})}
 
 
 def with_settings(

@@ -7,7 +7,6 @@ from tidegraph.learning.models.decoders import (
     Concatenation,
     Hadamard,
     Pair,
-    check_decoder,
     make_decoder,
     mlp,
 )
@@ -20,7 +19,6 @@ from tidegraph.learning.models.encoders import (
     TimeEncoding,
     Transformer,
     Window,
-    check_encoder,
     make_encoder,
 )
 
@@ -37,8 +35,6 @@ __all__ = [
     "TimeEncoding",
     "Transformer",
     "Window",
-    "check_decoder",
-    "check_encoder",
     "make_decoder",
     "make_encoder",
     "mlp",

@@ -1,4 +1,4 @@
-"""From what is known of two nodes to one logit."""
+"""Decoders: from what is known of two nodes to one logit."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import torch
 from torch import Tensor, nn
 
 from tidegraph.core.errors import ParameterError
+from tidegraph.learning.settings import DecoderName
 
 __all__ = [
     "DECODERS",
     "Concatenation",
     "Hadamard",
     "Pair",
-    "check_decoder",
     "make_decoder",
     "mlp",
 ]
 
 
 def mlp(columns: int, hidden: int, layers: int, out: int, *, dropout: float = 0.0) -> nn.Sequential:
-    """`layers` hidden layers of `hidden` units, and an output layer."""
+    """Return a network of `layers` hidden layers of `hidden` units, and an output layer."""
     parts: list[nn.Module] = []
     for _ in range(layers):
         parts += [nn.Linear(columns, hidden), nn.ReLU(), nn.Dropout(dropout)]
@@ -70,7 +70,7 @@ class Hadamard(_Decoder):
 
 
 class Pair(_Decoder):
-    """Pair features, and beside them both vectors and their product where there is an encoder."""
+    """Pair features; with an encoder also both vectors and their product."""
 
     reads_pairs = True
 
@@ -85,24 +85,15 @@ class Pair(_Decoder):
         return self.logits(pair, src, dst, src * dst)
 
 
-DECODERS: dict[str, type[Concatenation] | type[Hadamard] | type[Pair]] = {
+DECODERS: dict[DecoderName, type[Concatenation] | type[Hadamard] | type[Pair]] = {
     "concatenation": Concatenation,
     "hadamard": Hadamard,
     "pair": Pair,
 }
 
 
-def check_decoder(decoder: str | Callable[..., nn.Module]) -> None:
-    """Refuses what is neither the name of a decoder nor something to make one."""
-    if not callable(decoder) and decoder not in DECODERS:
-        raise ParameterError(
-            f"decoder is {decoder!r}; give one of {', '.join(DECODERS)}, or what makes an nn.Module"
-            " from (width, pair, hidden=, layers=, dropout=)"
-        )
-
-
 def make_decoder(
-    decoder: str | Callable[..., nn.Module],
+    decoder: DecoderName | Callable[..., nn.Module],
     width: int,
     pair: int,
     *,
@@ -110,10 +101,14 @@ def make_decoder(
     layers: int,
     dropout: float,
 ) -> nn.Module:
-    """The decoder of this name, or the one this class or function makes.
+    """Return the decoder of this name, or the one that this class or function makes.
 
-    width: of the encoded nodes, 0 where there is no encoder and it is called with None for both.
+    width: of the encoded nodes; 0 where there is no encoder and both nodes are None.
     """
-    check_decoder(decoder)
-    make = DECODERS[decoder] if isinstance(decoder, str) else decoder
+    make = decoder if callable(decoder) else DECODERS.get(decoder)
+    if make is None:
+        raise ParameterError(
+            f"decoder is {decoder!r}; give one of {', '.join(DECODERS)}, or a callable that makes"
+            " an nn.Module from (width, pair, hidden=, layers=, dropout=)"
+        )
     return make(width, pair, hidden=hidden, layers=layers, dropout=dropout)

@@ -1,4 +1,4 @@
-"""From the window of a node's latest changes to one vector."""
+"""Encoders: from a node's latest changes to one vector."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tidegraph.core.errors import ParameterError
+from tidegraph.learning.settings import EncoderName
 
 __all__ = [
     "ENCODERS",
@@ -21,7 +22,6 @@ __all__ = [
     "TimeEncoding",
     "Transformer",
     "Window",
-    "check_encoder",
     "make_encoder",
 ]
 
@@ -35,13 +35,13 @@ class Window:
 
     change: Tensor  # [B, k, width]
     elapsed: Tensor  # [B, k]: logarithm of the time from the change to the question
-    known: Tensor  # [B, k]: false where the node has not moved so often
+    known: Tensor  # [B, k]: false where the node has moved less often than that
     state: Tensor  # [B, width]
 
     def trimmed(self) -> Window:
-        """Without the places at the front where no node has a change; one place is left at least.
+        """Return the window without leading positions at which no node has a change, but not empty.
 
-        A known change stands behind all unknown ones.
+        Known changes come after all unknown ones.
         """
         length = self.known.shape[1]
         some = self.known.any(dim=0).nonzero()
@@ -55,7 +55,7 @@ class Window:
 
 
 class TimeEncoding(nn.Module):
-    """Cosines of an elapsed time at frequencies and phases that are learned."""
+    """Cosines of an elapsed time, with learned frequencies and phases."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ class TimeEncoding(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The parent of all encoders: `forward(window)` gives `[B, self.width]`.
+    """Base class of the encoders: `forward(window)` returns `[B, self.width]`.
 
-    Any `nn.Module` with that call, made from `(columns, width)`, can stand in its place.
+    Any `nn.Module` with that call, made from `(columns, width)`, can take its place.
     """
 
     def __init__(self, columns: int, width: int) -> None:
@@ -92,10 +92,10 @@ class StateOnly(Encoder):
 
 
 class _Sequence(Encoder):
-    """What the sequence models share: changes, and if wanted times, as one input per step.
+    """Base class of the sequence models: changes, and optionally times, as one input per step.
 
-    A node's first change is a thousand times as large as one among many neighbours. So a change is
-    read as its direction, with entries of about one, and the logarithm of its size.
+    A node's first change is a thousand times as large as one among many neighbours. A change is
+    therefore split into its direction, with entries of about one, and the logarithm of its size.
     """
 
     def __init__(self, columns: int, width: int, *, time_encoding: bool) -> None:
@@ -122,8 +122,8 @@ class _Recurrent(_Sequence):
         self.recurrent = self.cell(width, width, num_layers=layers, batch_first=True)
 
     def forward(self, window: Window) -> Tensor:
-        # Unknown changes stand at the front. They are moved behind the known ones, where the output
-        # right after the last known one has not seen them.
+        # Unknown changes come first. Move them behind the known ones, so that the output at the
+        # last known change has not seen them.
         window = window.trimmed()
         steps = self.steps(window)
         length = steps.shape[1]
@@ -151,7 +151,7 @@ class Gru(_Recurrent):
 class Transformer(_Sequence):
     """Self-attention over the changes; the newest one's output is the answer.
 
-    window: how many of the latest changes have places of their own; older ones share a place.
+    window: how many of the latest changes have their own position; older ones share one.
     """
 
     def __init__(
@@ -168,13 +168,13 @@ class Transformer(_Sequence):
         if width % heads:
             raise ParameterError(f"width {width} is not a multiple of {heads} heads")
         if window < 1:
-            raise ParameterError(f"window is {window}; at least one change has a place of its own")
+            raise ParameterError(f"window is {window}; give a whole number from 1 on")
         layer = nn.TransformerEncoderLayer(
             width, heads, dim_feedforward=2 * width, dropout=0.0, batch_first=True
         )
         self.attention = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.position = nn.Parameter(torch.randn(window, width) / math.sqrt(width))
-        self.nothing = nn.Parameter(torch.zeros(width))  # what stands for a node that never moved
+        self.nothing = nn.Parameter(torch.zeros(width))  # stands for a node that has never moved
 
     def forward(self, window: Window) -> Tensor:
         window = window.trimmed()
@@ -184,14 +184,14 @@ class Transformer(_Sequence):
         first = self.nothing.expand(len(steps), 1, -1)
         hidden = torch.cat(
             [torch.zeros_like(window.known[:, :1]), ~window.known], dim=1
-        )  # the first one is always there to be attended to
+        )  # the first position is always there to attend to
         out = self.attention(torch.cat([first, steps], dim=1), src_key_padding_mask=hidden)
         answer: Tensor = out[:, -1]
         moved = window.known[:, -1:]
         return torch.where(moved, answer, out[:, 0])
 
 
-ENCODERS: dict[str, type[Encoder]] = {
+ENCODERS: dict[EncoderName, type[Encoder]] = {
     "state": StateOnly,
     "lstm": Lstm,
     "gru": Gru,
@@ -199,22 +199,17 @@ ENCODERS: dict[str, type[Encoder]] = {
 }
 
 
-def check_encoder(encoder: str | Callable[..., nn.Module] | None) -> None:
-    """Refuses what is neither absent, nor the name of an encoder, nor something to make one."""
-    if encoder is not None and not callable(encoder) and encoder not in ENCODERS:
-        raise ParameterError(
-            f"encoder is {encoder!r}; give None, one of {', '.join(ENCODERS)}, or what makes an"
-            " nn.Module from (columns, width)"
-        )
-
-
 def make_encoder(
-    encoder: str | Callable[..., nn.Module],
+    encoder: EncoderName | Callable[..., nn.Module],
     columns: int,
     width: int,
     options: dict[str, Any] | None = None,
 ) -> nn.Module:
-    """The encoder of this name, or the one this class or function makes."""
-    check_encoder(encoder)
-    make = ENCODERS[encoder] if isinstance(encoder, str) else encoder
+    """Return the encoder of this name, or the one that this class or function makes."""
+    make = encoder if callable(encoder) else ENCODERS.get(encoder)
+    if make is None:
+        raise ParameterError(
+            f"encoder is {encoder!r}; give one of {', '.join(ENCODERS)}, or a callable that makes"
+            " an nn.Module from (columns, width)"
+        )
     return make(columns, width, **(options or {}))

@@ -1,17 +1,18 @@
-"""What all tasks do alike: settings as scikit-learn has them, the record of a stream, files."""
+"""What both tasks share: parameters as in scikit-learn, the record of a stream, and model files."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -19,45 +20,47 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from tidegraph.core import display
+from tidegraph.core.declarations import Setting, declared
 from tidegraph.core.durable import link_or_copy, put_in_place
 from tidegraph.core.errors import DataError, ParameterError, StateFileError
 from tidegraph.core.progress import Progress
-from tidegraph.engine.channels import Channel, RMaxUnit, Sketch
+from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.propagator import Propagator
 from tidegraph.evaluation import Split
 from tidegraph.events.batch import Batch
+from tidegraph.events.moments import time_numbers
+from tidegraph.events.names import node_numbers
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.history import History
 from tidegraph.learning.models import Window
-from tidegraph.learning.tasks.presets import preset
-from tidegraph.learning.training import Epoch, read_tensors, write_tensors
+from tidegraph.learning.presets import preset_for
+from tidegraph.learning.settings import (
+    ModelSettings,
+    TrainingSettings,
+    activity_half_lives,
+    default_half_lives,
+)
+from tidegraph.learning.training import Epoch, Loss, Training, fit, read_tensors, write_tensors
 from tidegraph.store.trajectories import Trajectories, copy_store, record
 
-__all__ = [
-    "RECORD_SETTINGS",
-    "Estimator",
-    "all_or_nothing",
-    "shown",
-    "train_and_validation",
-]
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+
+__all__ = ["Estimator", "all_or_nothing", "train_and_validation"]
 
 IntArray = NDArray[np.int64]
 _Own = TypeVar("_Own", bound="Estimator")
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
 
-# The settings on which the record of a stream depends; all others are about the network that
-# reads it, so that estimators with the same of these share a record.
-RECORD_SETTINGS = (
-    *("columns", "alpha", "half_lives", "high_pass", "beta"),
-    *("r_max", "r_max_unit", "scale_by_degree", "epsilon"),
-)
 _FORMAT = 1
 _HELD_BACK = 0.15  # of the events, where no split is given
+_PACE = Setting("pace", float, 0.1, "learning rate, as a share of that of the training", above=0)
+_REPLAY = Setting("replay", float, 0.0, "earlier examples repeated per example", least=0)
 
 
 def train_and_validation(stream: EventStream) -> Split:
-    """All events but the last 15 % for training, those for validation, and none for a test."""
+    """Return a split of all events: the last 15 % for validation, the others for training."""
     if not len(stream):
         raise DataError("the stream holds no events; nothing can be learned")
     bound = float(np.quantile(stream.t, 1 - _HELD_BACK))
@@ -78,7 +81,7 @@ def train_and_validation(stream: EventStream) -> Split:
 def all_or_nothing(
     method: Callable[Concatenate[_Own, _Arguments], _Answer],
 ) -> Callable[Concatenate[_Own, _Arguments], _Answer]:
-    """The method, after which a failure leaves the estimator with all that it had before."""
+    """Wrap a method so that a failure leaves the estimator's attributes as they were before."""
 
     @functools.wraps(method)
     def wrapped(self: _Own, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
@@ -94,89 +97,74 @@ def all_or_nothing(
 
 
 @contextlib.contextmanager
-def shown(progress: Progress | bool | None) -> Iterator[Progress | None]:
-    """The function to report progress to; True shows a bar on standard error."""
-    if isinstance(progress, bool):
-        if not progress:
-            yield None
-            return
+def _reporting(progress: Progress | bool | None) -> Iterator[Progress | None]:
+    """Yield the function to report progress to; True shows a bar on standard error."""
+    if progress is True:
         with display.progress("fit") as report:
             yield report
     else:
-        yield progress
+        yield progress or None
 
 
-class Estimator:
-    """The parent of the tasks, each of which is a dataclass of its settings."""
+class Estimator(ModelSettings):
+    """Base class of the tasks, each of which is a dataclass of its settings."""
 
-    presets: ClassVar[tuple[str, ...]]
+    task: ClassVar[Literal["link", "node"]]
 
-    alpha: float
-    half_lives: Sequence[float] | None
-    high_pass: bool
-    beta: float
-    r_max: float
-    r_max_unit: RMaxUnit
-    scale_by_degree: bool
-    epsilon: float
-    encoder: str | Callable[..., nn.Module] | None
-    window: int
-    threads: int | None
-    device: str
-    path: str | None
     epochs_: list[Epoch]
     _network: Any  # the module of the task
     _stream: EventStream
-    _shared_events: tuple[Path | None, EventStream | None] = (None, None)
     _directory: Path
     _saved: bool  # whether the record is part of a saved model
     _trajectories: Trajectories
     _history: History
     _span: float  # of the training period
+    _shared_events: tuple[Path | None, EventStream | None] = (None, None)
 
     # Settings -------------------------------------------------------------------------------------
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._training(0)  # checks the device
+
     @classmethod
     def preset(cls: type[_Own], name: str, data: str | None = None, **changes: Any) -> _Own:
-        """One with the settings of this name (see `presets.preset`), and changes to them."""
-        settings = preset(name, data)
-        if not name.startswith(cls.presets):
-            raise ParameterError(
-                f"{name!r} is no preset of {cls.__name__}; give one of {', '.join(cls.presets)}"
-            )
-        return cls(**{**settings, **changes})
+        """Return a model with the settings of a preset (see `presets.preset`) and these changes."""
+        return cls(**{**preset_for(cls.task, name, data), **changes})
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings given to the constructor."""
-        settings: Any = self
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(settings)}
+        """Return the settings given to the constructor."""
+        return {name: getattr(self, name) for name in declared(type(self))}
 
     def set_params(self: _Own, **params: Any) -> _Own:
-        """Changes settings. Where one of them shapes the model, what was learned is forgotten."""
-        known = self.get_params()
+        """Change settings. Where one of them shapes the model, forget what was learned."""
+        known, settings = self.get_params(), declared(type(self))
         for name in params:
             if name not in known:
                 raise ParameterError(f"there is no setting {name!r}; there are {', '.join(known)}")
-        type(self)(**{**known, **params})  # judges them before anything has changed
-        shaping = {name for name in params if name not in ("threads", "path")}
-        if hasattr(self, "_network") and any(known[name] != params[name] for name in shaping):
+        type(self)(**{**known, **params})  # checks them before anything changes
+        changed = {name for name, value in params.items() if known[name] != value}
+        if hasattr(self, "_network") and not all(settings[name].inert for name in changed):
             del self._network
         for name, value in params.items():
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
-        """The settings that are not as by default, and what it has learned from."""
-        default = type(self)().get_params()
-        own = {name: value for name, value in self.get_params().items() if value != default[name]}
+        """Return the settings that differ from their defaults, and what the model was fitted to."""
+        own = {
+            name: getattr(self, name)
+            for name, setting in declared(type(self)).items()
+            if getattr(self, name) != setting.default
+        }
         words = [f"{name}={value!r}" for name, value in own.items()]
         call = f"{type(self).__name__}({', '.join(words)})"
         return f"<{call}, fitted to {self._stream!r}>" if hasattr(self, "_network") else call
 
-    def _check_at_least_one(self, *names: str) -> None:
-        for name in names:
-            if getattr(self, name) < 1:
-                raise ParameterError(f"{name} is {getattr(self, name)}; it is at least 1")
+    def _training(self, examples: int) -> Training:
+        """Return how to fit the network to so many examples."""
+        own = {name: getattr(self, name) for name in declared(TrainingSettings)}
+        return Training(**own)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_network"):
@@ -184,10 +172,122 @@ class Estimator:
                 f"the {type(self).__name__} has learned nothing yet; call fit, or load one"
             )
 
+    @property
+    def stream(self) -> EventStream:
+        """The events the model answers from, with the names of their nodes."""
+        self._check_fitted()
+        return self._stream
+
+    # Fitting --------------------------------------------------------------------------------------
+
+    @all_or_nothing
+    def fit(
+        self: _Own,
+        stream: EventStream,
+        split: Split | None = None,
+        *,
+        checkpoint: str | Path | None = None,
+        progress: Progress | bool | None = None,
+    ) -> _Own:
+        """Learn from the training part of a split, stop by its validation part, return self.
+
+        Without a split the last 15 % of the events decide when to stop, and all others train.
+        Representations follow all events of the stream; an answer for a time uses those before it.
+        `progress=True` shows a bar; a function is called with (done, total, what is going on).
+        Where it fails, the model stays as it was before.
+        """
+        split = train_and_validation(stream) if split is None else split
+        self._check_learnable(stream, split)
+        with _reporting(progress) as report:
+            self.observe(stream, split, progress=report)
+            self.train(split, checkpoint=checkpoint, progress=report)
+        return self
+
+    def _check_learnable(self, stream: EventStream, split: Split) -> None:
+        """Raise DataError where the stream and the split hold nothing to learn from."""
+        raise NotImplementedError
+
+    @all_or_nothing
+    def observe(
+        self, stream: EventStream, split: Split, *, progress: Progress | None = None
+    ) -> None:
+        """Propagate and record: the part of `fit` that works on the graph."""
+        self._span = _span(stream, split)
+        self._directory = self._temporary() if self.path is None else Path(self.path)
+        self._saved = False
+        propagator = self.propagator(stream)
+        record(stream, propagator, self._directory, epsilon=self.epsilon, progress=progress)
+        self._open(stream)
+
+    def reopen(self, stream: EventStream, split: Split) -> None:
+        """Do what `observe` does, where another process has recorded this stream to `path`."""
+        if self.path is None:
+            raise ParameterError("path is None; give the path to which the stream was recorded")
+        self._span = _span(stream, split)
+        self._directory, self._saved = Path(self.path), False
+        self._open(stream)
+
+    def train(
+        self,
+        split: Split,
+        *,
+        checkpoint: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Fit the network to what `observe` recorded: the part of `fit` that needs no graph."""
+        raise NotImplementedError
+
+    def _fit(
+        self,
+        examples: int,
+        loss: Loss,
+        validate: Callable[[], float],
+        checkpoint: str | Path | None,
+        progress: Progress | None,
+    ) -> None:
+        self.epochs_ = fit(
+            self._network,
+            examples,
+            loss,
+            validate,
+            self._training(examples),
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            progress=progress,
+        )
+
+    def _check_further(self, epochs: int, pace: float, replay: float) -> None:
+        self._check_fitted()
+        declared(TrainingSettings)["epochs"].check(epochs)
+        _PACE.check(pace)
+        _REPLAY.check(replay)
+
+    def _most_further(self, replay: float) -> int:
+        """Return how many examples to train further on at most, with room for those repeated."""
+        return max(1, int(self.max_examples / (1 + replay)))
+
+    def _repeated(self, examples: int, earlier: int, replay: float, seed: int) -> IntArray:
+        """Draw which of the earlier examples to repeat along with so many new ones."""
+        count = min(earlier, round(replay * examples), self.max_examples - examples)
+        generator = np.random.default_rng((self.seed, seed, examples))
+        return np.sort(generator.choice(earlier, count, replace=False))
+
+    def _fit_further(
+        self, examples: int, loss: Loss, *, epochs: int, pace: float, progress: Progress | None
+    ) -> None:
+        training = dataclasses.replace(
+            self._training(examples),
+            epochs=epochs,
+            patience=epochs,
+            learning_rate=pace * self.learning_rate,
+        )
+        passes = itertools.count()
+        # Nothing is held out for validation: the last pass counts as the best.
+        fit(self._network, examples, loss, lambda: float(next(passes)), training, progress=progress)
+
     # The record -----------------------------------------------------------------------------------
 
     def _channels(self) -> list[Channel]:
-        half_lives = [self._span / 30] if self.half_lives is None else self.half_lives
+        half_lives = default_half_lives(self._span) if self.half_lives is None else self.half_lives
         channels = []
         for half_life in (None, *half_lives):
             channels.append(Channel.low_pass(self.alpha, half_life=half_life))
@@ -196,13 +296,13 @@ class Estimator:
         return channels
 
     def propagated(self, stream: EventStream) -> Sketch | ArrayLike:
-        """The features of the stream's nodes that are propagated: its own, or random ones."""
+        """Return the features of the stream's nodes to propagate: its own, or random ones."""
         raise NotImplementedError
 
     def propagator(self, stream: EventStream) -> Propagator:
-        """A new engine as `observe` makes it for the stream, before any of its events."""
+        """Return a new engine as `observe` makes it for the stream, before any of its events."""
         edges, initial = stream.initial, None
-        if edges is not None:  # it has no times of its own: it counts as of the first event
+        if edges is not None:  # it has no times of its own, and counts from the first event on
             first = int(stream.t[0]) if len(stream) else None
             initial = Batch(src=edges.src, dst=edges.dst, weight=edges.weight, t=first)
         return Propagator(
@@ -217,39 +317,38 @@ class Estimator:
             initial=initial,
         )
 
-    def _record(self, stream: EventStream, progress: Progress | None) -> None:
-        """Runs the stream through the propagation engine and records how every node moved."""
-        self._directory = self._temporary() if self.path is None else Path(self.path)
-        self._saved = False
-        propagator = self.propagator(stream)
-        record(stream, propagator, self._directory, epsilon=self.epsilon, progress=progress)
-
     def _temporary(self) -> Path:
-        """Where to keep a record for as long as this object lives."""
+        """Return a place for a record that exists for as long as this object."""
         directory = Path(tempfile.mkdtemp(prefix="tidegraph-"))
         weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         return directory / "trajectories"
 
-    def _append(self, events: EventStream) -> None:
-        """Records later events; a saved model stays as it was saved, and a copy goes on."""
+    def _open(self, stream: EventStream) -> None:
+        self._stream = stream
+        self._trajectories = Trajectories.open(self._directory)
+        self._history = History(stream.nodes, activity_half_lives(self._span))
+        self._history.append(stream)
+
+    def _append(self, events: EventStream, stream: EventStream) -> None:
+        """Record later events, with which the stream is `stream`.
+
+        A saved model stays as it was saved: the events go to a copy of its record.
+        """
         if self._saved:
             copy = self._temporary()
             copy_store(self._directory, copy)
             self._directory, self._saved = copy, False
             self._trajectories = Trajectories.open(copy)
         self._trajectories.append(events)
-
-    def _history_with(self, events: EventStream, stream: EventStream) -> History:
-        """The history after later events, made anew where `stream`, with them, has more nodes."""
         if stream.nodes == self._history.nodes:
             self._history.append(events)
-            return self._history
-        history = History(stream.nodes, self._history.half_lives)
-        history.append(stream)
-        return history
+        else:  # its tables have a row per node
+            self._history = History(stream.nodes, self._history.half_lives)
+            self._history.append(stream)
+        self._stream = stream
 
     def _window(self, nodes: IntArray, t: IntArray) -> Window | None:
-        """What the encoder reads, where there is one."""
+        """Return what the encoder reads, where there is one."""
         if self.encoder is None:
             return None
         change, elapsed, known = self._trajectories.window(nodes, t, self.window)
@@ -261,6 +360,69 @@ class Estimator:
             torch.from_numpy(state).flatten(1).to(self.device),
         )
 
+    def embeddings(self, at: Any = None, nodes: ArrayLike | None = None) -> pandas.DataFrame:
+        """Return the representations of nodes as of a time, as a data frame with a row per node.
+
+        They follow the events strictly before `at`, a number or a date; by default all events. The
+        index holds the names of the nodes, and a column is named after its channel and number.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise ParameterError("a data frame needs pandas; pip install pandas") from error
+
+        self._check_fitted()
+        last = int(self._stream.t[-1]) + 1
+        asked = np.arange(self._stream.nodes) if nodes is None else self._node_numbers(nodes)
+        states = self._trajectories.state(asked, last if at is None else self._stream.time(at))
+        names = [
+            f"{'low' if channel.gamma > 0 else 'high'}_pass"
+            + ("" if channel.half_life is None else f"_half_life_{channel.half_life:g}")
+            for channel in self._trajectories.channels
+        ]
+        columns = [f"{name}_{column}" for name in names for column in range(states.shape[2])]
+        index = pandas.Index(self._stream.name(asked).tolist(), name="node")
+        return pandas.DataFrame(states.reshape(len(asked), -1), index=index, columns=columns)
+
+    # Questions ------------------------------------------------------------------------------------
+
+    def _asked(self, t: ArrayLike, **ends: ArrayLike) -> list[IntArray]:
+        """Return the nodes of a question and its times as int64 columns of one length."""
+        numbers = [self._node_numbers(nodes, side) for side, nodes in ends.items()]
+        columns = [np.atleast_1d(column) for column in (*numbers, self._time_numbers(t))]
+        return [np.ascontiguousarray(column) for column in np.broadcast_arrays(*columns)]
+
+    def _node_numbers(self, nodes: ArrayLike, side: str = "") -> IntArray:
+        """Return nodes as node numbers, from numbers or names.
+
+        side: "src" or "dst", for streams in which a name is one node as a source and another as a
+            destination.
+        """
+        array = np.asarray(nodes)
+        flat = array.ravel().tolist()
+        if not flat or not all(isinstance(name, str) for name in flat):
+            return node_numbers(nodes)
+        names = self._stream.names
+        if names is None or names.values.dtype.kind == "i":
+            with contextlib.suppress(ValueError):
+                array = np.array([int(name) for name in flat]).reshape(array.shape)
+            return self._stream.number(array)
+        try:
+            return self._stream.number(array)
+        except DataError:
+            with contextlib.suppress(DataError):
+                prefixed = np.array([f"{side} {name}" for name in flat], dtype=object)
+                return self._stream.number(prefixed).reshape(array.shape)
+            raise
+
+    def _time_numbers(self, t: ArrayLike) -> IntArray:
+        """Return times in the stream's unit, from numbers or dates."""
+        array = np.asarray(t)
+        if array.dtype.kind not in "MOUT" or not array.size:
+            return time_numbers(t)
+        moments = [self._stream.time(when) for when in array.ravel()]
+        return np.array(moments, dtype=np.int64).reshape(array.shape)
+
     # Files ----------------------------------------------------------------------------------------
 
     def share_events(self, file: Path | None) -> None:
@@ -268,18 +430,18 @@ class Estimator:
         self._shared_events = file, self._stream
 
     def _write(self, path: str | Path, overwrite: bool, **more: Any) -> None:
-        """Weights, settings, the events and the record of all nodes, in a new directory.
+        """Write weights, settings, the events and the record of all nodes to a new directory.
 
-        It appears when it is whole; one that is to be overwritten stays until then.
+        It appears when it is complete; one that is to be overwritten stays until then.
         """
         self._check_fitted()
         whole = Path(path)
         a_model = (whole / "model.safetensors").is_file()
         if whole.exists() and not (overwrite and a_model):
-            advice = ", or say overwrite=True" if a_model else ""
+            advice = ", or overwrite=True" if a_model else ""
             raise StateFileError(f"{whole} exists; give a directory that does not{advice}")
         directory = whole.with_name(f".{whole.name}.saving")
-        if directory.exists():  # of a save that was killed
+        if directory.exists():  # left by a save that was killed
             shutil.rmtree(directory)
         directory.mkdir(parents=True)
         copy_store(self._directory, directory / "trajectories")
@@ -303,7 +465,7 @@ class Estimator:
         write_tensors(directory / "model.safetensors", self._network.state_dict(), about)
         if a_model:
             before = whole.with_name(f".{whole.name}.replaced")
-            shutil.rmtree(before, ignore_errors=True)  # of a save that was killed
+            shutil.rmtree(before, ignore_errors=True)  # left by a save that was killed
             put_in_place(whole, before)
             put_in_place(directory, whole)
             shutil.rmtree(before)
@@ -314,7 +476,7 @@ class Estimator:
     def _read(
         cls: type[_Own], path: str | Path, modules: dict[str, Callable[..., nn.Module] | None]
     ) -> tuple[_Own, dict[str, Tensor], dict[str, Any]]:
-        """What `_write` wrote, as an estimator without a network, the tensors and the rest."""
+        """Return an estimator without a network, its tensors, and all else that `_write` wrote."""
         directory = Path(path)
         if not (directory / "model.safetensors").is_file():
             problem = "holds no model" if directory.exists() else "does not exist"
@@ -361,3 +523,8 @@ class Estimator:
 def _full_name(module: Any) -> str:
     name = getattr(module, "__qualname__", type(module).__qualname__)
     return f"{getattr(module, '__module__', '')}.{name}"
+
+
+def _span(stream: EventStream, split: Split) -> float:
+    """Return the length of the training period."""
+    return max(1.0, float(split.validation_time) - float(stream.t[0]))

@@ -1,4 +1,4 @@
-"""What a model reads about nodes at a time."""
+"""What a model reads about a node at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream, NodeLabels
 from tidegraph.learning.edge_features import RECENT, last_and_mean
+from tidegraph.learning.features import squash
 from tidegraph.learning.history import History
 from tidegraph.store.trajectories import Trajectories
 
@@ -17,28 +18,29 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
 _AT_ONCE = 1 << 14  # nodes whose states are in memory together
-_PARTNERS = 8  # of the latest events, whose labels are counted, and those of their partners
+_PARTNERS = 8  # of the latest events; their labels count, and those of their own partners
 _TINY = 1e-9
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _PERIODS_S = (86_400.0, 7 * 86_400.0)
-_PERIODS_SEEN = 3  # fewer in the training period are nothing to learn from
+_PERIODS_SEEN = 3  # with fewer in the training period there is nothing to learn
 
 
 class NodeFeatures:
-    """Numbers about nodes strictly before a time; which of them, say the settings.
+    """Numbers about nodes strictly before a time; the settings choose which.
 
-    Always: inner products of the node's own representations in all channels and of `x`, what is
-    propagated, on a scale that is logarithmic away from zero (how much of its walks return to it,
-    how far they spread), and the logarithms of their norms.
+    Always: inner products of the node's own representations in all channels and of `x`, the
+    propagated features, on a scale that is logarithmic away from zero (how much of its walks return
+    to it, how far they spread), and the logarithms of their norms.
 
-    span: of the training period, which decides whether it holds enough days and weeks.
-    states: whether the representations themselves are read too.
-    activity: whether to read what `History` knows of the node and of whom it met last, and the
-        time of day and week.
+    span: length of the training period, which must hold several days or weeks for the time of day
+        or week to be read.
+    states: whether to read the representations themselves too.
+    activity: whether to read the numbers of `History` for the node and for its last partner, and
+        the time of day and week.
     edge_features: whether to read those of the latest event and their mean over the latest ones.
-    known: labels with the times from which they are known, or None. Read are the last one of the
-        node, the share of each of `classes` among its own, among the last ones of those it met,
-        and among the last ones of those whom they had met.
+    known: labels with the times from which they are known, or None. They give the node's last
+        label and the share of each of `classes` among its own labels, among the last labels of its
+        partners, and among the last labels of their partners.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class NodeFeatures:
         self._edge_features = stream.edge_features if edge_features else None
         self._classes = len(classes)
         self._periods = _periods(stream.unit, span) if activity else np.zeros(0)
-        # Every event stands at both of its ends.
+        # Every event is listed at both of its ends.
         self._events = Past(np.concatenate([stream.src, stream.dst]), np.tile(stream.t, 2))
         self._partner = np.concatenate([stream.dst, stream.src])
         self._labels: Past | None = None
@@ -75,7 +77,7 @@ class NodeFeatures:
             self._labels_by_class = Past(node * self._classes + self._label, t)
 
     def __call__(self, nodes: IntArray, t: IntArray) -> FloatArray:
-        """`[len(nodes), numbers]`."""
+        """Return a row for each node and time, `[len(nodes), numbers]`."""
         pieces = [
             self._piece(nodes[first : first + _AT_ONCE], t[first : first + _AT_ONCE])
             for first in range(0, max(1, len(nodes)), _AT_ONCE)
@@ -102,8 +104,7 @@ class NodeFeatures:
         upper = np.triu_indices(own.shape[1])
         product = (np.matmul(own, own.transpose(0, 2, 1)) / own.shape[2])[:, upper[0], upper[1]]
         norm = np.sqrt(np.einsum("bcd,bcd->bc", states, states) / own.shape[2])
-        squashed = np.sign(product) * np.log1p(100 * np.abs(product))
-        return np.concatenate([squashed, np.log(norm + _TINY)], axis=1)
+        return np.concatenate([squash(product), np.log(norm + _TINY)], axis=1)
 
     def _of_partner(self, nodes: IntArray, t: IntArray) -> FloatArray:
         rows, known = self._events.latest(nodes, t, 1)
@@ -142,14 +143,14 @@ class NodeFeatures:
         ).astype(np.float32)
 
     def _met(self, nodes: IntArray, t: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
-        """`(partners, known)`, `[B, partners]` each: with whom the latest events were."""
+        """Return the partners of the latest events and whether each is known, `[B, partners]`."""
         rows, known = self._events.latest(nodes, t, _PARTNERS)
         return (self._partner[rows] if len(self._partner) else rows), known
 
     def _shares(
         self, labels: Past, nodes: IntArray, chosen: NDArray[np.bool_], t: IntArray
     ) -> FloatArray:
-        """Of the last labels of the chosen among `nodes[b]`: the share of each class, how many."""
+        """Return the share of each class among the last labels of chosen nodes, and how many."""
         row, column = np.nonzero(chosen)
         label, known = self._last_label(labels, nodes[row, column], t[row])
         place = row[known] * self._classes + label[known]
@@ -160,13 +161,13 @@ class NodeFeatures:
     def _last_label(
         self, labels: Past, nodes: IntArray, t: IntArray
     ) -> tuple[IntArray, NDArray[np.bool_]]:
-        """The position of each node's last label among the classes, and whether it has one."""
+        """Return the class of each node's last label, by position, and whether it has one."""
         rows, known = labels.latest(nodes, t, 1)
         label = self._label[rows[:, 0]] if len(self._label) else rows[:, 0]
         return label, known[:, 0]
 
 
 def _periods(unit: str, span: float) -> NDArray[np.float64]:
-    """A day and a week in the stream's unit of time, as far as `span` holds several."""
+    """Return a day and a week in the stream's unit, where `span` holds several of them."""
     periods = np.array(_PERIODS_S) / _SECONDS[unit] if unit in _SECONDS else np.zeros(0)
     return periods[periods * _PERIODS_SEEN <= span]

@@ -1,17 +1,29 @@
-"""Settings by name: the package's own, and those of the paper's two tables."""
+"""Settings by name: the package's own, and those of the paper's two tables. Imports no torch."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
+from tidegraph.core.declarations import declared
 from tidegraph.core.errors import ParameterError
+from tidegraph.learning.settings import model_settings_of
 
-__all__ = ["LINK_PRESETS", "NODE_PRESETS", "preset", "preset_name"]
+__all__ = [
+    "LINK_PRESETS",
+    "NODE_PRESETS",
+    "PRESETS",
+    "model_settings",
+    "preset",
+    "preset_for",
+    "preset_name",
+]
 
 _PAPER_LINK = ("paper-lstm", "paper-gru", "paper-transformer")
 LINK_PRESETS = ("default", "snapshots", "historical", *_PAPER_LINK)
 NODE_PRESETS = ("node", "paper-node")
+PRESETS = (*LINK_PRESETS, *NODE_PRESETS)
 
 _NAME = re.compile(r"(?P<base>[a-z-]+?)(?P<variants>([+-](high-pass|time))*)")
 
@@ -30,9 +42,9 @@ _NODE = {
     "gdelt": (1e-7, 0.1, 64, 2048, 1e-3),
     "mag": (5e-8, 0.1, 64, 2048, 1e-3),
 }
-_EVENTS = ("wikipedia", "reddit")  # as one event after the other; the others as snapshots
+_EVENTS = ("wikipedia", "reddit")  # one event after the other; the others come as snapshots
 
-# Where time counts snapshots, edges fade within a few of them, and any node may be the answer.
+# Where time counts snapshots, edges fade within a few of them and any node may be the answer.
 _SNAPSHOTS = {
     "columns": 64,
     "half_lives": (1 / 3, 1.0, 3.0),
@@ -40,15 +52,15 @@ _SNAPSHOTS = {
     "random_negatives": 10,
     "past_negatives": 0,
 }
-# Against pairs that happened before, at some cost against random ones.
+# Better against pairs that happened before, at some cost against random ones.
 _HISTORICAL = {"past_negatives": 2, "past_weight": 1.0}
 
 # The classes of papers are asked for after the edges of their own year.
-_OWN = {"pubmed-temporal": {"ask_after": 1}}
+_OF_DATA = {"pubmed-temporal": {"ask_after": 1}}
 
 
 def preset_name(given: str | None, *, task: str, protocol: str | None) -> str:
-    """The preset a model begins from: the one that was given, or else the task's and protocol's.
+    """Return the preset a model starts from: the one given, or else the task's and protocol's.
 
     >>> preset_name(None, task="link", protocol="roland")
     'snapshots'
@@ -61,15 +73,15 @@ def preset_name(given: str | None, *, task: str, protocol: str | None) -> str:
 
 
 def preset(name: str, data: str | None = None) -> dict[str, Any]:
-    """The settings of this name for a data set, to be given to `LinkPredictor` or `NodeClassifier`.
+    """Return the settings of this name for a data set, for `LinkPredictor` or `NodeClassifier`.
 
-    For links: `default`; `snapshots`, where time counts snapshots; `historical`, trained to tell
-    what happens now from what happened before; and `paper-lstm`, `paper-gru`, `paper-transformer`,
-    to which `+high-pass` or `-high-pass` and `+time` or `-time` may be added; without, high-pass
-    channels are there where the paper has them (data as snapshots) and the encoding of times is
-    not. For nodes: `node`, the defaults and what the data set asks for, and `paper-node`. Without
-    `data` the paper's settings are those for Wikipedia. The paper counts `r_max` in L1 norms,
-    without a factor for degrees.
+    For links: `default`; `snapshots`, where time counts snapshots; `historical`, trained to
+    separate what happens now from what happened before; and `paper-lstm`, `paper-gru`,
+    `paper-transformer`, optionally followed by `+high-pass` or `-high-pass`, `+time` or `-time`.
+    Without these, there are high-pass channels where the paper has them (data in snapshots), and
+    times are not encoded. For nodes: `node`, the defaults with what the data set needs, and
+    `paper-node`. Without `data`, the paper's settings are those for Wikipedia. The paper counts
+    `r_max` in L1 norms, without a factor for degrees.
 
     >>> preset("paper-gru+time", data="uci")["hidden"]
     64
@@ -77,12 +89,10 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
     found = _NAME.fullmatch(name)
     base = found["base"] if found else name
     variants = re.findall(r"([+-])(high-pass|time)", found["variants"]) if found else []
-    if base not in LINK_PRESETS + NODE_PRESETS or len({what for _, what in variants}) < len(
-        variants
-    ):
+    if base not in PRESETS or len({what for _, what in variants}) < len(variants):
         raise ParameterError(
-            f"there is no preset {name!r}; give one of {', '.join(LINK_PRESETS + NODE_PRESETS)},"
-            " those of links from the paper with +high-pass or -high-pass, +time or -time if wanted"
+            f"there is no preset {name!r}; give one of {', '.join(PRESETS)};"
+            " the paper's for links may be followed by +high-pass or -high-pass, +time or -time"
         )
     wanted = {what: sign == "+" for sign, what in variants}
     if variants and base not in _PAPER_LINK:
@@ -94,7 +104,7 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
     if base == "historical":
         return dict(_HISTORICAL)
     if base == "node":
-        return dict(_OWN.get(data or "", {}))
+        return dict(_OF_DATA.get(data or "", {}))
     if base == "paper-node":
         return _paper_node(_row(_NODE, name, data))
     columns = 172 if (data or "wikipedia") in _EVENTS else 128
@@ -123,11 +133,44 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
     }
 
 
+def preset_for(task: str, name: str, data: str | None = None) -> dict[str, Any]:
+    """Return the settings of a preset, or raise ParameterError where it is another task's."""
+    settings = preset(name, data)
+    own, model = (
+        (NODE_PRESETS, "NodeClassifier") if task == "node" else (LINK_PRESETS, "LinkPredictor")
+    )
+    if not name.startswith(own):
+        raise ParameterError(f"{name!r} is no preset of {model}; give one of {', '.join(own)}")
+    return settings
+
+
+def model_settings(
+    given: Mapping[str, Any] | None,
+    *,
+    task: str,
+    protocol: str,
+    named: str | None = None,
+    data: str | None = None,
+) -> dict[str, Any]:
+    """Return all settings of a model: those given, and else those of its preset for the data.
+
+    named: the preset; by default the one that comes with the task and the protocol.
+    Seed and path belong to the run, and are included only where somebody gave them.
+    """
+    from tidegraph.events.datasets import DATA_SETS
+
+    base = preset_name(named, task=task, protocol=protocol)
+    changes = preset_for(task, base, data if data in DATA_SETS else None)
+    known = declared(model_settings_of(task))
+    defaults = {name: each.default for name, each in known.items() if not each.by_run}
+    return {**defaults, **changes, **(given or {})}
+
+
 def _paper_node(row: tuple[float, ...]) -> dict[str, Any]:
     r_max, dropout, hidden, batch_size, learning_rate = row
     return {
         **_propagation(r_max),
-        "columns": 172,  # where the data has no features of nodes
+        "columns": 172,  # where nodes have no features
         "high_pass": False,
         "states": True,
         "activity": False,
@@ -158,7 +201,7 @@ def _row(table: dict[str, tuple[Any, ...]], name: str, data: str | None) -> tupl
     row = table.get(data or "wikipedia")
     if row is None:
         raise ParameterError(
-            f"the paper has no settings of {name!r} for {data!r}; there are those for"
+            f"the paper has no settings of {name!r} for {data!r}; it has them for"
             f" {', '.join(table)}"
         )
     return row

@@ -1,0 +1,365 @@
+"""Every setting of a run, declared once: type, default, choices, range and meaning.
+
+The estimators inherit their settings from the classes here. The command line, `--set`, TOML files,
+sweeps, presets and the tables in docs/parameters.md read the same declarations (see
+`core.declarations`). Imports neither NumPy nor torch, so that a mistyped setting is rejected at
+once.
+"""
+# ruff: noqa: RUF009 (a field of a dataclass is declared by a call)
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Literal, TypeAlias, get_args
+
+from tidegraph.core.declarations import inherited, setting, validate
+from tidegraph.core.errors import ParameterError
+
+__all__ = [
+    "PROTOCOLS",
+    "RECORD_SETTINGS",
+    "SAMPLERS",
+    "SECTIONS",
+    "Data",
+    "DecoderName",
+    "EncoderName",
+    "Evaluation",
+    "LinkSettings",
+    "ModelSettings",
+    "NodeSettings",
+    "Report",
+    "RunSettings",
+    "TrainingSettings",
+    "activity_half_lives",
+    "default_half_lives",
+    "model_settings_of",
+]
+
+Task: TypeAlias = Literal["link", "node"]
+Protocol: TypeAlias = Literal["tgn", "tgb", "time", "roland"]
+Sampler: TypeAlias = Literal["random-dst", "random-all", "historical", "inductive"]
+Format: TypeAlias = Literal["auto", "table", "jodie", "tgn", "tgl", "snap"]
+OnBad: TypeAlias = Literal["error", "drop"]
+EncoderName: TypeAlias = Literal["state", "lstm", "gru", "transformer"]
+DecoderName: TypeAlias = Literal["pair", "concatenation", "hadamard"]
+
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
+
+# Half-lives ---------------------------------------------------------------------------------------
+
+
+def default_half_lives(span: float) -> tuple[float, ...]:
+    """Return the half-lives of the channels that forget, for a training period of this length.
+
+    >>> default_half_lives(60.0)
+    (2.0,)
+    """
+    return (span / 30,)
+
+
+def activity_half_lives(span: float) -> tuple[float, ...]:
+    """Return the half-lives over which recent activity is counted, for this training period."""
+    return tuple(span / part for part in (3000, 300, 30, 3))
+
+
+# A run --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Which events to read, and how to understand a file of them."""
+
+    name: str = setting("", "the name of a data set, or the path of a file")
+    format: Format = setting("auto", "format of the file")
+    src: str | None = setting(None, "the column that says who acts; none: guessed")
+    dst: str | None = setting(None, "the column that says on whom; none: guessed")
+    time: str | None = setting(None, "the column that says when; none: guessed")
+    weight: str | None = setting(None, "the column that says how much, above 0")
+    label: str | None = setting(None, "the column with the state of the source at the event")
+    edge_features: tuple[str, ...] = setting((), "columns of numbers that describe events")
+    bipartite: bool = setting(False, "whether an id is one node as src and another as dst")
+    unit: str | None = setting(None, "unit of the times, such as s or day")
+    sort: bool = setting(True, "whether to sort rows by time instead of rejecting unsorted ones")
+    on_bad: OnBad = setting("error", "what to do with a row that cannot be used")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How to divide events, and what to ask about those held out for the test."""
+
+    protocol: Protocol = setting("tgn", "how to divide events")
+    samplers: tuple[Sampler, ...] | None = setting(
+        None,
+        "samplers of negatives, such as random-dst,historical; none: these two, or no negatives"
+        " where the protocol has none",
+    )
+    rank: bool = setting(False, "whether to rank all destinations too")
+    rank_sample: int | None = setting(None, "rank for so many test events only", least=1)
+    validation_after: int | float | str | None = setting(
+        None, "when validation begins, for the protocol time: a number or an ISO date"
+    )
+    test_after: int | float | str | None = setting(
+        None, "when the test begins, for the protocol time: a number or an ISO date"
+    )
+    snapshot_seconds: int | None = setting(
+        None, "width of a snapshot, for the protocol roland; none: as published", least=1
+    )
+    first_test: int | None = setting(
+        None, "the first test task of the protocol roland; none: as published", least=1
+    )
+    live: bool = setting(
+        False, "whether the model goes on learning from snapshots once they are known"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What to write besides the numbers."""
+
+    html: bool = setting(True, "whether to write report.html", inert=True)
+    tensorboard: bool = setting(False, "whether to write curves for TensorBoard", inert=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """The settings of a run that belong to no section."""
+
+    task: Task = setting("link", "link: which pairs meet; node: the classes of nodes")
+    seeds: tuple[int, ...] = setting((0,), "one training per seed, such as 0,1,2", least=0)
+    preset: str | None = setting(
+        None, "settings of the model by name, such as historical; none: those of the task"
+    )
+    keep: bool = setting(
+        False, "whether to keep the models of all seeds, not just of the first", inert=True
+    )
+
+
+# A model ------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RecordSettings:
+    """Propagation and its record; models with the same of these can share a record."""
+
+    columns: int = setting(
+        128,
+        "random feature columns per channel: more is finer and slower",
+        "more where scores of look-alike nodes are too noisy; time and disk grow with it",
+        least=1,
+    )
+    alpha: float = setting(
+        0.2,
+        "how local: the share that stays at a node each hop; 0.9 hardly looks beyond the node, 0.05"
+        " looks far",
+        above=0,
+        below=1,
+    )
+    half_lives: Sequence[float] | None = setting(
+        None,
+        "half-lives of the channels that forget, as [60,3600] in the data's unit; none: one, a"
+        " thirtieth of the training period",
+        "where you know how long an event matters",
+        least=1e-3,
+    )
+    high_pass: bool = setting(
+        True, "whether to add filters that contrast neighbours to those that average them"
+    )
+    beta: float = setting(
+        0.5,
+        "how the degrees of both ends share the normalisation; 0.5 is symmetric",
+        least=0,
+        most=1,
+    )
+    r_max: float = setting(1e-2, "the promised error of representations, in r_max_unit", above=0)
+    r_max_unit: Literal["rms", "absolute", "l1"] = setting(
+        "rms", "unit of r_max: rms and l1 are those of a feature column"
+    )
+    scale_by_degree: bool = setting(
+        True, "whether nodes with many edges are allowed a larger error"
+    )
+    epsilon: float = setting(
+        0.05,
+        "how far a node moves, as a share of its norm, before it is recorded again",
+        least=0,
+        below=1,
+    )
+
+
+RECORD_SETTINGS = tuple(each.name for each in dataclasses.fields(RecordSettings))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NetworkSettings:
+    """What a model reads, and its network."""
+
+    edge_features: bool = setting(
+        True,
+        "whether to read the features of the latest events, where the data has any",
+        "false where they will not be there when you ask",
+    )
+    encoder: EncoderName | Callable[..., Any] | None = setting(
+        None,
+        "a sequence model over a node's latest changes; in Python also a callable that makes an"
+        " nn.Module from (columns, width)",
+        "see whether validation gains; costs most of the training time",
+    )
+    encoder_options: dict[str, Any] | None = setting(
+        None, 'options of the encoder, as {"heads": 4}'
+    )
+    window: int = setting(8, "how many of the latest changes an encoder sees", least=1)
+    width: int = setting(64, "width of an encoder's output", least=1)
+    hidden: int = setting(256, "width of the network's layers", "less for small data", least=1)
+    layers: int = setting(2, "hidden layers of the network", least=1)
+    dropout: float = setting(
+        0.1, "share of its inputs that a layer drops in training", least=0, below=1
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrainingSettings:
+    """How to fit the network: Adam, with a learning rate that rises and then falls."""
+
+    epochs: int = setting(
+        10,
+        "passes over the examples, at most",
+        "more where the curves still fall at the end",
+        least=1,
+    )
+    batch_size: int = setting(2000, "examples per step of training", least=1)
+    learning_rate: float = setting(3e-3, "the highest learning rate of the training", above=0)
+    patience: int = setting(
+        5, "epochs without a better validation score after which to stop", least=1
+    )
+    seed: int = setting(
+        0,
+        "seed of features, weights and negatives",
+        "several, to see the spread",
+        least=0,
+        by_run=True,
+    )
+    device: str = setting("cpu", "where to train the network, such as cpu or cuda")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ModelSettings(TrainingSettings, NetworkSettings, RecordSettings):
+    """The settings that all models share."""
+
+    max_examples: int = setting(
+        200_000,
+        "how many events or labels to train on, the latest ones",
+        "memory and time grow with it",
+        least=1,
+    )
+    threads: int | None = setting(
+        None, "threads of the propagation; none: all cores", least=1, inert=True
+    )
+    path: str | PathLike[str] | None = setting(
+        None,
+        "where to keep the record; none: in a temporary directory",
+        "to keep it",
+        by_run=True,
+        inert=True,
+    )
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinkSettings(ModelSettings):
+    """The settings of `LinkPredictor`."""
+
+    decoder: DecoderName | Callable[..., Any] = setting(
+        "pair",
+        "how to combine two nodes, where all but pair need an encoder; in Python also a callable"
+        " that makes an nn.Module from (width, pair, hidden=, layers=, dropout=)",
+        "the others do worse",
+    )
+    random_negatives: int = setting(
+        6,
+        "negatives per event with the same source and a random destination",
+        "more helps ranking",
+        least=0,
+    )
+    past_negatives: int = setting(
+        1,
+        "negatives per event that are pairs which met before",
+        "more to predict *when* (historical negatives), at the price of *who*",
+        least=0,
+    )
+    past_weight: float = setting(0.2, "weight of each of those in the loss", least=0)
+    any_node: bool = setting(
+        False, "whether random negatives come from all nodes, not just from destinations"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.encoder is None and self.decoder in ("concatenation", "hadamard"):
+            raise ParameterError(f"decoder {self.decoder!r} needs an encoder; 'pair' does not")
+        if not self.random_negatives + self.past_negatives:
+            raise ParameterError(
+                "random_negatives and past_negatives are 0; at least one negative per event is"
+                " needed"
+            )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NodeSettings(ModelSettings):
+    """The settings of `NodeClassifier`; labels are fewer than events, so its networks are small."""
+
+    columns: int = inherited(RecordSettings, "columns", 64)
+    hidden: int = inherited(NetworkSettings, "hidden", 64)
+    epochs: int = inherited(TrainingSettings, "epochs", 12)
+    batch_size: int | None = setting(  # type: ignore[assignment]
+        None,
+        "labels per step of training; none: a fiftieth of the labels, from 64 to 2,000",
+        least=1,
+    )
+    states: bool | None = setting(
+        None, "whether to read representations themselves; none: where nodes have features"
+    )
+    activity: bool = setting(
+        True, "whether to read how often and when the node and its last partner met others"
+    )
+    known_labels: bool = setting(
+        True,
+        "whether to read labels of the node and of those it met, as far as known by then",
+        "false where labels will not be there when you ask",
+    )
+    ask_after: int = setting(
+        0,
+        "how long after the time of a node label it is asked for",
+        "1 where the events of the same step may be known",
+        least=0,
+    )
+    members: int = setting(
+        4,
+        "networks whose answers are averaged",
+        "1 is faster, with more spread between seeds",
+        least=1,
+    )
+    weight_decay: float = setting(
+        1e-4,
+        "how strongly weights are drawn towards zero",
+        "more where training and validation part early",
+        least=0,
+    )
+    balance: float = setting(
+        0.5,
+        "the power of its rarity that a class weighs: 0 as frequent as in the data, 1 all alike",
+        "0 for probabilities as frequent as the data; 1 where only the rare class counts",
+        least=0,
+        most=1,
+    )
+
+
+def model_settings_of(task: str) -> type[LinkSettings] | type[NodeSettings]:
+    """Return the class that declares the settings of a task's model."""
+    return NodeSettings if task == "node" else LinkSettings
+
+
+SECTIONS: Mapping[str, type] = {"data": Data, "evaluation": Evaluation, "report": Report}

@@ -27,7 +27,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.engine.channels import Channel, RMaxUnit, Settings, Sketch, column_norms
+from tidegraph.engine.channels import Channel, EngineSettings, RMaxUnit, Sketch
 from tidegraph.events.batch import Batch, Op
 
 __all__ = ["LONG_EPS", "Oracle", "Refused", "Unclear", "Verdict", "solve"]
@@ -131,7 +131,7 @@ class Oracle:
         self_loop: float = 1.0,
         initial: Batch | None = None,
     ) -> None:
-        self._settings = Settings(
+        self._settings = EngineSettings(
             channels=tuple(channels),
             directed=directed,
             beta=beta,
@@ -146,7 +146,7 @@ class Oracle:
         if self._sketch is not None:
             assert nodes is not None
             self.features = _long(self._sketch.rows(np.arange(nodes)))
-            self.norms = _long(column_norms(self._sketch, r_max_unit, nodes))
+            self.norms = _long(self._sketch.norms(r_max_unit, nodes))
         else:
             self.features = _long(np.array(features, dtype=np.float64))
             self.norms = _norms(self.features, r_max_unit)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tidegraph import Batch, Channel, Propagator, Sketch, reference
 from tidegraph.core import durable
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, StorageError
-from tidegraph.engine import building, compact
+from tidegraph.engine import base_graph, bridge, building, compact
 from tidegraph.engine import propagator as engine
 from tidegraph.engine.building import build
 from tidegraph.engine.compact import CompactGraph, open_graph
@@ -603,7 +603,7 @@ def test_the_form_of_the_graph_changes_no_bit(
     }
     features = rng.normal(size=(nodes, case["columns"]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_SWEEP_NODES", 0 if case["sweep"] else 1 << 20)
+        patch.setattr(bridge, "_SWEEP_NODES", 0 if case["sweep"] else 1 << 20)
         initial = Batch(src=pairs[:, 0], dst=pairs[:, 1], weight=weight)
         one = Propagator(features, initial=initial, **options)
         other = Propagator(features, initial=graph, **options)
@@ -688,7 +688,7 @@ def iterated(propagator: Propagator) -> NDArray[np.float64]:
 def test_sweeps_keep_the_promise_over_repeated_edges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
-    monkeypatch.setattr(engine, "_SWEEP_NODES", 0)
+    monkeypatch.setattr(bridge, "_SWEEP_NODES", 0)
     src, dst = some_pairs(8, 20_000, 100_000)
     edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst}, group=30_000)
     graph = build(edges, tmp_path / "graph")
@@ -712,8 +712,8 @@ def test_sweeps_keep_the_promise_over_repeated_edges(
 
 def merging_always(patch: pytest.MonkeyPatch) -> None:
     """Has changed lists merged with the graph after every call."""
-    patch.setattr(engine, "_MERGE_BYTES", 0)
-    patch.setattr(engine, "_MERGE_SHARE", 0)
+    patch.setattr(base_graph, "_MERGE_BYTES", 0)
+    patch.setattr(base_graph, "_MERGE_SHARE", 0)
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -758,7 +758,7 @@ def test_merging_gives_the_memory_of_changed_lists_back(tmp_path: Path) -> None:
     plain = Propagator(Sketch(2), initial=graph)
     plain.apply(added)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_MERGE_BYTES", 1 << 10)
+        patch.setattr(base_graph, "_MERGE_BYTES", 1 << 10)
         merging = Propagator(Sketch(2), initial=graph)
         before = merging.statistics()["graph_bytes"]
         merging.apply(added)
@@ -786,7 +786,7 @@ def test_where_there_is_no_room_to_merge_changes_stay_in_memory(
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     merging = Propagator(Sketch(3), initial=graph)
-    monkeypatch.setattr(engine, "_MERGE_BYTES", 1 << 40)
+    monkeypatch.setattr(base_graph, "_MERGE_BYTES", 1 << 40)
     plain = Propagator(Sketch(3), initial=graph)
     for k in range(1, 20):
         batch = Batch(src=np.arange(nodes - k), dst=np.arange(k, nodes))

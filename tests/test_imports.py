@@ -38,7 +38,10 @@ LAYERS: dict[str, list[str]] = {
     "_native": [],
     "engine": [
         "channels compact",
-        "building propagator reference",
+        "building precision",
+        "bridge features saving",
+        "base_graph reference",
+        "propagator",
         "explanation passes verify",
     ],
     "store": ["segments", "writer", "trajectories", "shards"],

@@ -30,7 +30,8 @@ from tidegraph.core.errors import (
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.compact import CompactGraph, file_digests, memory_bytes, memory_text
-from tidegraph.engine.propagator import Dtype, Propagator, check_dtype, check_features
+from tidegraph.engine.precision import Dtype, check_dtype, check_features
+from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import whole_numbers
 from tidegraph.events.names import StoredNames
 from tidegraph.events.stream import counted, known_nodes

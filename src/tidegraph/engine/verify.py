@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, Sketch
-from tidegraph.engine.propagator import Dtype, Propagator
+from tidegraph.engine.precision import Dtype
+from tidegraph.engine.propagator import Propagator
 from tidegraph.engine.reference import exact_of
 from tidegraph.events.batch import Batch
 from tidegraph.events.stream import EventStream

@@ -37,12 +37,13 @@ LAYERS: dict[str, list[str]] = {
     ],
     "_native": [],
     "engine": [
-        "channels compact",
+        "adjoint channels compact",
         "building precision",
         "bridge features saving",
         "base_graph reference",
         "propagator",
-        "explanation passes verify",
+        "attribution passes verify",
+        "explanation",
     ],
     "store": ["segments", "writer", "trajectories", "shards"],
     "evaluation": [

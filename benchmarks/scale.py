@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from tidegraph import Batch, Channel, Propagator, Sketch, load_dataset
 from tidegraph.bench.plots import plot_scale
 from tidegraph.core import machine
-from tidegraph.engine import building, compact, passes
+from tidegraph.engine import building, compact, passes, planning
 from tidegraph.evaluation.metrics import micro_f1
 from tidegraph.events.datasets import generate_gdelt_like, generate_mag_features, generate_mag_like
 
@@ -160,7 +160,7 @@ def first(home: Path, options: argparse.Namespace) -> dict[str, Any]:
     report = watch.report()
     begin = time.perf_counter()
     audit = propagator.audit()
-    planned = passes.plan(
+    planned = planning.plan(
         graph.nodes, graph.edges, options.columns, memory=options.memory, r_max=options.r_max
     )
     return report | {

@@ -599,10 +599,10 @@ def test_the_command_reads_the_columns_that_are_named(messages: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--node", "zoe", "--from", "0", "--to", "9"], "node 'zoe' is unknown"),
+        (["--node", "zoe", "--from", "0", "--to", "9"], "'zoe'"),
         (
             ["--node", "ann", "--from", "soon", "--to", "9"],
-            "the time 'soon' is not understood",
+            "'soon'",
         ),
         (
             ["--node", "ann", "--from", "2014-01-05", "--to", "2014-01-02"],

@@ -38,8 +38,8 @@ LAYERS: dict[str, list[str]] = {
     "_native": [],
     "engine": [
         "adjoint channels compact",
-        "building precision",
-        "bridge features saving",
+        "building embeddings precision",
+        "bridge features planning saving",
         "base_graph reference",
         "propagator",
         "attribution passes verify",

@@ -133,11 +133,9 @@ class Explanation:
         for title, head, rows in self._tables():
             widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
             lines += ["", title]
-            lines += [
-                "  "
-                + "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-                for row in [head, *rows]
-            ]
+            for row in [head, *rows]:
+                cells = (f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+                lines.append("  " + "  ".join(cells))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -167,9 +165,9 @@ class Explanation:
             f" from {begin} to {end}.",
             f"Of the movement, {_percent(self.direct)} came from its own events,"
             f" {_percent(self.elsewhere)} from events elsewhere and"
-            f" {_percent(self.time_passing)} from time passing; {_percent(rest)} is left over. The"
-            f" unattributed part has {self.unattributed:.1%} of the movement's length (a length, not"
-            " a share: it may point in any direction)."
+            f" {_percent(self.time_passing)} from time passing; {_percent(rest)} is left over."
+            f" The unattributed part has {self.unattributed:.1%} of the movement's length"
+            " (a length, not a share: it may point in any direction)."
             if self.moved
             else "It is back where it was: the effects of the events cancelled out.",
         ]

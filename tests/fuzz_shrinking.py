@@ -255,8 +255,8 @@ def script(history: History) -> str:
     options = "".join(f"    {name!r}: {value!r},\n" for name, value in history.options.items())
     return (
         "from math import inf\n\n"
-        "from tests.fuzz import play\n"
         "from tests.fuzz_histories import History, Step\n"
+        "from tests.fuzz_playing import play\n"
         "from tidegraph import Channel, Sketch\n\n"
         f"features = {history.features!r}\n"
         f"options = {{\n{options}}}\n"

@@ -513,8 +513,17 @@ def test_the_info_command_describes_and_verifies(tmp_path: Path, graph: CompactG
     assert "block-000.npy is damaged" in output
 
 
-def test_embeddings_are_part_of_the_public_face() -> None:
-    assert tidegraph.Embeddings is Embeddings
+def test_building_planning_and_passes_need_one_import(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("src,dst\n0,1\n1,2\n")
+    graph = tidegraph.build(tmp_path / "edges.csv", tmp_path / "graph")
+    assert isinstance(graph, tidegraph.CompactGraph)
+    assert tidegraph.plan(graph.nodes, graph.edges, 4).passes == 1
+    made = tidegraph.propagate_in_passes(graph, Sketch(4), tmp_path / "out")
+    assert isinstance(made, tidegraph.Embeddings)
+    assert repr(made) == (
+        f"Embeddings({str(tmp_path / 'out')!r}, nodes=3, channels=1, columns=4, dtype=float32,"
+        f" computed_in=float32, residual={made.residuals.max():.3g})"
+    )
 
 
 # Values that do not fit ---------------------------------------------------------------------------

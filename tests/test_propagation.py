@@ -583,6 +583,37 @@ def test_propagating_once_copies_no_features() -> None:
     assert Features(features, None).in_place() is None  # its owner may write to it later
 
 
+@pytest.mark.parametrize(
+    "one",
+    [
+        Channel.low_pass(),
+        Channel.high_pass(0.3, window=40, beta=0.0),
+        Channel(gamma0=1.0, gamma=0.5, direction="in"),
+        Channel(gamma0=0.2, gamma=0.8, half_life=2, last=None),
+        Sketch(8),
+        Sketch(8, seed=3, distribution="sign", first_column=5),
+    ],
+    ids=repr,
+)
+def test_the_repr_of_a_channel_or_sketch_is_the_call_that_makes_it(one: Channel | Sketch) -> None:
+    assert eval(repr(one), {"Channel": Channel, "Sketch": Sketch}) == one
+    assert "None" not in repr(one)
+
+
+def test_the_repr_of_a_propagator_shows_what_it_computes() -> None:
+    propagator = busy_propagator(directed=True)
+    for fact in (
+        "directed",
+        "nodes=60",
+        "columns=40",
+        "time=117",
+        "Channel.low_pass(0.2, window=40)",
+    ):
+        assert fact in repr(propagator)
+    assert "time" not in repr(Propagator(np.eye(3)))
+    assert propagator.settings.channels == EVERY_VERSION
+
+
 def test_steps_without_nodes_do_nothing() -> None:
     empty = Propagator(
         Sketch(64), nodes=0, channels=[Channel.low_pass(), Channel.high_pass()], threads=2

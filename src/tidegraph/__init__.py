@@ -21,9 +21,13 @@ if TYPE_CHECKING:
         TidegraphError,
     )
     from tidegraph.engine import reference
-    from tidegraph.engine.channels import Audit, Channel, Sketch
+    from tidegraph.engine.building import build
+    from tidegraph.engine.channels import Audit, Channel, EngineSettings, Sketch
+    from tidegraph.engine.compact import CompactGraph, open_graph
+    from tidegraph.engine.embeddings import Embeddings
     from tidegraph.engine.explanation import Explanation, explain
-    from tidegraph.engine.passes import Embeddings
+    from tidegraph.engine.passes import propagate_in_passes
+    from tidegraph.engine.planning import Plan, plan
     from tidegraph.engine.propagator import Propagator, propagate
     from tidegraph.events.batch import Batch, Op
     from tidegraph.events.datasets import generate_communities, load_dataset
@@ -39,8 +43,10 @@ __all__ = [
     "Batch",
     "Channel",
     "ClusterError",
+    "CompactGraph",
     "DataError",
     "Embeddings",
+    "EngineSettings",
     "EvaluationError",
     "EventError",
     "EventStream",
@@ -49,6 +55,7 @@ __all__ = [
     "NodeClassifier",
     "Op",
     "ParameterError",
+    "Plan",
     "PrecisionError",
     "Propagator",
     "ShardedTrajectories",
@@ -60,11 +67,15 @@ __all__ = [
     "TidegraphError",
     "Trajectories",
     "__version__",
+    "build",
     "evaluation",
     "explain",
     "generate_communities",
     "load_dataset",
+    "open_graph",
+    "plan",
     "propagate",
+    "propagate_in_passes",
     "read",
     "read_table",
     "record",
@@ -76,9 +87,13 @@ __all__ = [
 # Names are looked up when first used: the command line answers --help without NumPy and the core.
 _HOMES = {
     "core.errors": tuple(name for name in __all__ if name.endswith("Error")),
-    "engine.channels": ("Audit", "Channel", "Sketch"),
+    "engine.building": ("build",),
+    "engine.channels": ("Audit", "Channel", "EngineSettings", "Sketch"),
+    "engine.compact": ("CompactGraph", "open_graph"),
+    "engine.embeddings": ("Embeddings",),
     "engine.explanation": ("Explanation", "explain"),
-    "engine.passes": ("Embeddings",),
+    "engine.passes": ("propagate_in_passes",),
+    "engine.planning": ("Plan", "plan"),
     "engine.propagator": ("Propagator", "propagate"),
     "events.batch": ("Batch", "Op"),
     "events.datasets": ("generate_communities", "load_dataset"),

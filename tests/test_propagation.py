@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import inspect
 import os
 import pickle
 import threading
@@ -596,6 +598,14 @@ def test_propagating_once_copies_no_features() -> None:
 def test_the_repr_of_a_channel_or_sketch_is_the_call_that_makes_it(one: Channel | Sketch) -> None:
     assert eval(repr(one), {"Channel": Channel, "Sketch": Sketch}) == one
     assert "None" not in repr(one)
+
+
+def test_propagators_and_engine_settings_have_the_same_defaults() -> None:
+    settings = tg.EngineSettings()
+    parameters = inspect.signature(Propagator).parameters
+    for field in dataclasses.fields(settings):
+        assert parameters[field.name].default == getattr(settings, field.name)
+    assert Propagator(np.eye(3)).settings == settings
 
 
 def test_the_repr_of_a_propagator_shows_what_it_computes() -> None:

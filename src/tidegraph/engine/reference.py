@@ -26,7 +26,6 @@ from tidegraph.engine.channels import (
     Channel,
     Direction,
     EngineSettings,
-    RMaxUnit,
     Sketch,
 )
 from tidegraph.engine.features import Features
@@ -281,8 +280,8 @@ def _positive(d: FloatArray) -> FloatArray:
 class Propagator:
     """Estimates of `gamma0 · Σ_k (gamma·P)^k · x` that follow a changing graph, in float64.
 
-    The constructor and methods are those of `tidegraph.Propagator`; `dtype` and `threads` are
-    ignored.
+    Constructor and methods are those of `tidegraph.Propagator`: `options` are the fields of
+    `EngineSettings`; `dtype` and `threads` are ignored.
 
     >>> p = Propagator(np.eye(3), r_max=1e-6)
     >>> p.apply(Batch(src=[0], dst=[1])).tolist()
@@ -296,29 +295,21 @@ class Propagator:
         features: ArrayLike | Sketch,
         *,
         nodes: int | None = None,
-        channels: Sequence[Channel] = (Channel.low_pass(),),
-        directed: bool = False,
-        beta: float = 0.5,
-        r_max: float = 1e-2,
-        r_max_unit: RMaxUnit = "rms",
-        scale_by_degree: bool = True,
-        self_loop: float = 1.0,
         dtype: str = "float32",
         threads: int | None = None,
         initial: Batch | None = None,
+        **options: Any,
     ) -> None:
-        settings = EngineSettings(
-            tuple(channels), directed, beta, r_max, r_max_unit, scale_by_degree, self_loop
-        )
-        self.channels, self.directed, self.beta = settings.channels, directed, settings.beta
-        self.r_max, self.r_max_unit = settings.r_max, r_max_unit
+        settings = EngineSettings(**options)
+        self.channels, self.directed = settings.channels, settings.directed
+        self.beta, self.r_max, self.r_max_unit = settings.beta, settings.r_max, settings.r_max_unit
         self.dtype, self.threads = np.dtype(np.float64), 1
         self.time: int | None = None
         source = Features(features, nodes)
         source.check("float64")
         self._sketch, self.columns = source.sketch, source.columns
         self._x = source.matrix()  # [n, columns]
-        self._norms = source.norms(r_max_unit)
+        self._norms = source.norms(self.r_max_unit)
         self._deleted = np.zeros(self.nodes, dtype=bool)
         self._graph: dict[Pair, float] = {}  # the user's
         self._events = 0

@@ -91,8 +91,8 @@ class Replay:
 
 
 def _rows(events: EventStream, part: slice) -> Batch:
-    weight = None if events.weight is None else events.weight[part]
-    return Batch(events.src[part], events.dst[part], weight=weight, t=events.t[part])
+    weight, op = (None if c is None else c[part] for c in (events.weight, events.op))
+    return Batch(events.src[part], events.dst[part], weight=weight, op=op, t=events.t[part])
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def test_a_file_is_verified_by_the_columns_that_are_named(tmp_path: Path) -> Non
     path = tmp_path / "calls.csv"
     path.write_text("a,b,when\n" + "".join(f"{k % 7},{k % 5},{k}\n" for k in range(60, 0, -1)))
     words = ["--data", str(path), "--src", "a", "--dst", "b", "--time", "when"]
-    assert "say --sort" in refusal(run(*VERIFY, *words))
+    assert "--sort" in refusal(run(*VERIFY, *words))
     result = run(*VERIFY, *words, "--sort", "--json")
     assert result.exit_code == 0
     assert "src is column 'a', as given" in result.stdout
@@ -314,13 +314,13 @@ def test_progress_speaks_on_standard_error_when_it_takes_long(
 def test_the_time_left_is_that_of_the_stage_at_its_own_pace() -> None:
     pace = display._Pace()
     assert pace.left_s(1.0) is None
-    pace.see(40, 100, 10.0)  # a run that goes on: these 40 cost nothing now
+    pace.update(40, 100, 10.0)  # a run that goes on: these 40 cost nothing now
     assert pace.left_s(12.0) is None
-    pace.see(60, 100, 14.0)
+    pace.update(60, 100, 14.0)
     assert pace.left_s(14.0) == pytest.approx(40 * 4 / 20)
-    pace.see(0, 5, 20.0)  # the next stage
+    pace.update(0, 5, 20.0)  # the next stage
     assert pace.left_s(25.0) is None
-    pace.see(1, 5, 30.0)
+    pace.update(1, 5, 30.0)
     assert pace.left_s(30.0) == pytest.approx(40)
 
 

@@ -29,7 +29,7 @@ from tidegraph.core.errors import (
 )
 from tidegraph.core.progress import Progress
 from tidegraph.events import datasets
-from tidegraph.events.stream import NodeNames
+from tidegraph.events.names import NodeNames
 from tidegraph.learning.models import Pair
 from tidegraph.learning.tasks import LinkPredictor, preset
 from tidegraph.runs import experiment
@@ -538,10 +538,10 @@ def test_two_trainings_do_not_write_one_model(purchases: Path, tmp_path: Path) -
     experiment.unfinished(path).mkdir()
     with only_writer(experiment.unfinished(path)):
         result = run("train", purchases, *AWKWARD, *QUICKLY, "-o", path)
-        with pytest.raises(StorageError, match="is being written to already"):
+        with pytest.raises(StorageError, match="another writer"):
             experiment.train(datasets.generate_communities(20, 200), path, settings=QUICK)
     assert result.exit_code == 1
-    assert result.stderr.endswith("is being written to already; wait until that has ended\n")
+    assert result.stderr.endswith("another writer; wait until it has finished\n")
 
 
 def test_a_module_of_ones_own_is_refused_where_a_run_must_be_written_down(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tidegraph.core.errors import DataError
-from tidegraph.events.describe import Description, bars, describe, facts, page, span_in_words
+from tidegraph.events.describe import Description, bars, describe, facts, page
+from tidegraph.events.moments import span_in_words
 from tidegraph.events.stream import Edges, EventStream, NodeLabels
 
 

@@ -104,14 +104,14 @@ def test_a_file_system_without_locks_is_not_taken_for_another_writer(
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", unknown)
-    with pytest.raises(StorageError, match="a file system that knows flock"), only_writer(tmp_path):
+    with pytest.raises(StorageError, match="flock"), only_writer(tmp_path):
         pass
 
 
 def test_a_directory_has_one_writer_at_a_time(tmp_path: Path) -> None:
     with (
         only_writer(tmp_path),
-        pytest.raises(StorageError, match="is being written to already"),
+        pytest.raises(StorageError, match=str(tmp_path)),
         only_writer(tmp_path),
     ):
         pass

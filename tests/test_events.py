@@ -19,7 +19,8 @@ from tidegraph.core.errors import (
 )
 from tidegraph.engine.channels import Channel, EngineSettings, Sketch
 from tidegraph.engine.features import Features
-from tidegraph.events.batch import TIME_LIMIT, Batch, Op
+from tidegraph.events.batch import Batch, Op
+from tidegraph.events.columns import TIME_LIMIT
 
 NAN, INF = float("nan"), float("inf")
 
@@ -39,14 +40,14 @@ BAD_BATCHES: dict[str, tuple[dict[str, Any], str]] = {
     "bool ids": ({"src": [True], "dst": [1]}, "src has dtype bool"),
     "text ids": ({"src": ["a"], "dst": [1]}, "src has dtype"),
     "empty float array as ids": ({"src": np.zeros(0), "dst": []}, "src has dtype float64"),
-    "negative id": ({"src": [0], "dst": [-1]}, "dst holds the node id -1"),
-    "negative id among many": ({"src": [*range(99), -3], "dst": [*range(100)]}, "node id -3"),
-    "id beyond int64": ({"src": np.array([2**63], dtype=np.uint64), "dst": [0]}, "fit into int64"),
+    "negative id": ({"src": [0], "dst": [-1]}, "dst of row 0 is -1"),
+    "negative id among many": ({"src": [*range(99), -3], "dst": [*range(100)]}, "row 99 is -3"),
+    "id beyond int64": ({"src": np.array([2**63], dtype=np.uint64), "dst": [0]}, str(2**63)),
     "id beyond every integer type": ({"src": [2**70], "dst": [0]}, "src"),
     "matrix of ids": ({"src": [[0]], "dst": [[1]]}, r"src has shape \(1, 1\)"),
     "a number for ids": ({"src": 0, "dst": 1}, r"src has shape \(\)"),
     "ragged ids": ({"src": [[0], [1, 2]], "dst": [0, 1]}, "src is not a vector"),
-    "unequal lengths": ({"src": [0, 1], "dst": [1]}, "src has 2 entries, dst has 1"),
+    "unequal lengths": ({"src": [0, 1], "dst": [1]}, r"dst has shape \(1,\); give \[2\]"),
     "NaN weight": ({"src": [0], "dst": [1], "weight": [NAN]}, "weight of row 0 is nan"),
     "zero weight": ({"src": [0, 0], "dst": [1, 1], "weight": [1, 0]}, "weight of row 1 is 0"),
     "negative weight": ({"src": [0], "dst": [1], "weight": [-2.0]}, "weight of row 0 is -2"),
@@ -69,10 +70,10 @@ BAD_BATCHES: dict[str, tuple[dict[str, Any], str]] = {
         r"weight has shape \(1,\)",
     ),
     "one weight for all": ({"src": [0], "dst": [1], "weight": 2.0}, r"weight has shape \(\)"),
-    "unknown op": ({"src": [0], "dst": [1], "op": [3]}, "op holds something else"),
-    "unknown op among many": ({"src": [0] * 50, "dst": [1] * 50, "op": [0] * 49 + [3]}, "op holds"),
-    "op by name": ({"src": [0], "dst": [1], "op": ["add"]}, "op holds something else"),
-    "float op": ({"src": [0], "dst": [1], "op": [0.0]}, "op holds something else"),
+    "unknown op": ({"src": [0], "dst": [1], "op": [3]}, "op of row 0 is 3"),
+    "unknown op among many": ({"src": [0] * 50, "dst": [1] * 50, "op": [0] * 49 + [3]}, "49 is 3"),
+    "op by name": ({"src": [0], "dst": [1], "op": ["add"]}, "op has dtype"),
+    "float op": ({"src": [0], "dst": [1], "op": [0.0]}, "op has dtype float64"),
     "too many ops": ({"src": [0], "dst": [1], "op": [0, 1]}, r"op has shape \(2,\)"),
     "float time": ({"src": [0], "dst": [1], "t": 1.5}, "t is 1.5"),
     "float times": ({"src": [0], "dst": [1], "t": [1.0]}, "t has dtype float64"),
@@ -83,7 +84,7 @@ BAD_BATCHES: dict[str, tuple[dict[str, Any], str]] = {
         {"src": [0, 1], "dst": [1, 2], "t": [5, 4]},
         "run backwards: row 1",
     ),
-    "too few times": ({"src": [0, 1], "dst": [1, 2], "t": [5]}, "t has 1 entries for 2 rows"),
+    "too few times": ({"src": [0, 1], "dst": [1, 2], "t": [5]}, r"t has shape \(1,\); give \[2\]"),
     "time beyond the limit": ({"t": TIME_LIMIT}, "strictly between"),
     "times beyond the limit": ({"src": [0], "dst": [1], "t": [-TIME_LIMIT]}, "strictly between"),
     "negative new nodes": ({"new_nodes": -1}, "new_nodes is -1"),
@@ -98,7 +99,7 @@ BAD_BATCHES: dict[str, tuple[dict[str, Any], str]] = {
     "infinite features": ({"feature_nodes": [0], "feature_values": [[INF]]}, "NaN or infinity"),
     "text features": ({"feature_nodes": [0], "feature_values": [["a"]]}, "dtype"),
     "node removed twice": ({"removed_nodes": [1, 1]}, "node 1 more than once"),
-    "negative removed node": ({"removed_nodes": [-1]}, "removed_nodes holds the node id -1"),
+    "negative removed node": ({"removed_nodes": [-1]}, "removed_nodes of row 0 is -1"),
     "float removed node": ({"removed_nodes": [1.0]}, "removed_nodes has dtype"),
 }
 

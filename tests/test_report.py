@@ -18,7 +18,7 @@ from tests.browser import NAMES, Browser, executable
 from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation, generate_communities
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.events.describe import describe
-from tidegraph.events.stream import NodeNames
+from tidegraph.events.names import NodeNames
 from tidegraph.report import (
     OBSERVATIONS,
     Observations,

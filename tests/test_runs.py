@@ -384,7 +384,7 @@ run.execute(progress=progress)
 def test_two_processes_do_not_write_one_run(stream: EventStream, tmp_path: Path) -> None:
     directory = tmp_path / "toy"
     directory.mkdir()
-    with only_writer(directory), pytest.raises(StorageError, match="is being written to already"):
+    with only_writer(directory), pytest.raises(StorageError, match="another writer"):
         Run(directory, settled(), stream).execute()
     assert list(directory.iterdir()) == []
 
@@ -770,7 +770,7 @@ def test_a_run_that_others_work_on_is_a_failure_and_a_mistake_is_a_refusal(
     with only_writer(tmp_path / "toy"):
         result = run("run", toy, "--out", tmp_path, "--name", "toy", *QUICKLY)
     assert result.exit_code == 1
-    assert result.stderr.endswith("is being written to already; wait until that has ended\n")
+    assert result.stderr.endswith("another writer; wait until it has finished\n")
     for words, advice in (
         (["run"], "no data is named"),
         (["run", "nowhere.csv"], "no data set and no file is called 'nowhere.csv'"),

@@ -27,7 +27,7 @@ import tidegraph as tg
 from tidegraph import Batch, Channel, EventStream, Propagator, Sketch, Steps, Trajectories
 from tidegraph.engine.reference import exact, exact_of
 from tidegraph.events import datasets
-from tidegraph.events.stream import NodeNames
+from tidegraph.events.names import NodeNames
 from tidegraph.store import writer
 from tidegraph.store.trajectories import copy_store
 
@@ -548,7 +548,7 @@ def test_two_writers_do_not_meet(tmp_path: Path) -> None:
         met.append(str(refused.value))
 
     store.append(stream.between(50, 60), progress=interrupt)
-    assert "is being written to already" in met[0]
+    assert "another writer" in met[0]
 
 
 def test_a_refused_step_ends_the_record_before_it(tmp_path: Path) -> None:
@@ -575,7 +575,7 @@ def test_steps_that_would_show_the_future_are_refused(tmp_path: Path) -> None:
     steps = stream.steps()
     with pytest.raises(tg.EventError, match="would see the future"):
         tg.record(replace(steps, times=steps.times - 1), propagator_for(stream), tmp_path)
-    with pytest.raises(tg.EventError, match="one offset more than times"):
+    with pytest.raises(tg.EventError, match=r"times.* offsets"):
         tg.record(replace(steps, times=steps.times[1:]), propagator_for(stream), tmp_path)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         StateFileError,
         StorageError,
         TidegraphError,
+        UnknownNodeError,
     )
     from tidegraph.engine import reference
     from tidegraph.engine.building import build
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from tidegraph.events.batch import Batch, Op
     from tidegraph.events.datasets import generate_communities, load_dataset
     from tidegraph.events.formats import read
-    from tidegraph.events.stream import EventStream, Steps
+    from tidegraph.events.steps import Steps
+    from tidegraph.events.stream import Edges, EventStream, NodeLabels
     from tidegraph.events.tables import read_table, scan_table
     from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
     from tidegraph.store.shards import ShardedTrajectories, record_shards
@@ -45,6 +47,7 @@ __all__ = [
     "ClusterError",
     "CompactGraph",
     "DataError",
+    "Edges",
     "Embeddings",
     "EngineSettings",
     "EvaluationError",
@@ -53,6 +56,7 @@ __all__ = [
     "Explanation",
     "LinkPredictor",
     "NodeClassifier",
+    "NodeLabels",
     "Op",
     "ParameterError",
     "Plan",
@@ -66,6 +70,7 @@ __all__ = [
     "StorageError",
     "TidegraphError",
     "Trajectories",
+    "UnknownNodeError",
     "__version__",
     "build",
     "evaluation",
@@ -98,7 +103,8 @@ _HOMES = {
     "events.batch": ("Batch", "Op"),
     "events.datasets": ("generate_communities", "load_dataset"),
     "events.formats": ("read",),
-    "events.stream": ("EventStream", "Steps"),
+    "events.steps": ("Steps",),
+    "events.stream": ("Edges", "EventStream", "NodeLabels"),
     "events.tables": ("read_table", "scan_table"),
     "learning.tasks": ("LinkPredictor", "NodeClassifier"),
     "store.shards": ("ShardedTrajectories", "record_shards"),

@@ -100,7 +100,7 @@ def main() -> None:
       touched = propagator.apply(Batch(src=[3], dst=[7]))
       propagator.embedding(touched), propagator.error_bound(touched)
 
-    Data sets that are not shipped are looked for in $TIDEGRAPH_DATA (default ../shared/data) and
+    Data sets that are not shipped are looked for in $TIDEGRAPH_DATA and
     in the cache, where tidegraph data fetch puts them.
     Progress goes to standard error, results to standard output; with --json the last line of
     standard output is one JSON object.
@@ -320,8 +320,8 @@ _NO_MEASUREMENTS = {"repeat", "threads", "scale", "changed_since_commit"}
 def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **options: Any) -> None:
     """Measure the propagation engine against its competitors and itself.
 
-    The yardstick is compiled from $TIDEGRAPH_YARDSTICK (default ../shared/yardstick), data is read
-    from $TIDEGRAPH_DATA (default ../shared/data); what is absent is skipped, and said so. All
+    The yardstick is compiled from $TIDEGRAPH_YARDSTICK, data is read
+    from $TIDEGRAPH_DATA; what is absent is skipped, and said so. All
     sections take half an hour on a quiet machine; a busy one gives numbers that mean little.
     """
     from tidegraph import bench as benchmarks

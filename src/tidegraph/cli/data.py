@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +17,8 @@ from tidegraph.core.errors import DataError
 
 if TYPE_CHECKING:
     from tidegraph.events.describe import Description
-    from tidegraph.events.stream import EventStream, ReadReport
+    from tidegraph.events.read_report import ReadReport
+    from tidegraph.events.stream import EventStream
 
 __all__ = [
     "READING_NAMES",
@@ -139,11 +139,10 @@ def read_events(
     A `Path` is never taken for the name of a data set. Where an id means two nodes, nodes have
     names: the file's ids after "src" or "dst".
     """
-    import numpy as np
-
     from tidegraph.events import datasets, formats
     from tidegraph.events.datasets import storage
-    from tidegraph.events.stream import NodeNames
+    from tidegraph.events.names import NodeNames
+    from tidegraph.events.tables import TableError
 
     given = {key: value for key in READING_NAMES if (value := options.pop(key))}
     format_, on_bad = given.pop("format_"), given.pop("on_bad")
@@ -153,14 +152,14 @@ def read_events(
         if given and as_it_is:
             raise _needs_no_options(name, given)
         return datasets.load_dataset(name)
-    columns = [key for key in given if key not in ("unit", "sort")]
+    columns, source = [key for key in given if key not in ("unit", "sort")], path
     if columns and format_ not in ("auto", "table"):
         raise click.BadParameter(
             f"{format_} says which columns are which; leave out --format or the columns",
             param_hint="--format",
         )
     if format_ == "auto":
-        format_ = "table" if columns else formats.recognised(path)
+        format_, source = ("table", path) if columns else formats.look(path)
     if format_ == "saved":
         if given:
             raise _needs_no_options(name, given)
@@ -168,14 +167,13 @@ def read_events(
     if any_order:
         given["sort"] = True
     try:
-        stream = formats.read(path, format=format_, on_bad=on_bad, **given)
-    except DataError as error:
-        raise DataError(_in_a_shell(str(error))) from error
+        stream = formats.read(source, format=format_, on_bad=on_bad, **given)
+    except TableError as error:
+        raise DataError(error.spelled(_as_options)) from error
     if stream.names is None and (format_ == "jodie" or "bipartite" in given):
         users = int(stream.src.max()) + 1
-        ids = [f"src {number}" for number in range(users)]
-        ids += [f"dst {number}" for number in range(stream.nodes - users)]
-        stream = replace(stream, names=NodeNames(np.array(ids, dtype=np.dtypes.StringDType())))
+        names = NodeNames.of_sides(range(users), range(stream.nodes - users))
+        stream = replace(stream, names=names)
     return stream
 
 
@@ -188,30 +186,24 @@ def check_there(name: str) -> None:
 
 
 def _needs_no_options(name: str | Path, given: Iterable[str]) -> click.UsageError:
-    spelled = {"t": "--time", "edge_features": "--edge-feature"}
-    options = ", ".join(spelled.get(key, f"--{key}") for key in given)
+    options = ", ".join(_option(key) for key in given)
     return click.UsageError(f"{name} says itself what its columns are; leave out {options}")
 
 
-def _in_a_shell(message: str) -> str:
-    """The message of a reading function without advice that only Python can follow."""
-    for in_python, here in (
-        ("say sort=True to read_table", "say --sort"),
-        ("on_bad='drop'", "--on-bad drop"),
-        ("say weight=False, or give it as edge_features", "name it by --edge-feature"),
-        ("say label=False to ignore the column", "name it by --edge-feature"),
-    ):
-        message = message.replace(in_python, here)
-    # Columns, as `tables` proposes them, become words that can be copied.
-    word = r"('[^']*'|\"[^\"]*\")"
-    proposed = re.search(rf"src={word}, dst={word}(?:, t={word})?", message)
-    if proposed is not None:
-        columns = zip(("--src", "--dst", "--time"), proposed.groups(), strict=True)
-        line = " ".join(
-            f"{option} {shlex.quote(cell[1:-1])}" for option, cell in columns if cell is not None
-        )
-        message = message.replace(proposed[0], line)
-    return message
+def _option(key: str) -> str:
+    """Return how the command line spells an option of `read_table`."""
+    return {"t": "--time", "edge_features": "--edge-feature"}.get(key, f"--{key.replace('_', '-')}")
+
+
+def _as_options(options: Mapping[str, Any]) -> str | None:
+    """Return options of `read_table` as words of the command line; None for those it lacks."""
+    words = []
+    for key, value in options.items():
+        if value is False:
+            return None
+        values = value if isinstance(value, list) else [value]
+        words += [_option(key) if v is True else f"{_option(key)} {shlex.quote(v)}" for v in values]
+    return " ".join(words)
 
 
 def told_events(
@@ -241,8 +233,8 @@ def tell_which(name: str | Path) -> None:
 
 def echo_read(name: str | Path, stream: EventStream) -> None:
     """Says how a file was understood, or in one line what it holds where `import` said it."""
+    from tidegraph.core.words import counted
     from tidegraph.events import datasets
-    from tidegraph.events.stream import counted
 
     if name in datasets.DATA_SETS:
         return
@@ -255,14 +247,14 @@ def echo_read(name: str | Path, stream: EventStream) -> None:
 def _is_saved(name: str | Path) -> bool:
     from tidegraph.events import formats
 
-    return Path(name).is_file() and formats.recognised(name) == "saved"
+    return Path(name).is_file() and formats.is_saved(name)
 
 
 def echo_report(report: ReadReport) -> None:
     """Says how a file was understood and what became of its rows."""
     for note in report.notes:
         click.echo(f"  {note}")
-    from tidegraph.events.stream import counted
+    from tidegraph.core.words import counted
 
     click.echo(f"{counted(report.read, 'row')} read, {report.kept:,} kept")
     for reason, rows in report.dropped.items():
@@ -296,10 +288,10 @@ def data() -> None:
 def list_(as_json: bool) -> None:
     """Say which data sets there are, and where each was found or how to get it.
 
-    Looked for are $TIDEGRAPH_DATA (default ../shared/data) and the cache.
+    They are looked for in $TIDEGRAPH_DATA and the cache.
     """
+    from tidegraph.core.words import bytes_in_words
     from tidegraph.events import datasets
-    from tidegraph.events.datasets import registry
 
     listed = table("Data sets", ["name", "title", "events", "nodes", "where"])
     for column in (0, 1, 4):
@@ -314,7 +306,7 @@ def list_(as_json: bool) -> None:
         elif found is not None:
             where = str(found.paths[0])
         elif data_set.published:
-            size = registry.size_in_words(data_set.about_bytes)
+            size = bytes_in_words(data_set.about_bytes)
             where = f"tidegraph data fetch {data_set.name} (about {size})"
         else:
             where = f"absent; set TIDEGRAPH_DATA to where {data_set.compact[0][0]} is"
@@ -374,7 +366,7 @@ def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> No
         raise click.BadParameter(f"{html_file.parent} is not a directory", param_hint="--html")
     as_it_is = options["sort"] or _is_saved(name)
     stream = told_events(name, options, any_order=True)
-    if not as_it_is and stream.report is not None and "sorted by time" in str(stream.report):
+    if not as_it_is and stream.report is not None and stream.report.out_of_order:
         click.echo("  (for a look; other commands but run ask for --sort)")
     with progress("info") as report:
         report(0, 1, f"describing {len(stream):,} events")
@@ -489,7 +481,7 @@ def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
 
 
 def _echo_written(output: Path, events: int, nodes: int, more: str = "") -> None:
-    from tidegraph.events.stream import counted
+    from tidegraph.core.words import counted
 
     between = f"{counted(events, 'event')} between {counted(nodes, 'node')}"
     click.echo(f"Wrote {output}: {between}{more}")

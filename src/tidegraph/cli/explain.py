@@ -12,7 +12,7 @@ from tidegraph.cli.terminal import Command, progress
 from tidegraph.core.errors import DataError
 
 if TYPE_CHECKING:
-    from tidegraph.events.stream import EventStream
+    pass
 
 __all__ = ["explain"]
 
@@ -103,7 +103,7 @@ def explain(
     with progress("explain") as report:
         result = explanation.explain(
             stream,
-            _number(stream, node),
+            int(stream.nodes_of([node])[0]),
             *span,
             channel=channel,
             features=Sketch(columns, seed=seed),
@@ -113,15 +113,3 @@ def explain(
     click.echo(str(result))
     if as_json:
         click.echo(json.dumps({"data": data, **result.to_dict()}))
-
-
-def _number(stream: EventStream, node: str) -> int:
-    """The number of the node that the data calls `node`."""
-    if stream.names is not None and stream.names.values.dtype.kind != "i":
-        return int(stream.number([node])[0])
-    try:
-        name = int(node)
-    except ValueError:
-        example = stream.name([0])[0] if stream.nodes else "none"
-        raise DataError(f"node {node!r} is unknown; ids are integers like {example}") from None
-    return int(stream.number([name])[0])

@@ -356,7 +356,7 @@ def train(
 
 
 def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
-    from tidegraph.events.stream import counted
+    from tidegraph.core.words import counted
 
     result, stream = trained.validation, trained.predictor.stream
     own = result.row("validation")
@@ -467,7 +467,7 @@ def predict(
         refuse_to_overwrite(output)
     directory = _model_in(model)
     asked = None if pairs is None else _Asked.read(pairs)
-    from tidegraph.events.stream import counted
+    from tidegraph.core.words import counted
     from tidegraph.learning.tasks import LinkPredictor
 
     predictor = LinkPredictor.load(directory)
@@ -641,11 +641,8 @@ def _ranked(
 
 
 def _apart(stream: EventStream) -> bool:
-    """Whether an id is one node as a source and another as a destination, as names then tell."""
-    names = stream.names
-    if names is None or names.values.dtype.kind == "i":
-        return False
-    return all(name.startswith(("src ", "dst ")) for name in names.values.tolist())
+    """Whether an id is one node as a source and another as a destination."""
+    return stream.names is not None and stream.names.by_side
 
 
 def _numbers(
@@ -691,7 +688,7 @@ def _unpadded(name: str) -> str:
 
 def _moment(t: int, unit: str) -> str:
     """A time as it was counted, with its date where it is likely to have one."""
-    from tidegraph.events.stream import PER_SECOND
+    from tidegraph.events.moments import PER_SECOND
 
     if unit in PER_SECOND and 0 < t // PER_SECOND[unit] < 2**32:
         seconds = t // PER_SECOND[unit]

@@ -96,9 +96,9 @@ def record(
     with the same bytes, whatever the engine. In Python tidegraph.ShardedTrajectories.open reads the
     result by node and time.
     """
+    from tidegraph.core.words import counted
     from tidegraph.core.workers import check_engine
     from tidegraph.engine.channels import Channel, EngineSettings, Sketch
-    from tidegraph.events.stream import counted
     from tidegraph.store.shards import record_shards
 
     check_engine(options["engine"], options["address"], options["workers"])

@@ -177,8 +177,8 @@ def plan(as_json: bool, **options: Any) -> None:
     \b
       tidegraph plan --nodes 121751665 --edges 1297748926 --columns 64 --memory 8G
     """
+    from tidegraph.core.words import counted
     from tidegraph.engine import planning
-    from tidegraph.events.stream import counted
 
     made = planning.plan(**options)
     console().print(
@@ -306,7 +306,7 @@ def embeddings_info(directory: Path, verify: bool, as_json: bool) -> None:
 
 
 def _describe_embeddings(made: Embeddings, as_json: bool, more: dict[str, Any]) -> None:
-    from tidegraph.events.stream import counted
+    from tidegraph.core.words import counted
 
     nodes, channels, columns = made.shape
     passes, residual = len(made.residuals), float(made.residuals.max())

@@ -1,4 +1,4 @@
-"""What every part stands on: errors, durable files, progress, workers.
+"""Foundations: errors, durable files, progress, workers, the wording of counts.
 
-Nothing here knows of graphs. It imports from no other package.
+Nothing here knows about graphs, and nothing here imports from another package.
 """

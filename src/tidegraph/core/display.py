@@ -1,4 +1,4 @@
-"""How far a long task has come, shown on standard error."""
+"""Progress of a long task, shown on standard error."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from tidegraph.core.progress import Progress
 
 __all__ = ["progress"]
 
-_QUIET_S = 2.0  # what is over sooner needs no progress
+_QUIET_S = 2.0  # shorter tasks show nothing
 _LINE_EVERY_S = 10.0
 
 
 @contextlib.contextmanager
 def progress(title: str) -> Iterator[Progress]:
-    """A function to call with (done, of how many, what is going on), shown on standard error.
+    """Yield a callback `(done, total, current work)` that shows progress on standard error.
 
-    A bar on a terminal; elsewhere a line now and then, once two seconds have passed. The time left
-    is that of the stage reported: one begins wherever the total changes or the count falls.
+    A terminal gets a bar; anything else gets an occasional line after the first two seconds. The
+    time left is that of the current stage; a stage begins when the total changes or the count
+    falls.
     """
     with (_bar if sys.stderr.isatty() else _lines)(title) as report:
         yield report
@@ -48,7 +49,7 @@ def _bar(title: str) -> Iterator[Progress]:
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )
-    # Seldom redrawn: what runs beside it is being timed.
+    # Redraw rarely, because the task itself may be timed.
     with Progress(
         *columns, console=Console(stderr=True), transient=True, refresh_per_second=4
     ) as bar:
@@ -69,10 +70,10 @@ def _lines(title: str) -> Iterator[Progress]:
 
     def report(done: int, total: int, what: str) -> None:
         nonlocal state
-        pace.see(done, total, time.monotonic())
+        pace.update(done, total, time.monotonic())
         state = f"{done:,} of {total:,}, {what}"
 
-    def speak() -> None:
+    def print_lines() -> None:
         wait_s = _QUIET_S
         while not over.wait(wait_s):
             now = time.monotonic()
@@ -81,30 +82,30 @@ def _lines(title: str) -> Iterator[Progress]:
             click.echo(f"{title}: {state} ({now - begin:.0f} s{left})", err=True)
             wait_s = _LINE_EVERY_S
 
-    # A thread of its own, because what takes long is often a single call.
-    speaker = threading.Thread(target=speak, daemon=True)
-    speaker.start()
+    # On its own thread, because a long task is often a single call.
+    printer = threading.Thread(target=print_lines, daemon=True)
+    printer.start()
     try:
         yield report
     finally:
         over.set()
-        speaker.join()
+        printer.join()
 
 
 class _Pace:
-    """How long a stage will still take, if it goes on as it went since its first report."""
+    """An estimate of the time left, from the pace since the first report of the stage."""
 
     def __init__(self) -> None:
-        self._begun = (0, 0.0)  # what was done at the first report of the stage, and when
-        self._seen = (0, 0)  # done, of how many
+        self._begun = (0, 0.0)  # count and time of the first report of the stage
+        self._seen = (0, 0)  # done, total
 
-    def see(self, done: int, total: int, now: float) -> None:
+    def update(self, done: int, total: int, now: float) -> None:
         if total != self._seen[1] or done < self._seen[0]:
             self._begun = (done, now)
         self._seen = (done, total)
 
     def left_s(self, now: float) -> float | None:
-        """Seconds, or None while nothing can be said."""
+        """Return the seconds left, or None while the pace is unknown."""
         done, total = self._seen
         first, begun_at = self._begun
         if done <= first or now <= begun_at:

@@ -1,4 +1,4 @@
-"""Files that are whole or as they were, also after a crash, and directories with one writer."""
+"""Atomic, durable file replacement and directories with a single writer."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["not_written", "only_writer", "put_in_place", "replace_file", "sync"]
 def replace_file(
     path: Path, content: str | Callable[[Any], object], *, only_writer: bool = False
 ) -> None:
-    """Writes a file aside, makes it durable and puts it in place: it is whole or as it was.
+    """Replace a file atomically and durably: after a crash it is either complete or unchanged.
 
-    content: a text, or what writes to the open file. Other processes may write the same file; the
-        last one stays.
-    only_writer: whether nobody else writes it meanwhile. What a killed process has left aside,
-        which may be large, is then written over instead of being left.
+    content: a string, or a function that writes to the open file. If several processes write the
+        same file, the last one wins.
+    only_writer: whether no other process writes it meanwhile. A temporary file left by a killed
+        process, which may be large, is then overwritten instead of left behind.
     """
     aside = path.with_name(f"{path.name}.{'new' if only_writer else f'part{os.getpid()}'}")
     try:
@@ -36,25 +36,25 @@ def replace_file(
         raise not_written(path, error) from error
     finally:
         with contextlib.suppress(OSError):
-            aside.unlink()  # what an error has left of it
+            aside.unlink()  # present only after an error
 
 
 def put_in_place(aside: Path, path: Path) -> None:
-    """Gives a file, or a directory, its final name; what was in its place is gone.
+    """Rename a file or directory to its final name, replacing what was there, durably.
 
-    Its content has to be safe before: after a power failure either name may be there, and never
-    the new one without what it stands for.
+    Sync the content first: after a power failure either name may exist, but the new name must never
+    exist without its content.
     """
     os.replace(aside, path)
     handle = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(handle)  # a new name is part of its directory, which is written like any file
+        os.fsync(handle)  # the name is part of the directory, which needs its own sync
     finally:
         os.close(handle)
 
 
 def sync(*files: Any) -> None:
-    """Returns when all that was written to open files is on the disk."""
+    """Flush open files to disk."""
     for file in files:
         file.flush()
         os.fsync(file.fileno())
@@ -62,7 +62,7 @@ def sync(*files: Any) -> None:
 
 @contextlib.contextmanager
 def only_writer(directory: Path) -> Iterator[None]:
-    """Holds a directory against other writers; ends with the process, whatever ends it."""
+    """Lock a directory against other writers; the lock ends with the process, however it ends."""
     import fcntl
 
     handle = os.open(directory, os.O_RDONLY)
@@ -71,13 +71,13 @@ def only_writer(directory: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise StorageError(
-                error.errno, f"{directory} is being written to already; wait until that has ended"
+                error.errno, f"{directory} is locked by another writer; wait until it has finished"
             ) from None
         except OSError as error:
             raise StorageError(
                 error.errno,
-                f"{directory} cannot be held against other writers ({error.strerror}); give one on"
-                " a file system that knows flock",
+                f"{directory} cannot be locked ({error.strerror}); use a file system that supports"
+                " flock",
             ) from error
         yield
     finally:
@@ -85,9 +85,10 @@ def only_writer(directory: Path) -> Iterator[None]:
 
 
 def not_written(path: Path, error: OSError) -> StorageError:
+    """Return the error for a file that could not be written."""
     return StorageError(
         error.errno,
-        f"cannot write ({error.strerror}); what was recorded before is intact: make room and call"
-        " again to go on from there",
+        f"cannot write ({error.strerror}); data stored before is intact: free some space and call"
+        " again to continue from there",
         str(path),
     )

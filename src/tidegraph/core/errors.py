@@ -1,10 +1,10 @@
-"""Everything tidegraph raises on purpose; catch `TidegraphError` to catch it all."""
+"""The exceptions tidegraph raises on purpose; `TidegraphError` catches them all."""
 
 from __future__ import annotations
 
 
 class TidegraphError(Exception):
-    """The common parent of all errors of this package."""
+    """Base class of all errors of this package."""
 
 
 class ParameterError(TidegraphError, ValueError):
@@ -16,7 +16,7 @@ class PrecisionError(ParameterError):
 
 
 class EventError(TidegraphError, ValueError):
-    """A batch that is malformed or does not fit the graph; nothing was changed by it."""
+    """A batch or stream that is malformed or does not fit the graph; nothing was changed."""
 
 
 class StateFileError(TidegraphError, ValueError):
@@ -24,20 +24,24 @@ class StateFileError(TidegraphError, ValueError):
 
 
 class DataError(TidegraphError, ValueError):
-    """A data set or data file that is missing or not in the expected form."""
+    """A data set or file that is missing or not in the expected form."""
+
+
+class UnknownNodeError(DataError, EventError):
+    """A node name or node number that does not exist in the stream, graph or store."""
 
 
 class EvaluationError(TidegraphError, ValueError):
-    """Scores, labels or a split on which no honest number can be computed."""
+    """Scores, labels or a split from which no meaningful number can be computed."""
 
 
 class StorageError(TidegraphError, OSError):
-    """A file that could not be written, for instance on a full disk; what was stored is intact."""
+    """A file that could not be written, e.g. on a full disk; data stored before is intact."""
 
 
 class ShortOfMemoryError(TidegraphError, MemoryError):
-    """More memory than the process was given; what was finished before is kept."""
+    """More memory needed than the process may use; finished work is intact."""
 
 
 class ClusterError(TidegraphError, ConnectionError):
-    """Workers or a cluster that were lost or never there; what was finished before is kept."""
+    """Workers or a cluster that were lost or never reached; finished work is intact."""

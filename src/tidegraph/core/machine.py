@@ -1,4 +1,4 @@
-"""The machine a number was measured on, and probes of what its memory can do."""
+"""The machine a number was measured on, and probes of its memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def describe() -> dict[str, Any]:
-    """Processor, cores this process may use, memory and system."""
+    """Return processor, usable cores, memory and system."""
     return {
         "cpu": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
         "cores": cores(),
@@ -36,14 +36,14 @@ def describe() -> dict[str, Any]:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def load_average() -> float | None:
-    """Runnable processes over the last minute; None where the system does not say."""
+    """Return the load average of the last minute; None where the system does not report it."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
@@ -51,15 +51,15 @@ def load_average() -> float | None:
 
 
 def memory_bytes(*, peak: bool = False) -> int:
-    """Resident memory of this process, now or at its highest; 0 where the system does not say."""
+    """Return the resident memory of this process, now or at its peak; 0 where it is unknown."""
     return 1024 * _kilobytes("/proc/self/status", "VmHWM" if peak else "VmRSS")
 
 
 def forget_peak_memory() -> int:
-    """Resident memory now, from where the peak counts anew; memory that was freed is given back."""
+    """Return freed memory to the system, reset the peak, and return the resident memory."""
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
-    # Where this is not allowed the peak is that of the past: more than the truth, not less.
+    # Where this is not permitted the old peak remains: an overestimate, never an underestimate.
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return memory_bytes()
@@ -70,7 +70,7 @@ def _kilobytes(path: str, field: str) -> int:
 
 
 def _field(path: str, name: str) -> str:
-    """The value of the first line `name: value`, or an empty text."""
+    """Return the value of the first line `name: value`, or an empty string."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -80,7 +80,7 @@ def _field(path: str, name: str) -> str:
 
 
 def copy_bandwidth(threads: int, *, megabytes: int = 64, copies: int = 8) -> float:
-    """Bytes per second written by `threads` threads that each copy an array of their own."""
+    """Return the bytes per second that `threads` threads write, each copying its own array."""
     arrays = [np.ones(megabytes << 17) for _ in range(2 * threads)]  # 8 bytes each
 
     def copy(thread: int) -> None:
@@ -96,9 +96,9 @@ def copy_bandwidth(threads: int, *, megabytes: int = 64, copies: int = 8) -> flo
 
 
 def row_access_ns(rows: int, *, columns: int, seed: int = 0, runs: int = 3) -> float:
-    """Nanoseconds to read, change and write a row of float32 at a random place; the best of `runs`.
+    """Return the nanoseconds to update a float32 row at a random position; the best of `runs`.
 
-    It says how much of an event's time on a larger graph is memory being farther away.
+    It shows how much of an event's time on a larger graph is memory latency.
     """
     rng = np.random.default_rng(seed)
     state = np.zeros((rows, columns), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""How a long task reports what it has done."""
+"""The callback through which a long task reports its progress."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TypeAlias
 
 __all__ = ["Progress", "prefixed", "silent"]
 
-Progress: TypeAlias = Callable[[int, int, str], None]  # done, of how many, what is going on
+Progress: TypeAlias = Callable[[int, int, str], None]  # done, total, current work
 
 
 def silent(done: int, total: int, what: str) -> None:
-    """Progress that nobody wants to see."""
+    """Ignore the report."""
 
 
 def prefixed(report: Progress, prefix: str) -> Progress:
-    """The same, which says something before what is going on."""
+    """Return a callback that puts `prefix` before the description of the current work."""
     return lambda done, total, what: report(done, total, prefix + what)

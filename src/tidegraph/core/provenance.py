@@ -1,4 +1,4 @@
-"""Which code a number was made with."""
+"""The digest of the code that computed a result."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 __all__ = ["code_digest"]
 
 _PACKAGE = Path(__file__).parents[1]
-# What only talks to people: no number depends on it.
+# User interface: no computed number depends on it.
 _FACES = ("__main__.py", "cli", "core/display.py")
 
 
 @cache
 def code_digest() -> str:
-    """A hash of the package's sources and of its native module, as they are on disk.
+    """Return a digest of the package's sources and its native module, as they are on disk.
 
-    Between two releases the version stays and the code does not. What a result is kept under names
-    this, so that none is taken for one of another code; the commands' own files are left out.
+    The code changes between releases while the version does not. Cached results are keyed by this
+    digest, so that results of different code are never mixed up. The command line is left out.
     """
     files = [
         path

@@ -1,8 +1,8 @@
 """One file of named arrays and a description: written atomically, versioned, checksummed.
 
-Layout: a magic line, the length and digest of a JSON header, the header, then the arrays one after
-the other. The header lists every array with its type, shape, place and digest. Reading runs no
-code from the file and trusts nothing in it before its digest was compared.
+Layout: a magic line, the length and digest of a JSON header, the header, then the arrays in
+sequence. The header lists the type, shape, offset and digest of every array. Reading executes no
+code from the file and verifies every digest before it uses the content.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from tidegraph.core.durable import put_in_place, sync
 from tidegraph.core.errors import StateFileError
 
-__all__ = ["pack", "read", "unpack", "write"]
+__all__ = ["MAGIC", "pack", "read", "unpack", "write"]
 
-_MAGIC = b"tidegraph state\n"
+MAGIC = b"tidegraph state\n"
 _VERSION = 1
 _PREFIX = struct.Struct("<16sIQ16s")  # magic, version, header bytes, header digest
 _TYPES = {"uint8", "uint32", "uint64", "int64", "float32", "float64"}
@@ -59,16 +59,16 @@ def _write_to(file: BinaryIO, description: Mapping[str, Any], arrays: Mapping[st
         )
         offset += array.nbytes
     header = json.dumps({"description": description, "arrays": entries, "bytes": offset}).encode()
-    file.write(_PREFIX.pack(_MAGIC, _VERSION, len(header), _digest(header)))
+    file.write(_PREFIX.pack(MAGIC, _VERSION, len(header), _digest(header)))
     file.write(header)
     for array in arrays.values():
         file.write(_bytes(array))
 
 
 def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    advice = "copy it again from where it was saved, or save the state anew"
+    advice = "copy it again from the original, or save the state again"
     prefix = file.read(_PREFIX.size)
-    if len(prefix) < _PREFIX.size or prefix[:16] != _MAGIC:
+    if len(prefix) < _PREFIX.size or prefix[:16] != MAGIC:
         raise StateFileError(f"{source} is not a tidegraph state file")
     _, version, length, digest = _PREFIX.unpack(prefix)
     if version != _VERSION:
@@ -99,13 +99,15 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
         for at in range(0, len(view), _CHUNK):
             view[at : at + _CHUNK] = file.read(min(_CHUNK, len(view) - at))
         if _digest(view).hex() != entry["digest"]:
-            raise StateFileError(f"{source} was altered: {entry['name']} is damaged; {advice}")
+            raise StateFileError(
+                f"{source} was altered: {entry['name']} does not match its digest; {advice}"
+            )
         arrays[entry["name"]] = array
     return header["description"], arrays
 
 
 def write(path: str | Path, description: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Writes the file whole or not at all: another file of that name stays until this is safe."""
+    """Write the file atomically: an existing file of that name stays until the new one is safe."""
     path = Path(path)
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -119,7 +121,7 @@ def write(path: str | Path, description: Mapping[str, Any], arrays: Mapping[str,
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The description and the arrays, every digest compared."""
+    """Return the description and the arrays after verifying every digest."""
     try:
         with open(path, "rb") as file:
             return _read_from(file, str(path))
@@ -128,12 +130,12 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def pack(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
-    """What `write` would put into a file."""
+    """Return the bytes that `write` would put into a file."""
     buffer = io.BytesIO()
     _write_to(buffer, description, arrays)
     return buffer.getvalue()
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The reverse of `pack`."""
+    """Return the description and the arrays that `pack` was given."""
     return _read_from(io.BytesIO(data), "the saved state")

@@ -30,7 +30,7 @@ from tidegraph.engine.compact import (
     write_header,
 )
 from tidegraph.events.datasets import storage
-from tidegraph.events.names import ORDER_BYTES, Kind, Naming, StoredNames, files_of
+from tidegraph.events.stored_names import ORDER_BYTES, Kind, Naming, StoredNames, files_of
 from tidegraph.events.tables import scan_edges
 from tidegraph.events.tables.cells import is_arrow, is_text, plain_column
 from tidegraph.events.tables.numbering import Ids

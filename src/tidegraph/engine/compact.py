@@ -35,8 +35,8 @@ from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import DataError, ParameterError, StorageError
 from tidegraph.core.progress import Progress
 from tidegraph.events.batch import Batch
-from tidegraph.events.names import Kind, StoredNames, files_of
-from tidegraph.events.stream import known_nodes
+from tidegraph.events.names import known_nodes
+from tidegraph.events.stored_names import Kind, StoredNames, files_of
 
 __all__ = [
     "HEADER",

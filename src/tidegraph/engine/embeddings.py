@@ -20,9 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph.core.errors import DataError, EventError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.compact import file_digests
-from tidegraph.events.batch import whole_numbers
-from tidegraph.events.names import StoredNames
-from tidegraph.events.stream import known_nodes
+from tidegraph.events.names import known_nodes
+from tidegraph.events.stored_names import StoredNames
 
 __all__ = [
     "FORMAT",
@@ -84,8 +83,8 @@ def listed_blocks(body: dict[str, Any]) -> list[Block]:
 class Embeddings:
     """Propagated columns of all nodes in files, read by node: `embeddings[nodes]`.
 
-    Only the rows asked for are read. If the nodes of the graph have names,
-    `embeddings[embeddings.number(["ann", "bob"])]` reads by name.
+    Nodes are given by their numbers, or by names as text, as in `embeddings[["ann", "bob"]]`. Only
+    the rows asked for are read.
 
     residuals: `[passes, channels]`, the largest residual over what `r_max` allows, computed in
         float64 before the pass was stored. If it is at most 1, every number is as close to the
@@ -162,7 +161,7 @@ class Embeddings:
         return cls(path, arrays, shape, residuals, computed_in, names)
 
     def number(self, ids: ArrayLike) -> NDArray[np.int64]:
-        """Return the numbers of nodes by name; raise DataError for an unknown one."""
+        """Return the numbers of nodes by name; raise UnknownNodeError for others."""
         return known_nodes(ids, len(self)) if self._names is None else self._names.numbers(ids)
 
     def name(self, nodes: ArrayLike) -> NDArray[Any]:
@@ -192,12 +191,12 @@ class Embeddings:
         )
 
     def __getitem__(self, nodes: ArrayLike) -> NDArray[Any]:
-        """Return the columns `[k, channels, columns]` of nodes, given by their numbers."""
-        ids = np.atleast_1d(whole_numbers(nodes, "nodes", advice="give node numbers [k]"))
-        if ids.ndim != 1:
-            raise EventError(f"nodes have shape {ids.shape}; give node numbers [k]")
-        if ids.size and not 0 <= ids.min() <= ids.max() < len(self):
-            raise EventError(f"nodes are 0 to {len(self) - 1}; got {ids.min()} to {ids.max()}")
+        """Return the columns `[k, channels, columns]` of nodes, by their numbers or names."""
+        given = np.atleast_1d(np.asarray(nodes))
+        if given.ndim != 1:
+            raise EventError(f"nodes have shape {given.shape}; give node numbers or names [k]")
+        named = given.size and given.dtype.kind in "OUT"
+        ids = self.number(given) if named else known_nodes(given, len(self))
         out = np.empty((ids.size, *self.shape[1:]), dtype=self.dtype)
         first = 0
         for block in self._blocks:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import html
-import operator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,12 @@ from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.adjoint import FloatArray, IntArray
 from tidegraph.engine.attribution import Attribution, event_op, event_weight
-from tidegraph.engine.channels import Channel, Sketch
-from tidegraph.events.batch import TIME_LIMIT, Op
-from tidegraph.events.describe import dates
-from tidegraph.events.stream import EventStream, NodeNames
+from tidegraph.engine.channels import Channel, Sketch, is_number
+from tidegraph.events.batch import Op
+from tidegraph.events.columns import TIME_LIMIT
+from tidegraph.events.moments import dates
+from tidegraph.events.names import NodeNames
+from tidegraph.events.stream import EventStream
 
 __all__ = ["EventShare", "Explanation", "NeighbourShare", "explain"]
 
@@ -98,26 +99,15 @@ class Explanation:
             "unattributed": self.unattributed,
             "events": [
                 {
-                    "position": event.position,
+                    **asdict(event),
                     "src": self.name(event.src),
                     "dst": self.name(event.dst),
-                    "t": event.t,
                     "op": event.op.name.lower(),
                     "weight": event.weight if np.isfinite(event.weight) else None,
-                    "share": event.share,
-                    "norm": event.norm,
                 }
                 for event in self.events
             ],
-            "neighbours": [
-                {
-                    "node": self.name(neighbour.node),
-                    "share": neighbour.share,
-                    "events": neighbour.events,
-                    "direct": neighbour.direct,
-                }
-                for neighbour in self.neighbours
-            ],
+            "neighbours": [{**asdict(one), "node": self.name(one.node)} for one in self.neighbours],
         }
 
     def __repr__(self) -> str:
@@ -293,16 +283,16 @@ def explain(
 
 def _question(stream: EventStream, node: Any, t0: Any, t1: Any, top: Any) -> tuple[int, ...]:
     """Check the arguments; return node number, t0, t1 and the positions of the span."""
-    node = int(stream.number([node])[0]) if isinstance(node, str) else _whole("node", node)
+    if np.ndim(node):
+        raise ParameterError(f"node is {node!r}; give one node, by its number or name")
+    node = int(stream.nodes_of(node))
     t0, t1 = stream.time(t0), stream.time(t1)
-    if top is not None and _whole("top", top) < 1:
-        raise ParameterError(f"top is {top}; give how many events to list, or None for all")
+    if top is not None and (not is_number(top, (int, np.integer)) or top < 1):
+        raise ParameterError(f"top is {top!r}; give how many events to list, or None for all")
     if t0 <= -TIME_LIMIT or t1 >= TIME_LIMIT:
         raise ParameterError(f"the span is {t0} to {t1}; times lie between -2**62 and 2**62")
     if t0 >= t1:
         raise ParameterError(f"the span is {t0} to {t1}; t0 must be before t1")
-    if not 0 <= node < stream.nodes:
-        raise DataError(f"node {node} is unknown; nodes are 0 to {stream.nodes - 1}")
     first, last = np.searchsorted(stream.t, [t0, t1], side="left").tolist()
     own = np.flatnonzero((stream.src == node) | (stream.dst == node))
     edges = stream.initial
@@ -314,15 +304,6 @@ def _question(stream: EventStream, node: Any, t0: Any, t1: Any, top: Any) -> tup
             " moved it yet; give a span that ends later, or another node"
         )
     return node, t0, t1, first, last
-
-
-def _whole(name: str, value: Any) -> int:
-    try:
-        if not isinstance(value, bool):
-            return operator.index(value)
-    except TypeError:
-        pass
-    raise ParameterError(f"{name} is {value!r}; give a whole number")
 
 
 def _explanation(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tidegraph.core.durable import only_writer, replace_file
 from tidegraph.core.errors import DataError, ParameterError, ShortOfMemoryError, StorageError
 from tidegraph.core.progress import Progress
+from tidegraph.core.words import counted
 from tidegraph.engine import embeddings
 from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.compact import CompactGraph, file_digests, memory_bytes, memory_text
@@ -38,7 +39,6 @@ from tidegraph.engine.embeddings import (
 from tidegraph.engine.planning import WIDEST_PASS, Stored, pass_bytes, plan
 from tidegraph.engine.precision import Dtype, check_dtype, check_features
 from tidegraph.engine.propagator import Propagator
-from tidegraph.events.stream import counted
 
 __all__ = ["propagate_in_passes"]
 

@@ -28,7 +28,8 @@ from tidegraph.engine.precision import (
 )
 from tidegraph.engine.saving import Description
 from tidegraph.events.batch import Batch
-from tidegraph.events.stream import Steps
+from tidegraph.events.names import known_nodes
+from tidegraph.events.steps import Steps
 
 __all__ = ["Propagator", "propagate"]
 
@@ -228,14 +229,14 @@ class Propagator:
         if isinstance(batch, Steps):
             if offsets is not None:
                 raise EventError("Steps contain their offsets; leave offsets out")
-            offsets = batch.offsets - batch.offsets[0]
-            batch = batch.batch(0, len(batch))
-        if offsets is None:
+            offsets = batch.offsets
+        elif offsets is None:
             raise EventError(
                 f"apply_steps got {type(batch).__name__} and no offsets; give Steps, such as"
                 " stream.steps(), or a Batch and the offsets of its steps"
             )
-        _require_edge_rows(batch, "apply_steps", "use apply for node and feature events")
+        else:
+            _require_edge_rows(batch, "apply_steps", "use apply for node and feature events")
         bounds = np.ascontiguousarray(offsets)
         if bounds.dtype.kind not in "iu" or bounds.ndim != 1 or bounds.size == 0:
             raise EventError(
@@ -243,18 +244,17 @@ class Propagator:
                 " give integers [steps + 1]"
             )
         bounds = bounds.astype(np.int64, copy=False)
-        if bounds[0] < 0 or bounds[-1] > batch.rows or (np.diff(bounds) < 0).any():
-            raise EventError(
-                f"offsets must ascend from 0 to at most the number of rows, {batch.rows}"
-            )
+        rows = len(batch.src)
+        if bounds[0] < 0 or bounds[-1] > rows or (np.diff(bounds) < 0).any():
+            raise EventError(f"offsets must ascend from 0 to at most the number of rows, {rows}")
         counts = np.zeros(bounds.size - 1, dtype=np.int64)
         done, refusal, of_precision = 0, "", False
         with self._lock:
             while done < counts.size and not refusal:
                 end = counts.size
                 if self._base is not None:
-                    rows = bounds[done] + _ROWS_BETWEEN_MERGES
-                    end = max(done + 1, int(np.searchsorted(bounds, rows, side="right")) - 1)
+                    until = bounds[done] + _ROWS_BETWEEN_MERGES
+                    end = max(done + 1, int(np.searchsorted(bounds, until, side="right")) - 1)
                 some, refusal, of_precision = self._native.apply_steps(
                     batch.src,
                     batch.dst,
@@ -276,7 +276,7 @@ class Propagator:
     def _record_steps(
         self,
         recorder: _native.Recorder,
-        batch: Batch,
+        batch: Batch | Steps,
         offsets: NDArray[np.int64],
         times: NDArray[np.int64],
         limit: int,
@@ -356,27 +356,23 @@ class Propagator:
 
         Raise PrecisionError if one is beyond the largest number of `dtype`.
         """
-        return check_estimates(self._rows("embedding", nodes, self._dtype, channels=True))
+        return check_estimates(self._rows("embedding", nodes, self._dtype, *self._shape))
 
     def residual(self, nodes: ArrayLike | None = None) -> NDArray[Any]:
         """Return the residuals `[k, channels, columns]`: what is left to push."""
-        return self._rows("residual", nodes, self._dtype, channels=True)
+        return self._rows("residual", nodes, self._dtype, *self._shape)
 
     def features(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the features `[k, columns]` that are being propagated."""
-        return self._rows("features", nodes, np.dtype(np.float64))
+        return self._rows("features", nodes, np.dtype(np.float64), self.columns)
 
     def degree(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return present degrees `[k, channels]`, self-loops included."""
-        ids = self._ids(nodes)
-        out = np.empty((ids.size, len(self.channels)))
-        with self._lock:
-            self._native.degree(ids, out)
-        return out
+        return self._rows("degree", nodes, np.dtype(np.float64), len(self.channels))
 
     def threshold(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the promise `[k, channels, columns]`: how far an estimate may be from exact."""
-        return self._rows("threshold", nodes, np.dtype(np.float64), channels=True)
+        return self._rows("threshold", nodes, np.dtype(np.float64), *self._shape)
 
     def error_bound(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return a certificate `[k, channels, columns]`: how far `embedding` is from exact at most.
@@ -384,7 +380,7 @@ class Propagator:
         It is computed from the estimates and the graph alone, in float64, with one pass over all
         edges. So it does not rely on stored residuals, and includes every rounding error ever made.
         """
-        return self._rows("error_bound", nodes, np.dtype(np.float64), channels=True)
+        return self._rows("error_bound", nodes, np.dtype(np.float64), *self._shape)
 
     def audit(self) -> Audit:
         """Return how far stored residuals have drifted from the true ones, in thresholds."""
@@ -421,7 +417,7 @@ class Propagator:
     def _finish(self) -> NDArray[Any]:
         """Return `embedding()` of all nodes in less memory; the propagator is unusable then."""
         with self._lock:
-            out = np.empty((self._native.nodes, len(self.channels), self.columns), self._dtype)
+            out = np.empty((self._native.nodes, *self._shape), self._dtype)
             self._native.finish(out)
         return check_estimates(out)
 
@@ -431,28 +427,19 @@ class Propagator:
             return dict(self._native.statistics())
 
     def _ids(self, nodes: ArrayLike | None) -> NDArray[np.int64]:
-        count = self.nodes
         if nodes is None:
-            return np.arange(count)
-        ids = np.atleast_1d(np.asarray(nodes))
-        if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-            raise EventError(
-                f"nodes has dtype {ids.dtype} and shape {ids.shape}; give node numbers [k]"
-            )
-        ids = np.ascontiguousarray(ids, dtype=np.int64)
-        if ids.size and (ids.min() < 0 or ids.max() >= count):
-            wrong = ids[(ids < 0) | (ids >= count)][0]
-            raise EventError(f"node {wrong} is unknown; nodes are 0 to {count - 1}")
-        return ids
+            return np.arange(self.nodes)
+        ids = np.atleast_1d(known_nodes(nodes, self.nodes))
+        if ids.ndim != 1:
+            raise EventError(f"nodes have shape {ids.shape}; give node numbers [k]")
+        return np.ascontiguousarray(ids)
 
     def _rows(
-        self, what: str, nodes: ArrayLike | None, dtype: np.dtype[Any], channels: bool = False
+        self, what: str, nodes: ArrayLike | None, dtype: np.dtype[Any], *shape: int
     ) -> NDArray[Any]:
+        """Return numbers of the given shape per node, from the native method `what`."""
         ids = self._ids(nodes)
-        shape = (
-            (ids.size, len(self.channels), self.columns) if channels else (ids.size, self.columns)
-        )
-        out = np.empty(shape, dtype=dtype)
+        out = np.empty((ids.size, *shape), dtype=dtype)
         with self._lock:
             getattr(self._native, what)(ids, out)
         return out
@@ -466,6 +453,10 @@ class Propagator:
     @property
     def columns(self) -> int:
         return int(self._thresholds.size)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return len(self.channels), self.columns
 
     @property
     def channels(self) -> tuple[Channel, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import EvaluationError, ParameterError
-from tidegraph.events.batch import whole_numbers
+from tidegraph.events.columns import whole_numbers
 
 __all__ = [
     "Calibration",

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import EvaluationError, ParameterError
-from tidegraph.events.stream import EventStream, node_numbers
+from tidegraph.events.names import node_numbers
+from tidegraph.events.stream import EventStream
 
 __all__ = [
     "SAMPLERS",

@@ -32,7 +32,9 @@ from tidegraph.evaluation.negatives import GivenNegatives, NegativeSampler, nega
 from tidegraph.evaluation.splits import SnapshotSplit, Split
 from tidegraph.evaluation.verdicts import outcome_of_heuristic
 from tidegraph.events.batch import Op
-from tidegraph.events.stream import EventStream, NodeLabels, node_numbers, time_numbers
+from tidegraph.events.moments import time_numbers
+from tidegraph.events.names import node_numbers
+from tidegraph.events.stream import EventStream, NodeLabels
 
 __all__ = [
     "SEEDS",

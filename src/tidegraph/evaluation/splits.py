@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import EvaluationError, ParameterError
-from tidegraph.events.stream import PER_SECOND, EventStream, NodeLabels
+from tidegraph.events.moments import PER_SECOND
+from tidegraph.events.stream import EventStream, NodeLabels
 
 __all__ = [
     "ROLAND_SETTINGS",

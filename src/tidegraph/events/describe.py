@@ -1,4 +1,4 @@
-"""What a stream looks like: counts, rhythm, repetition, degrees; as numbers, text and a page."""
+"""Statistics of a stream: counts, rhythm, repetition, degrees; as numbers, text and a page."""
 
 from __future__ import annotations
 
@@ -11,55 +11,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
-from tidegraph.events.batch import Op
+from tidegraph.core.words import counted
+from tidegraph.events.columns import IntArray, Op
+from tidegraph.events.moments import dates, span_in_words
 from tidegraph.events.stream import EventStream
 
 __all__ = [
     "QUANTILES",
-    "SECONDS",
     "Description",
     "bars",
-    "dates",
     "describe",
     "facts",
     "page",
-    "span_in_words",
 ]
-
-IntArray = NDArray[np.int64]
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 _ACTIVITY_BINS = 60
-_ENOUGH_GAPS = 3  # to speak of burstiness
-# Seconds in a unit; "step" has no length.
-SECONDS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-    "h": 3_600.0,
-    "day": 86_400.0,
-    "year": 365.2425 * 86_400,
-}
-_WORDS = (("year", SECONDS["year"]), ("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0))
-# Times between these are taken for dates; others count from a beginning of their own.
-_PLAUSIBLE = (np.datetime64("1980-01-01", "s"), np.datetime64("2100-01-01", "s"))
+_ENOUGH_GAPS = 3  # needed to compute burstiness
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a user wants to know of a stream first."""
+    """What a user first wants to know about a stream."""
 
     title: str
     events: int
     nodes: int
-    active_nodes: int  # those with an event
+    active_nodes: int  # with an event
     pairs: int  # distinct (source, destination)
     unit: str
     first: int
     last: int
-    first_date: str | None  # where times are dates
+    first_date: str | None  # None unless times are dates
     last_date: str | None
     span: str  # in words
     repeat_rate: float  # share of events whose pair had occurred before
@@ -79,22 +62,22 @@ class Description:
     initial_edges: int
     edge_features: int
     node_features: int
-    event_labels: dict[str, int]  # label -> events, the eight most frequent ones
+    event_labels: dict[str, int]  # label -> events, the eight most frequent
     event_classes: int
     labelled_nodes: int
     node_classes: int
     label_changes: int
-    activity: tuple[int, ...]  # events in equal pieces of the span
-    degrees: tuple[tuple[int, int, int], ...]  # (from, to, nodes with so many events)
+    activity: tuple[int, ...]  # events in equal parts of the span
+    degrees: tuple[tuple[int, int, int], ...]  # (from, to, nodes with that many events)
     digest: str
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain numbers and words, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self) | {"quantiles": list(QUANTILES)}
 
 
 def describe(stream: EventStream) -> Description:
-    """The description of a stream; takes some seconds per ten million events."""
+    """Return the description of a stream; takes some seconds per ten million events."""
     src, dst, t = stream.src, stream.dst, stream.t
     if not len(stream):
         raise DataError("the stream holds no events; there is nothing to describe")
@@ -152,7 +135,7 @@ def _columns(features: NDArray[Any] | None) -> int:
 
 
 def _distinct(values: IntArray) -> IntArray:
-    """Each value once. By sorting: np.unique hashes, many times slower on millions."""
+    """Return each value once, by sorting: np.unique hashes, which is far slower on millions."""
     ordered = np.sort(values)
     return np.asarray(ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]])
 
@@ -162,11 +145,11 @@ def _quantiles(values: IntArray) -> tuple[int, ...]:
 
 
 def _per_node(stream: EventStream, loops: NDArray[np.bool_]) -> tuple[IntArray, float | None]:
-    """Events per node, and the median over nodes of the burstiness of their gaps."""
+    """Return events per node, and the median over nodes of the burstiness of their gaps."""
     node = np.concatenate([stream.src, stream.dst[~loops]])
     event = np.concatenate([np.arange(len(stream)), np.flatnonzero(~loops)])
     events = np.bincount(node, minlength=stream.nodes)
-    # By node and then by time: one number for both sorts much faster than two keys.
+    # By node and then by time: one combined key sorts much faster than two.
     node, event = np.divmod(np.sort(node * len(stream) + event), len(stream))
     same = node[1:] == node[:-1]
     gap, owner = np.diff(stream.t[event])[same].astype(np.float64), node[1:][same]
@@ -183,7 +166,7 @@ def _per_node(stream: EventStream, loops: NDArray[np.bool_]) -> tuple[IntArray, 
 
 
 def _burstiness(gaps: IntArray) -> float | None:
-    """Goh and Barabási's (σ - μ) / (σ + μ)."""
+    """Return Goh and Barabási's (σ - μ) / (σ + μ)."""
     if len(gaps) < _ENOUGH_GAPS or not gaps.any():
         return None
     mean, spread = float(gaps.mean()), float(gaps.std())
@@ -191,7 +174,7 @@ def _burstiness(gaps: IntArray) -> float | None:
 
 
 def _neighbours(pairs: IntArray, nodes: int) -> IntArray:
-    """Distinct neighbours of each node, in any direction, itself left out."""
+    """Return the number of distinct neighbours of each node, itself not counted."""
     src, dst = np.divmod(pairs, nodes)
     low, high = np.minimum(src, dst), np.maximum(src, dst)
     low, high = np.divmod(_distinct((low * nodes + high)[low != high]), nodes)
@@ -228,57 +211,18 @@ def _activity(t: IntArray) -> tuple[int, ...]:
 
 
 def _degree_histogram(events_of: IntArray) -> tuple[tuple[int, int, int], ...]:
-    """Nodes by number of events, in classes that double."""
+    """Return the nodes by number of events, in classes that double."""
     powers = np.floor(np.log2(events_of)).astype(np.int64)
     counts = np.bincount(powers)
     fewest = int(powers.min())
     return tuple((2**k, 2 ** (k + 1) - 1, int(counts[k])) for k in range(fewest, len(counts)))
 
 
-# Words --------------------------------------------------------------------------------------------
-
-
-def dates(first: int, last: int, unit: str) -> tuple[str | None, str | None]:
-    """Two times as dates, in UTC, where they look like dates.
-
-    >>> dates(1_388_534_400, 1_388_534_460, "s")
-    ('2014-01-01 00:00:00', '2014-01-01 00:01:00')
-    """
-    if unit == "year":
-        return str(first), str(last)
-    if unit not in ("ns", "us", "ms", "s"):
-        return None, None
-    dates = np.array([first, last]).astype(f"datetime64[{unit}]").astype("datetime64[s]")
-    if not _PLAUSIBLE[0] <= dates[0] <= dates[1] < _PLAUSIBLE[1]:
-        return None, None
-    begin, end = (str(date).replace("T", " ") for date in dates)
-    return begin, end
-
-
-def span_in_words(length: int, unit: str) -> str:
-    """A length of time as people say it.
-
-    >>> span_in_words(2_678_373, "s"), span_in_words(3, "year"), span_in_words(1, "step")
-    ('31 days', '3 years', '1 step')
-    """
-    if unit == "step":
-        return _counted(length, "step")
-    if unit == "year":
-        return _counted(length, "year")
-    seconds = length * SECONDS[unit]
-    for word, of in _WORDS:
-        amount = seconds / of
-        if amount >= 2:
-            return f"{amount:.1f} {word}s" if amount < 10 else f"{amount:,.0f} {word}s"
-    return f"{seconds:.3g} seconds"
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
+# Words -------------------------------------------------------------------------------------------
 
 
 def facts(what: Description) -> list[tuple[str, str]]:
-    """The description as lines of (what, value)."""
+    """Return the description as lines of (name, value)."""
     when = f"{what.first:,} to {what.last:,} ({what.unit})"
     if what.first_date is not None:
         when = f"{what.first_date} to {what.last_date}"
@@ -329,9 +273,9 @@ def facts(what: Description) -> list[tuple[str, str]]:
             )
         )
     if what.edge_features:
-        lines.append(("edge features", _counted(what.edge_features, "column")))
+        lines.append(("edge features", counted(what.edge_features, "column")))
     if what.node_features:
-        lines.append(("node features", _counted(what.node_features, "column")))
+        lines.append(("node features", counted(what.node_features, "column")))
     return lines
 
 
@@ -344,7 +288,7 @@ def _quantile_words(values: tuple[int, ...]) -> str:
 
 
 def bars(values: tuple[int, ...], *, height: int = 4, plain: bool = False) -> list[str]:
-    """A bar chart in lines of text, one column per value; `plain` uses ASCII alone.
+    """Return a bar chart as lines of text, one column per value; `plain` uses only ASCII.
 
     >>> bars((0, 1, 2), height=1, plain=True)
     [' .:']
@@ -352,7 +296,7 @@ def bars(values: tuple[int, ...], *, height: int = 4, plain: bool = False) -> li
     marks = " .:" if plain else " ▁▂▃▄▅▆▇█"
     full = len(marks) - 1
     peak = max(values, default=0) or 1
-    # What is not nothing shows.
+    # Rounded up, so that small values stay visible.
     levels = [math.ceil(value * height * full / peak) for value in values]
     return [
         "".join(marks[min(full, max(0, level - row * full))] for level in levels)
@@ -382,7 +326,7 @@ svg line { stroke: var(--line); }
 
 
 def page(what: Description) -> str:
-    """The description as a self-contained HTML page, for light and dark screens."""
+    """Return the description as a self-contained HTML page, for light and dark screens."""
     rows = "\n".join(
         f"<tr><th scope='row'>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
         for name, value in facts(what)
@@ -428,7 +372,7 @@ def page(what: Description) -> str:
 
 
 def _chart(bars_of: list[tuple[str, int]], ticks: dict[int, str], label: str) -> str:
-    """Bars as inline SVG; `ticks` names some of them below the axis."""
+    """Return bars as inline SVG; `ticks` labels some of them below the axis."""
     width, height, foot = 720, 180, 26
     step = width / len(bars_of)
     peak = max(value for _, value in bars_of) or 1
@@ -446,7 +390,7 @@ def _chart(bars_of: list[tuple[str, int]], ticks: dict[int, str], label: str) ->
             f"<title>{html.escape(words)}</title></rect>"
         )
     for k, text in ticks.items():
-        # Labels of the ends stay inside the picture, others stand below their bar.
+        # Labels of the ends stay inside the picture, others are centred below their bar.
         anchor, x = "middle", (k + 0.5) * step
         if k == 0:
             anchor, x = "start", k * step + 1

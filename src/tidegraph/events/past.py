@@ -1,4 +1,4 @@
-"""Rows about something at some time, asked for those strictly before another time."""
+"""`Past`: rows by key and time, looked up strictly before a time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ IntArray = NDArray[np.int64]
 
 
 class Past:
-    """Rows grouped by a key (a node, a pair of nodes) and in time order within each group.
+    """Rows grouped by key (a node, a pair of nodes), in time order within each group.
 
-    order: of the rows given, by key and then time; positions in it are what `span` tells.
+    order: the given rows sorted by key and then time; `span` returns positions in it.
     """
 
     def __init__(self, key: IntArray, t: IntArray) -> None:
         self.order: IntArray = np.lexsort((t, key))
         self._keys, count = np.unique(key, return_counts=True)
         self._first = np.concatenate([[0], np.cumsum(count)])
-        # Keys and times become ranks, so that both make one number that can be searched for.
+        # Keys and times become ranks, so that both fit into one number to search for.
         self._times = np.unique(t)
         self._width = len(self._times) + 1
         rank = np.searchsorted(self._times, t[self.order])
@@ -28,11 +28,11 @@ class Past:
 
     @property
     def begin(self) -> IntArray:
-        """For every position the first one of the same key."""
+        """The first position of the same key, for every position."""
         return np.repeat(self._first[:-1], np.diff(self._first))
 
     def span(self, key: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
-        """`(first, end)`: the positions in `order` of the rows of `key[b]` before `t[b]`."""
+        """Return `(first, end)`: the positions in `order` of the rows of `key[b]` before `t[b]`."""
         if not len(self._keys):
             nothing = np.zeros(len(key), dtype=np.int64)
             return nothing, nothing
@@ -43,7 +43,7 @@ class Past:
         return first, np.where(self._keys[place] == key, end, first)
 
     def latest(self, key: IntArray, t: IntArray, k: int) -> tuple[IntArray, NDArray[np.bool_]]:
-        """`(rows, known)`, `[B, k]` each: the latest rows before `t[b]`, newest first."""
+        """Return `(rows, known)`, `[B, k]` each: the latest rows before `t[b]`, newest first."""
         if not len(self.order):
             shape = (len(key), k)
             return np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)

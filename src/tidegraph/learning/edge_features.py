@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import DataError
+from tidegraph.events.moments import time_numbers
+from tidegraph.events.names import known_nodes
 from tidegraph.events.past import Past
-from tidegraph.events.stream import EventStream, known_nodes, time_numbers
+from tidegraph.events.stream import EventStream
 
 __all__ = ["RECENT", "EdgeFeatures", "last_and_mean"]
 

@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native
 from tidegraph.core.errors import DataError, EventError, ParameterError
-from tidegraph.events.stream import EventStream, known_nodes, time_numbers
+from tidegraph.events.moments import time_numbers
+from tidegraph.events.names import known_nodes
+from tidegraph.events.stream import EventStream
 
 __all__ = ["History"]
 

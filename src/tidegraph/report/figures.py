@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.events.describe import SECONDS, dates
+from tidegraph.events.moments import SECONDS, dates
 from tidegraph.report.markup import Html, details, element, join, table
 
 __all__ = [

@@ -20,7 +20,8 @@ from tidegraph.engine.channels import Channel
 from tidegraph.engine.explanation import explain
 from tidegraph.engine.propagator import Propagator
 from tidegraph.evaluation import SEEDS, Split, negative_sampler
-from tidegraph.events.describe import describe, facts, span_in_words
+from tidegraph.events.describe import describe, facts
+from tidegraph.events.moments import span_in_words
 from tidegraph.events.stream import EventStream
 
 if TYPE_CHECKING:  # torch takes seconds to import, and reading a report needs none of it

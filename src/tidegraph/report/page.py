@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegraph.events.describe import dates, span_in_words
+from tidegraph.events.moments import dates, span_in_words
 from tidegraph.report import curves
 from tidegraph.report.figures import (
     COLOURS,

@@ -22,10 +22,12 @@ from tidegraph import evaluation
 from tidegraph.core.durable import only_writer, put_in_place, replace_file
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.core.progress import Progress, prefixed, silent
+from tidegraph.core.words import counted
 from tidegraph.evaluation import ROLAND_SETTINGS, Result, SnapshotSplit, Split
 from tidegraph.events.batch import Op
 from tidegraph.events.datasets import DATA_SETS
-from tidegraph.events.stream import EventStream, counted, moment
+from tidegraph.events.moments import moment
+from tidegraph.events.stream import EventStream
 from tidegraph.learning import training
 from tidegraph.learning.tasks import LinkPredictor, NodeClassifier, preset_name
 

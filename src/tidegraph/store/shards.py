@@ -24,7 +24,8 @@ from tidegraph.core.workers import Engine, check_engine, run
 from tidegraph.engine.channels import Channel, EngineSettings, Sketch
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
-from tidegraph.events.stream import EventStream, NodeNames
+from tidegraph.events.names import NodeNames
+from tidegraph.events.stream import EventStream
 from tidegraph.store.segments import StoreDtype, as_bytes, digest
 from tidegraph.store.trajectories import ChangeKind, Trajectories, record
 from tidegraph.store.writer import SEGMENT_BYTES

@@ -19,7 +19,9 @@ from tidegraph.core.errors import EventError, ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, is_number
 from tidegraph.engine.propagator import Propagator
-from tidegraph.events.stream import EventStream, NodeNames, Steps
+from tidegraph.events.names import NodeNames
+from tidegraph.events.steps import Steps
+from tidegraph.events.stream import EventStream
 from tidegraph.store.segments import PIECE_BYTES, StoreDtype, digest
 from tidegraph.store.writer import (
     BEGINNING,

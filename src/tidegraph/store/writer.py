@@ -27,8 +27,10 @@ from tidegraph.core.errors import EventError, ParameterError, PrecisionError, St
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import is_number
 from tidegraph.engine.propagator import Propagator
-from tidegraph.events.batch import Batch, whole_numbers
-from tidegraph.events.stream import EventStream, NodeNames, Steps
+from tidegraph.events.batch import Batch
+from tidegraph.events.names import NodeNames
+from tidegraph.events.steps import Steps
+from tidegraph.events.stream import EventStream
 from tidegraph.store.segments import (
     PIECE_BYTES,
     VERSION,
@@ -290,7 +292,6 @@ class _Writer:
         """
         self._merge()  # what an earlier run had no time for
         refusal, of_precision = "", False
-        batch = steps.batch(0, len(steps))
         first = self.manifest.steps_before_part
         done = self.manifest.steps - first
         while done < len(steps):
@@ -298,8 +299,8 @@ class _Writer:
             try:
                 count, refusal, of_precision = self._propagator._record_steps(
                     self._recorder,
-                    batch,
-                    steps.offsets[done : last + 1] - steps.offsets[0],
+                    steps,
+                    steps.offsets[done : last + 1],
                     steps.times[done:last],
                     self.manifest.segment_records,
                 )
@@ -438,21 +439,7 @@ def _steps_of(events: EventStream | Steps) -> Steps:
         return events.steps()
     if not isinstance(events, Steps):
         raise EventError(f"got {type(events).__name__}; give an EventStream or Steps")
-    rows = len(events.src)
-    bounds, times = whole_numbers(events.offsets, "offsets"), whole_numbers(events.times, "times")
-    if bounds.shape != (len(times) + 1,) or bounds[0] < 0 or bounds[-1] > rows:
-        raise EventError(
-            f"the steps have {len(times)} times and offsets {bounds.shape};"
-            " give one offset more than times, within the rows"
-        )
-    if (np.diff(bounds) < 0).any() or (np.diff(times) < 0).any():
-        raise EventError("offsets and times of the steps must not decrease")
-    filled = np.flatnonzero(np.diff(bounds))
-    if (np.asarray(events.t)[bounds[filled + 1] - 1] > times[filled]).any():
-        raise EventError(
-            "a step has rows later than its time; a question about that time would see the future"
-        )
-    return dataclasses.replace(events, offsets=bounds, times=times)
+    return events
 
 
 def _first_steps(steps: Steps, count: int) -> Steps:

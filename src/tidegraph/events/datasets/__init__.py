@@ -1,4 +1,4 @@
-"""Temporal graphs by name or from a file, and made-up ones of any size."""
+"""Temporal graphs by name or from a file, and generated ones of any size."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ def load_dataset(
     download: bool = False,
     progress: Progress | None = None,
 ) -> EventStream:
-    """The events of a data set in `NAMES`, of a file, or of a directory that a generator wrote.
+    """Return the events of a data set in `NAMES`, a file, or a directory written by a generator.
 
-    A text that is the name of a data set stands for it, whatever lies here under that name: give
-    "./NAME" or a `Path` for that. A named data set is looked for in `directory`, $TIDEGRAPH_DATA
-    (../shared/data where that is not set) and the cache, in the compact form `NAME.csv.gz` and as
-    its authors publish it; with `download` it is fetched where it is in none of them.
+    A string that names a data set means the data set, even if a file has the same name; give
+    "./NAME" or a `Path` for the file. A data set is looked for in `directory`, $TIDEGRAPH_DATA and
+    the cache, in the compact form `NAME.csv.gz` and as its authors publish it; with `download` it
+    is fetched if none of them has it.
 
     Bitcoin's ratings are edge features, not weights. `labels` are the states of sources at their
-    events; what becomes known of nodes, and when, is in `node_labels`: the delay of a flight is
-    known when it has arrived (a day after departure where that is not recorded), the class of a
-    paper in its first year as a source.
+    events; `node_labels` are labels of nodes with the time they become known: the delay of a flight
+    on arrival (a day after departure if the arrival is not recorded), the class of a paper in its
+    first year as a source.
 
     >>> load_dataset("nyc-flights").names[0]
     'N14228'
@@ -84,8 +84,8 @@ def load_dataset(
         return open_directory(path)
     if not path.exists():
         raise DataError(
-            f"no data set and no file is called {os.fspath(name)!r}; give one of"
-            f" {', '.join(NAMES)}, or the path of a file of events (.csv, .csv.gz, .parquet, ...)"
+            f"there is no data set or file {os.fspath(name)!r}; give one of {', '.join(NAMES)}, or"
+            " the path of a file of events (.csv, .csv.gz, .parquet, ...)"
         )
     from tidegraph.events import formats
 
@@ -93,8 +93,7 @@ def load_dataset(
         return formats.read(path)
     except DataError as error:
         raise DataError(
-            f"{error} (tidegraph data import {path.name} --help says how to name columns and sort"
-            " once and for all)"
+            f"{error} (`tidegraph data import` converts a file once; it can name columns and sort)"
         ) from error
 
 
@@ -112,14 +111,14 @@ def _named(
         raise registry.absent(data_set, directory)
     registry.check(data_set, found)
     stream = _READERS[found.form](data_set, found.paths)
-    return replace(stream, title=data_set.title)
+    return stream._with(title=data_set.title)
 
 
 # The forms of named data sets ---------------------------------------------------------------------
 
 
 def _shipped(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
-    """Flights with a label: late or not, -1 where diverted; known on arrival."""
+    """Return flights with a label known on arrival: late or not, -1 if diverted."""
     import pyarrow.parquet as pq
 
     from tidegraph.events.tables import read_table
@@ -194,7 +193,7 @@ def _headerless(path: Path, columns: list[str]) -> pyarrow.Table:
         )
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(
-            f"{path} cannot be read as lines of {','.join(columns)}: {error}; fetch it anew"
+            f"{path} cannot be read as lines of {','.join(columns)}: {error}; fetch it again"
         ) from error
 
 
@@ -206,7 +205,7 @@ def _classes(path: Path) -> tuple[IntArray, IntArray]:
 
 
 def _first_years(stream: EventStream) -> IntArray:
-    """When each node was first a source; where it never was, when it first appeared."""
+    """Return when each node was first a source or, failing that, first appeared."""
     never = np.iinfo(np.int64).max
     cites = np.full(stream.nodes, never)
     np.minimum.at(cites, stream.src, stream.t)

@@ -1,4 +1,4 @@
-"""Which data sets there are, where their files lie, and how to get them."""
+"""The known data sets, where their files are, and how to fetch them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from tidegraph.core.durable import put_in_place, sync
 from tidegraph.core.errors import DataError
 from tidegraph.core.progress import Progress
+from tidegraph.core.words import bytes_in_words
 
 __all__ = [
     "DATA_SETS",
@@ -24,7 +25,6 @@ __all__ = [
     "data_directory",
     "fetch",
     "find",
-    "size_in_words",
 ]
 
 
@@ -36,22 +36,22 @@ _TIMEOUT_S = 60.0
 class PublishedFile:
     """A file as its authors publish it."""
 
-    path: str  # below a directory of data sets, with / between its parts
+    path: str  # relative to a directory of data sets, with / as separator
     url: str
-    about_bytes: int  # rounded, to plan with; no check relies on it
+    about_bytes: int  # rounded, for display only
 
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """What is known of a data set before it is read."""
+    """What is known about a data set before it is read."""
 
     name: str
     title: str
-    unit: str  # of its times; where they have fractions, they are kept in microseconds
+    unit: str  # of its times; fractional times are read as microseconds
     events: int
     nodes: int
     citation: str
-    compact: tuple[tuple[str, str], ...] = ()  # (file, SHA-256): src,dst,time and what else
+    compact: tuple[tuple[str, str], ...] = ()  # (file, SHA-256): src,dst,time and further columns
     published: tuple[PublishedFile, ...] = ()  # all are needed
     layout: str = ""  # of the published files: jodie, messages, ratings, tgl
     labelled: bool = False  # whether the compact file has a label per event
@@ -59,13 +59,13 @@ class DataSet:
 
     @property
     def about_bytes(self) -> int:
-        """How much a download fetches, roughly."""
+        """The approximate size of a download."""
         return sum(file.about_bytes for file in self.published)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A data set on this machine, and the files in the order in which the registry names them."""
+    """A data set found on this machine, its files in the order of the registry."""
 
     form: str  # shipped, compact or published
     paths: tuple[Path, ...]
@@ -273,24 +273,25 @@ NAMES = tuple(DATA_SETS)
 # Where files lie ----------------------------------------------------------------------------------
 
 
-def data_directory() -> Path:
-    """Where data sets that are not shipped are kept: $TIDEGRAPH_DATA or ../shared/data."""
-    return Path(os.environ.get("TIDEGRAPH_DATA") or "../shared/data")
+def data_directory() -> Path | None:
+    """Return the directory of data sets that the user names: $TIDEGRAPH_DATA, None if unset."""
+    named = os.environ.get("TIDEGRAPH_DATA")
+    return Path(named) if named else None
 
 
 def cache_directory() -> Path:
-    """Where downloads go unless told otherwise: tidegraph/ in $XDG_CACHE_HOME or ~/.cache."""
+    """Return where downloads go by default: tidegraph/ in $XDG_CACHE_HOME or ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tidegraph"
 
 
 def data_directories(directory: str | os.PathLike[str] | None = None) -> tuple[Path, ...]:
-    """Where a data set is looked for, in this order."""
-    given = () if directory is None else (Path(directory),)
-    return (*given, data_directory(), cache_directory())
+    """Return the directories in which data sets are looked for, in this order."""
+    given = None if directory is None else Path(directory)
+    return tuple(place for place in (given, data_directory(), cache_directory()) if place)
 
 
 def find(data_set: DataSet, directory: str | os.PathLike[str] | None = None) -> Found | None:
-    """The files of a data set in the first directory that has them all, None where none has."""
+    """Return the files of a data set in the first directory that has them all, or None."""
     if data_set.shipped:
         path = Path(__file__).parent / "data" / f"{data_set.name}.parquet"
         return Found("shipped", (path,))
@@ -307,20 +308,20 @@ def find(data_set: DataSet, directory: str | os.PathLike[str] | None = None) -> 
 
 
 def absent(data_set: DataSet, directory: str | os.PathLike[str] | None) -> DataError:
-    """The error that says where a data set was looked for and how to get it."""
+    """Return the error that says where a data set was looked for and how to get it."""
     wanted = [", ".join(name for name, _ in data_set.compact)] if data_set.compact else []
     if data_set.published:
         wanted.append(", ".join(file.path for file in data_set.published))
     places = ", ".join(str(place.absolute()) for place in data_directories(directory))
     message = (
-        f"data set {data_set.name!r} is not on this machine: {' or '.join(wanted)} was looked for"
-        f" in {places}; set TIDEGRAPH_DATA to the directory that holds it"
+        f"data set {data_set.name!r} was not found: looked for {' or '.join(wanted)} in {places};"
+        " set TIDEGRAPH_DATA to the directory that holds it"
     )
     if data_set.published:
         addresses = ", ".join(file.url for file in data_set.published)
         message += (
             f", or run `tidegraph data fetch {data_set.name}` (about"
-            f" {size_in_words(data_set.about_bytes)} from {addresses})"
+            f" {bytes_in_words(data_set.about_bytes)} from {addresses})"
         )
     return DataError(message)
 
@@ -329,26 +330,28 @@ def absent(data_set: DataSet, directory: str | os.PathLike[str] | None) -> DataE
 
 
 def check(data_set: DataSet, found: Found) -> None:
-    """Compares files with the checksums known for them; DataError where one differs.
+    """Raise DataError if a file differs from its known checksum.
 
-    Of compact files the checksum is part of the registry. Their authors publish none for the
-    published ones: `fetch` records what it got first, and that is what later reads are held to.
+    The registry holds the checksums of compact files. For published files the authors give none:
+    `fetch` records the checksum of the first download, and later reads are compared with it.
     """
     if found.form == "compact":
         for path, (_, expected) in zip(found.paths, data_set.compact, strict=True):
-            _compare(path, expected, "that of the registry", "read it by its path instead")
+            _compare(path, expected, "that of the registry", "give its path to read it anyway")
     elif found.form == "published":
         for path in found.paths:
             if (recorded := _recorded(path)) is not None:
-                _compare(path, recorded, f"that in {_record(path).name}", "delete and fetch anew")
+                _compare(
+                    path, recorded, f"that in {_record(path).name}", "delete it and fetch it again"
+                )
 
 
 def _compare(path: Path, expected: str, whose: str, advice: str) -> None:
     actual = _sha256(path)
     if actual != expected:
         raise DataError(
-            f"{path} has SHA-256 {actual}, but {whose} is {expected}: the file was altered or cut"
-            f" short; {advice}"
+            f"{path} has SHA-256 {actual}, but {whose} is {expected}: the file was changed or"
+            f" truncated; {advice}"
         )
 
 
@@ -370,7 +373,9 @@ def _recorded(path: Path) -> str | None:
         return None
     words = record.read_text(encoding="ascii", errors="replace").split()
     if not words or len(words[0]) != 64:
-        raise DataError(f"{record} holds no SHA-256; delete it, or write what sha256sum prints")
+        raise DataError(
+            f"{record} holds no SHA-256; delete it, or write the output of sha256sum to it"
+        )
     return words[0]
 
 
@@ -383,22 +388,22 @@ def fetch(
     directory: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Path, ...]:
-    """Downloads the published files of a data set and returns where they are.
+    """Download the published files of a data set and return their paths.
 
-    They go to `directory`, by default `cache_directory()`. A file that is there already is checked
-    and kept. A download gets its name only once it is complete: as long as the server announced,
-    and with the checksum recorded beside it where it was fetched before.
+    They go to `directory`, by default `cache_directory()`. A file that exists already is checked
+    and not fetched again. A download gets its final name only once it is complete: of the length
+    that the server announced, and with the checksum of the first download if there was one.
     """
     data_set = DATA_SETS.get(name)
     if data_set is None:
         raise DataError(f"no data set is called {name!r}; give one of {', '.join(NAMES)}")
     if data_set.shipped:
-        raise DataError(f"{name} is shipped with the package; there is nothing to fetch")
+        raise DataError(f"{name} comes with the package; there is nothing to fetch")
     if not data_set.published:
         files = ", ".join(file for file, _ in data_set.compact)
         raise DataError(
-            f"{name} is published nowhere in this form; put {files} into"
-            f" {data_directory().absolute()}, or set TIDEGRAPH_DATA"
+            f"{name} is not published in this form; put {files} into a directory and set"
+            " TIDEGRAPH_DATA to it"
         )
     place = cache_directory() if directory is None else Path(directory)
     paths = tuple(place / file.path for file in data_set.published)
@@ -431,7 +436,7 @@ def _download(file: PublishedFile, path: Path, progress: Progress | None) -> Non
                 state.update(piece)
                 received += len(piece)
                 if progress is not None:
-                    done = f"{path.name}, {size_in_words(received)} of {size_in_words(total)}"
+                    done = f"{path.name}, {bytes_in_words(received)} of {bytes_in_words(total)}"
                     progress(received, total, done)
             sync(target)
         if announced is not None and received != int(announced):
@@ -442,30 +447,16 @@ def _download(file: PublishedFile, path: Path, progress: Progress | None) -> Non
         if expected is not None and expected != state.hexdigest():
             raise DataError(
                 f"{file.url} now has SHA-256 {state.hexdigest()}, but {expected} was recorded in"
-                f" {_record(path)} when it was first fetched; if the change is meant, delete that"
-                " file and fetch again"
+                f" {_record(path)} when it was first fetched; if the change is intended, delete"
+                " that file and fetch again"
             )
         put_in_place(partial, path)
         _record(path).write_text(f"{state.hexdigest()}  {path.name}\n", encoding="ascii")
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(
-            f"{file.url} could not be fetched to {path}: {reason}; fetch it by other means"
-            f" (about {size_in_words(file.about_bytes)}) and put it there"
+            f"{file.url} could not be fetched to {path}: {reason}; download it by other means"
+            f" (about {bytes_in_words(file.about_bytes)}) and put it there"
         ) from error
     finally:
         partial.unlink(missing_ok=True)
-
-
-def size_in_words(size: int) -> str:
-    """A number of bytes as people say it.
-
-    >>> size_in_words(534_000_000)
-    '534 MB'
-    """
-    amount = float(size)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if amount < 999.5:
-            return f"{amount:.3g} {unit}"
-        amount /= 1000
-    return f"{amount:.3g} TB"

@@ -1,9 +1,9 @@
-"""A stream too large for memory as a directory, written piece by piece.
+"""A data set as a directory, written in pieces, for streams larger than memory.
 
-dataset.json           title, unit, counts, and how it was made; written last
+dataset.json           title, unit, counts, and its generator's settings; written last
 edges.parquet          src, dst, t, in time order
 labels.parquet         node, t, label: the label of a node from t on, in time order
-node_features.npy      [nodes, columns], where there are features
+node_features.npy      [nodes, columns], if there are features
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tidegraph.core.durable import replace_file, sync
 from tidegraph.core.errors import DataError
 from tidegraph.core.progress import Progress
+from tidegraph.events.columns import frozen
 from tidegraph.events.stream import EventStream, NodeLabels
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ __all__ = ["DESCRIPTION", "EDGES", "LABELS", "NODE_FEATURES", "Target", "open_di
 DESCRIPTION = "dataset.json"
 EDGES, LABELS, NODE_FEATURES = "edges.parquet", "labels.parquet", "node_features.npy"
 ROW_GROUP = 1 << 20
-_CHUNK = 1 << 16  # rows made at once: what is in work then stays in the processor's cache
-_WORKERS = 2  # row groups in work at the same time
-_ASCENDING = ("src", "node", "t")  # columns that are worth storing as differences
+_CHUNK = 1 << 16  # rows made at once, few enough for the processor's cache
+_WORKERS = 2  # row groups made in parallel
+_ASCENDING = ("src", "node", "t")  # columns worth storing as differences
 
 
 class Target:
@@ -53,7 +54,7 @@ class Target:
         make: Callable[[int, int], dict[str, NDArray[Any]]],
         types: dict[str, str],
     ) -> None:
-        """Writes the rows that `make(first, last)` gives; threads call it in any order."""
+        """Write the rows that `make(first, last)` returns; threads call it in any order."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -82,7 +83,7 @@ class Target:
                 writer.write_table(table, row_group_size=ROW_GROUP)
                 self._report(first + len(table), rows, name)
         with (self.path / name).open("rb") as file:
-            sync(file)  # before the description, which says that it is there
+            sync(file)  # before the description, which declares it complete
 
     def matrix(
         self,
@@ -92,7 +93,7 @@ class Target:
         columns: int,
         kind: str,
     ) -> None:
-        """Writes the rows that `make(first, last)` gives as one array."""
+        """Write the rows that `make(first, last)` returns as one array."""
         write_matrix(
             self.path / name,
             rows,
@@ -107,13 +108,13 @@ class Target:
             self._progress(done, total, f"rows of {name}")
 
     def close(self, description: dict[str, Any]) -> Path:
-        """Writes the description, which makes the directory a data set, and returns its path."""
+        """Write the description, which completes the data set, and return its path."""
         describe(self.path, description)
         return self.path
 
 
 def describe(path: Path, description: dict[str, Any]) -> None:
-    """Writes the description of the data set in a directory, in place of what was there."""
+    """Write the description of the data set in a directory, replacing any other."""
     replace_file(path / DESCRIPTION, json.dumps(description, indent=2) + "\n", only_writer=True)
 
 
@@ -125,9 +126,9 @@ def write_matrix(
     kind: str,
     report: Callable[[int], None],
 ) -> None:
-    """Writes the rows that `make(first, last)` gives as one array; the file appears whole.
+    """Write the rows that `make(first, last)` returns as one array, atomically.
 
-    Written, not mapped: a full disk is then an error and not the end of the process.
+    Written rather than mapped, so that a full disk raises an error instead of killing the process.
     """
     piece = max(1, _CHUNK // columns)
     header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (rows, columns)}
@@ -145,7 +146,7 @@ def write_matrix(
 def _ahead(
     make: Callable[[int], pyarrow.Table], firsts: range
 ) -> Iterator[tuple[int, pyarrow.Table]]:
-    """What `make` gives for each, in order; the next ones are being made meanwhile."""
+    """Yield what `make` returns for each, in order, while the next ones are being made."""
     with ThreadPoolExecutor(_WORKERS) as pool:
         waiting = [(first, pool.submit(make, first)) for first in firsts[:_WORKERS]]
         for following in [*firsts[_WORKERS:], *[None] * len(waiting)]:
@@ -156,7 +157,7 @@ def _ahead(
 
 
 def open_directory(path: Path) -> EventStream:
-    """The stream in a directory; features stay on disk where they are float32 already."""
+    """Return the stream in a directory; features that are float32 already stay on disk."""
     try:
         description: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
         nodes, title, unit, events = (
@@ -164,13 +165,13 @@ def open_directory(path: Path) -> EventStream:
         )
     except (ValueError, KeyError) as error:
         raise DataError(
-            f"{path / DESCRIPTION} does not describe a data set ({error!r}); generate it anew"
+            f"{path / DESCRIPTION} does not describe a data set ({error!r}); generate it again"
         ) from error
     src, dst, t = _read(path / EDGES, ("src", "dst", "t"))
     if len(t) != events:
         raise DataError(
             f"{path / EDGES} holds {len(t):,} rows, but {DESCRIPTION} says {events:,};"
-            " generate it anew"
+            " generate it again"
         )
     node, known, label = _read(path / LABELS, ("node", "t", "label"))
     features: NDArray[Any] | None = None
@@ -178,15 +179,14 @@ def open_directory(path: Path) -> EventStream:
         features = np.load(path / NODE_FEATURES, mmap_mode="r")
         if features.dtype != np.float32:
             features = features.astype(np.float32)
-    return EventStream(
+    # The generator wrote valid columns, and reading all features to check them may take minutes.
+    empty = EventStream([], [], [], nodes=nodes, unit=unit, title=title)
+    return empty._with(
         src=src,
         dst=dst,
         t=t,
-        nodes=nodes,
-        unit=unit,
         node_features=features,
         node_labels=NodeLabels(node=node, t=known, label=label),
-        title=title,
     )
 
 
@@ -195,8 +195,9 @@ def _read(path: Path, columns: tuple[str, ...]) -> Iterator[NDArray[np.int64]]:
     import pyarrow.parquet as pq
 
     try:
-        # One at a time: files have narrow integers, streams wide ones.
+        # One column at a time, because int64 takes more memory than the narrow types of the file.
         for column in columns:
-            yield pq.read_table(path, columns=[column])[column].to_numpy().astype(np.int64)
+            values = pq.read_table(path, columns=[column])[column].to_numpy()
+            yield frozen(values.astype(np.int64), own=True)
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read: {error}; generate it anew") from error
+        raise DataError(f"{path} cannot be read: {error}; generate it again") from error

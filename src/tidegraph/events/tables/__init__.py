@@ -1,31 +1,38 @@
-"""Anybody's table of edges as an event stream: text, Parquet, Arrow, data frames, arrays.
+"""Tables of edges as event streams: text, Parquet, Arrow, data frames, arrays.
 
-A source gives Arrow batches, a `Reading` turns each into checked rows, and two things are made of
-rows: the chunks of `scan_table`, in bounded memory, or the one stream of `read_table`.
+A source yields Arrow batches and a `Reading` turns each into checked rows. Rows become the chunks
+of `scan_table`, in bounded memory, or the single stream of `read_table`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError, ParameterError
-from tidegraph.events.stream import EventStream, NodeNames, ReadReport, counted
+from tidegraph.events.columns import IntArray
+from tidegraph.events.names import NodeNames
+from tidegraph.events.read_report import ReadReport
+from tidegraph.events.stream import EventStream
 from tidegraph.events.tables import sources
+from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column
 from tidegraph.events.tables.numbering import Ids, Numbering, interleaved, kept_ids, renumbered
 from tidegraph.events.tables.rows import Reading
-from tidegraph.events.tables.sources import text_source
 from tidegraph.events.tables.times import Clock, whole_times
 
-__all__ = ["TableScan", "read_table", "scan_edges", "scan_table", "text_source", "whole_times"]
-
-IntArray: TypeAlias = NDArray[np.int64]
+__all__ = [
+    "TableError",
+    "TableScan",
+    "read_table",
+    "scan_edges",
+    "scan_table",
+    "whole_times",
+]
 
 
 def scan_table(
@@ -44,12 +51,13 @@ def scan_table(
     header: bool | None = None,
     delimiter: str | None = None,
 ) -> TableScan:
-    """The table piece by piece, for tables that are larger than memory.
+    """Return a scan that yields the table in chunks, for tables larger than memory.
 
-    Arguments are those of `read_table`; the rows must be in time order and weights positive.
-    ids: "number" numbers nodes in the order in which they first appear, the source of a row before
-        its destination; "keep" takes integers from 0 to 2**31 - 1 as they are.
-    Times that are not integers cost a first pass over them, to find their unit.
+    Arguments are those of `read_table`. Rows must be in time order and weights positive. Times that
+    are not integers cost a first pass to find their unit.
+
+    ids: "number" numbers nodes in order of first appearance, the source of a row before its
+        destination; "keep" takes integers from 0 to 2**31 - 1 as they are.
 
     >>> scan = scan_table({"src": [7, 7], "dst": [8, 9], "t": [1, 2]})
     >>> [chunk.dst.tolist() for chunk in scan], scan.nodes
@@ -75,9 +83,9 @@ def scan_edges(
     dst: Column | None = None,
     weight: Column | None = None,
 ) -> Iterator[tuple[Any, Any, NDArray[np.float64] | None]]:
-    """The ids of a table's rows, and weights where a column is given, piece by piece.
+    """Yield the ids of a table's rows, and weights if a column is given, chunk by chunk.
 
-    There need be no times. Ids are as they stand there: int64 arrays, or Arrow arrays of strings.
+    The table needs no times. Ids are as they are in it: int64 arrays, or Arrow arrays of strings.
 
     >>> [piece[1].tolist() for piece in scan_edges({"src": [7, 7], "dst": [8, 9]})]
     [[8, 9]]
@@ -115,28 +123,28 @@ def read_table(
     delimiter: str | None = None,
     title: str | None = None,
 ) -> EventStream:
-    """The stream of a table of edges, with a `report` of how it was understood.
+    """Return the stream of a table of edges, with a `report` of how it was understood.
 
-    source: the path of a text file (commas, tabs, semicolons or white space; compressed or not), of
-        a Parquet, Arrow or Feather file; an Arrow table; a data frame of pandas or Polars; a dict
+    source: the path of a text file (commas, tabs, semicolons or white space; compressed or not) or
+        of a Parquet, Arrow or Feather file; an Arrow table; a pandas or Polars data frame; a dict
         of vectors; a structured array.
-    src, dst, t, weight, op, label: the column's name, or its place from 0. Where None it is guessed
-        from the header, or without one from the order src, dst, t, weight; False leaves out a
-        weight, op or label that would be guessed. A guessed weight with values <= 0 becomes an edge
+    src, dst, t, weight, op, label: the column's name, or its position from 0. None infers it from
+        the header, or without one from the order src, dst, t, weight. False ignores a weight, op
+        or label that would be inferred. An inferred weight with values <= 0 becomes an edge
         feature. A missing label is -1.
     edge_features: columns of numbers; "rest" takes all that have no other role.
-    unit: what numbers in t count, seconds by default. Fractions lead to the coarsest finer unit
-        that holds them all, each digit as it is written; what is finer than ns is rounded, and
-        counted. A number with an exponent is read as a float64. Dates are counted from 1970 in the
-        coarsest of s, ms, us, ns. Times before zero are earlier, and nothing else.
-    sort: sorts the rows by time; without it unsorted rows are an error.
-    ids: "auto" keeps ids that are exactly 0 .. n-1 and numbers others in the order of appearance,
-        all sources before the nodes that are only destinations; "number" numbers in any case;
-        "keep" takes integers from 0 to 2**31 - 1 as they are, whether or not all of them occur.
+    unit: the unit of numbers in t, seconds by default. Fractions select the coarsest finer unit
+        that represents them all, digit by digit as written; anything finer than ns is rounded, and
+        the report counts it. A number with an exponent is read as a float64. Dates are counted from
+        1970 in the coarsest of s, ms, us, ns. Negative times are allowed.
+    sort: sort the rows by time; otherwise unsorted rows are an error.
+    ids: "auto" keeps ids that are exactly 0 .. n-1 and numbers others in order of appearance, all
+        sources before the nodes that are only destinations; "number" always numbers; "keep" takes
+        integers from 0 to 2**31 - 1 as they are, whether or not all of them occur.
     bipartite: an id means one node as a source and another as a destination, as in tables of users
-        and items; destinations get the numbers after the sources.
-    on_bad: "error" refuses a table with a row that cannot be used, "drop" drops and counts those.
-    header, delimiter: of text, where the guess is wrong.
+        and items; destinations are numbered after the sources.
+    on_bad: "error" raises for a row that cannot be used, "drop" drops and counts such rows.
+    header, delimiter: of text, where detection is wrong.
 
     >>> stream = read_table({"from": ["ann", "bob"], "to": ["bob", "eve"], "when": [1, 2]})
     >>> stream.names[2], stream.dst.tolist()
@@ -174,18 +182,13 @@ def read_table(
             pieces[name].append(getattr(rows, name))
         clock.see(rows.t)
         moments.append(rows.t)
-    found, sentence = reading.unit_by(clock)
-    notes = [sentence]
+    found, remark = reading.unit_by(clock)
+    remarks = [remark]
     times = np.concatenate([clock.ticks(piece, found) for piece in moments])
-    notes += _rounded(clock)
+    remarks += _rounded(clock)
     moments.clear()
     early = int((np.diff(times) < 0).sum())
-    if early:
-        notes.append(
-            f"{counted(early, 'row')} {'is' if early == 1 else 'are'} earlier than the row before;"
-            " all were sorted by time"
-        )
-    columns = {name: _joined(pieces.pop(name)) for name in list(pieces)}
+    columns = {name: _concatenated(pieces.pop(name)) for name in list(pieces)}
     if ids == "keep":
         both_ids, nodes, names = [columns["src"], columns["dst"]], None, None
     else:
@@ -195,14 +198,14 @@ def read_table(
     features, weights = columns["features"], columns["weight"]
     if weights is not None and (weights <= 0).any():
         count = int((weights <= 0).sum())
-        notes.append(
-            f"column {reading.chosen.roles['weight']!r} is <= 0 in {count:,} rows, so it is kept as"
-            " an edge feature (the last) and every event counts 1"
+        remarks.append(
+            f"column {reading.chosen.roles['weight']!r} is <= 0 in {count:,} rows, so it is an edge"
+            " feature (the last) and every event counts 1"
         )
         extra = weights.astype(np.float32)[:, None]
         features = extra if features is None else np.concatenate([features, extra], axis=1)
         weights = None
-    stream = EventStream.from_arrays(
+    stream = EventStream(
         both_ids[0],
         both_ids[1],
         times,
@@ -220,15 +223,15 @@ def read_table(
     for first in range(0, len(stream), sources.BATCH_ROWS):
         piece = slice(first, first + sources.BATCH_ROWS)
         repeats.see(stream.src[piece], stream.dst[piece], stream.t[piece])
-    notes += _counted(int((stream.src == stream.dst).sum()), repeats.count)
-    return replace(stream, report=reading.report(notes))
+    remarks += _peculiarities(int((stream.src == stream.dst).sum()), repeats.count)
+    return stream._with(report=reading.report(remarks, early))
 
 
 class TableScan:
-    """A table as a sequence of streams, one per piece, in bounded memory; see `scan_table`.
+    """A table as a sequence of streams, one per chunk, in bounded memory; see `scan_table`.
 
-    Every iteration reads anew. `report`, `names` and `nodes` speak of the last one and are there
-    once it has reached the end.
+    Every iteration reads the table again. `report`, `names` and `nodes` describe the last complete
+    iteration.
     """
 
     def __init__(self, reading: Reading, ids: Ids) -> None:
@@ -256,7 +259,7 @@ class TableScan:
             t = clock.ticks(rows.t, unit)
             repeats.see(src, dst, t)
             loops += int((src == dst).sum())
-            yield EventStream.from_arrays(
+            yield EventStream(
                 src,
                 dst,
                 t,
@@ -269,50 +272,49 @@ class TableScan:
                 title=Path(table).name,
             )
         names = None if self._ids == "keep" else NodeNames(numbering.ids())
-        notes = [reading.unit_by(clock)[1], *_rounded(clock), *_counted(loops, repeats.count)]
-        self._end = nodes, names, reading.report(notes)
+        remarks = [reading.unit_by(clock)[1], *_rounded(clock)]
+        remarks += _peculiarities(loops, repeats.count)
+        self._end = nodes, names, reading.report(remarks)
 
     def _at_end(self) -> tuple[int, NodeNames | None, ReadReport]:
         if self._end is None:
-            raise DataError("the scan has not reached its end; iterate over it first")
+            raise DataError("the scan is not complete; iterate over it first")
         return self._end
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return self._at_end()[0]
 
     @property
     def names(self) -> NodeNames | None:
-        """The ids of the file by number; None where they were kept."""
+        """The node names; None if ids were kept as numbers."""
         return self._at_end()[1]
 
     @property
     def report(self) -> ReadReport:
-        """What became of the rows, and how the columns were understood."""
+        """How the columns were understood, and what became of the rows."""
         return self._at_end()[2]
 
 
 def _rounded(clock: Clock) -> list[str]:
     if not clock.rounded:
         return []
-    finest = clock.scale[0]
-    if clock.rounded == 1:
-        return [f"1 time is written finer than {finest} and rounded to it"]
-    return [f"{clock.rounded:,} times are written finer than {finest} and rounded to it"]
+    times = "time is" if clock.rounded == 1 else "times are"
+    return [f"{clock.rounded:,} {times} finer than {clock.scale[0]} and rounded"]
 
 
-def _joined(pieces: list[Any]) -> Any:
+def _concatenated(pieces: list[Any]) -> Any:
     return None if not pieces or pieces[0] is None else np.concatenate(pieces)
 
 
 class _Repeats:
-    """Counts the rows that say what an earlier row of the same time said: same nodes, same time."""
+    """Counts rows that repeat an earlier row: same nodes, same time."""
 
     def __init__(self) -> None:
         self.count = 0
         self._t: int | None = None
-        self._pairs: IntArray = np.empty(0, dtype=np.int64)  # seen at the last time so far
+        self._pairs: IntArray = np.empty(0, dtype=np.int64)  # seen at the latest time so far
 
     def see(self, src: NDArray[Any], dst: NDArray[Any], t: IntArray) -> None:
         pair = (src.astype(np.int64) << 31) | dst
@@ -330,14 +332,12 @@ class _Repeats:
         self._t, self._pairs = int(t[-1]), tail
 
 
-def _counted(loops: int, repeats: int) -> list[str]:
-    notes = []
-    if loops == 1:
-        notes.append("1 event leads from a node to itself; it is kept")
-    elif loops:
-        notes.append(f"{loops:,} events lead from a node to itself; they are kept")
-    if repeats == 1:
-        notes.append("1 event repeats another of the same time; it is kept")
-    elif repeats:
-        notes.append(f"{repeats:,} events repeat another of the same time; they are kept")
-    return notes
+def _peculiarities(loops: int, repeats: int) -> list[str]:
+    remarks = []
+    if loops:
+        lead = "event leads" if loops == 1 else "events lead"
+        remarks.append(f"{loops:,} {lead} from a node to itself")
+    if repeats:
+        repeat = "event repeats" if repeats == 1 else "events repeat"
+        remarks.append(f"{repeats:,} {repeat} another of the same time")
+    return remarks

@@ -1,10 +1,10 @@
-"""What is written in the cells of a column: numbers, operations, and cells that hold neither."""
+"""Cells of a column as values: numbers, operations, and the cells that hold neither."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,23 @@ from tidegraph.core.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Bad: TypeAlias = tuple[str, NDArray[np.bool_]]  # why rows cannot be used, and which
-
+MISSING, NOT_A_NUMBER, NOT_A_DATE = "missing", "not a number", "not an ISO date"
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^(?i:[+-]?inf(inity)?)$"
 DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
-_MISSING = ("", "na", "n/a", "nan", "nat", "null", "none")  # in columns of numbers and times
+MISSING_WORDS = ("", "na", "n/a", "nan", "nat", "null", "none")  # in columns of numbers and times
 _OPS = {"add": 0, "remove": 1, "set": 2, "+": 0, "-": 1, "=": 2, "0": 0, "1": 1, "2": 2}
+
+
+class Bad(NamedTuple):
+    """Rows that cannot be used because of one column, and why."""
+
+    what: str
+    problem: str
+    rows: NDArray[np.bool_]
+
+    @property
+    def reason(self) -> str:
+        return f"{self.what} is {self.problem}"
 
 
 @dataclass
@@ -31,19 +42,19 @@ class Cells:
 
 
 def is_arrow(values: Any) -> bool:
-    """Whether these are values of Arrow, and not of NumPy or made here."""
+    """Whether these are values of Arrow rather than of NumPy."""
     import pyarrow as pa
 
     return isinstance(values, pa.Array)
 
 
 def nulls(column: pa.Array) -> NDArray[np.bool_]:
-    """Which cells hold nothing."""
+    """Return which cells are empty."""
     return column.is_null().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def plain_column(column: pa.Array) -> pa.Array:
-    """The column without dictionary encoding; text as one type, trimmed."""
+    """Return the column without dictionary encoding; text as one type, trimmed."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -56,7 +67,7 @@ def plain_column(column: pa.Array) -> pa.Array:
 
 
 def is_text(column: pa.Array) -> bool:
-    """Whether the cells are strings, of whichever of Arrow's types for them."""
+    """Whether the cells are strings of any Arrow type."""
     import pyarrow as pa
 
     kind = column.type
@@ -65,16 +76,16 @@ def is_text(column: pa.Array) -> bool:
 
 
 def without_missing(column: pa.Array) -> pa.Array:
-    """Text with nothing in the cells whose word says that there is nothing: NA, null, ..."""
+    """Return text with the cells emptied that mean nothing: NA, null, ..."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    missing = pc.is_in(pc.utf8_lower(column), value_set=pa.array(_MISSING))
+    missing = pc.is_in(pc.utf8_lower(column), value_set=pa.array(MISSING_WORDS))
     return pc.if_else(missing, pa.scalar(None, pa.string()), column)
 
 
 def matching(column: pa.Array, pattern: str) -> NDArray[np.bool_]:
-    """Which cells of text are as the pattern says; those that hold nothing pass."""
+    """Return which cells of text match the pattern; empty cells do."""
     import pyarrow.compute as pc
 
     matches = pc.match_substring_regex(column, pattern).fill_null(True)
@@ -82,7 +93,7 @@ def matching(column: pa.Array, pattern: str) -> NDArray[np.bool_]:
 
 
 def cast_if_all_fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The column as `kind`, or as it is where a cell does not fit."""
+    """Return the column as `kind`, or unchanged if a cell does not fit."""
     import pyarrow as pa
 
     try:
@@ -92,7 +103,7 @@ def cast_if_all_fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def numerals(column: pa.Array, what: str) -> tuple[pa.Array, list[Bad]]:
-    """A column of text with nothing but numbers in it, and what else there was."""
+    """Return a column of text with only its numbers left, and which cells held anything else."""
     import pyarrow as pa
 
     column = without_missing(column)
@@ -100,26 +111,26 @@ def numerals(column: pa.Array, what: str) -> tuple[pa.Array, list[Bad]]:
     if not wrong.any():
         return column, []
     kept = pa.array(np.where(wrong, None, column.to_numpy(zero_copy_only=False)), pa.string())
-    return kept, [(f"{what} is not a number", wrong)]
+    return kept, [Bad(what, NOT_A_NUMBER, wrong)]
 
 
 def empty_cells(column: pa.Array, what: str, known: Sequence[Bad] = ()) -> list[Bad]:
-    """Which cells are empty for no other reason that is known."""
+    """Return which cells are empty, apart from those known to be bad."""
     missing = nulls(column)
-    for _, wrong in known:
-        missing = missing & ~wrong
-    return [(f"{what} is missing", missing)] if missing.any() else []
+    for bad in known:
+        missing = missing & ~bad.rows
+    return [Bad(what, MISSING, missing)] if missing.any() else []
 
 
 def read_numbers(column: pa.Array, what: str) -> Cells:
-    """int64 where all cells are such, float64 elsewhere; cells without a number hold 0."""
+    """Return int64 if all cells are integers, else float64; cells without a number hold 0."""
     import pyarrow as pa
 
     bad: list[Bad] = []
     column = plain_column(column)
     if is_text(column):
         column = cast_if_all_fit(column, pa.int64())
-    if is_text(column):  # the common case is behind us; now cell by cell
+    if is_text(column):  # not all are integers: go cell by cell
         column, bad = numerals(column, what)
         column = cast_if_all_fit(column, pa.int64())
         if is_text(column):
@@ -138,13 +149,13 @@ def read_numbers(column: pa.Array, what: str) -> Cells:
         return Cells(values.astype(np.int64), bad)
     strange = np.isnan(values)
     if strange.any():
-        bad.append((f"{what} is missing", strange))
+        bad.append(Bad(what, MISSING, strange))
         values = np.where(strange, values.dtype.type(0), values)
     return Cells(values, bad)
 
 
 def read_operations(column: pa.Array) -> Cells:
-    """The column as codes of `Op`, from words, signs or codes."""
+    """Return the column as codes of `Op`, from words, signs or codes."""
     import pyarrow as pa
 
     text = plain_column(column)
@@ -152,5 +163,6 @@ def read_operations(column: pa.Array) -> Cells:
         text = text.cast(pa.string())
     codes = [_OPS.get((cell or "").lower(), -1) for cell in text.to_pylist()]
     values = np.array(codes, dtype=np.int64)
-    bad = [("op is none of add, remove, set", values < 0)] if (values < 0).any() else []
+    unknown = values < 0
+    bad = [Bad("op", "none of add, remove, set", unknown)] if unknown.any() else []
     return Cells(np.maximum(values, 0).astype(np.uint8), bad)

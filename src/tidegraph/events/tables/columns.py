@@ -1,4 +1,4 @@
-"""What the columns of a table mean: as said, else by their names or places, which is told."""
+"""The roles of a table's columns: as given, else inferred from names or places and reported."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tidegraph.core.errors import DataError
+from tidegraph.events.read_report import ColumnUse
+from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.cells import DATE, NUMBER
 from tidegraph.events.tables.sources import Source
 
 Column: TypeAlias = str | int
 
-# Names by which a column is recognised, the likeliest first.
+# Names that identify a column, the likeliest first.
 _SYNONYMS = {
     "src": "src source sources source_id src_id user user_id userid from from_id u sender head"
     " caller fromnodeid from_node node1 source_node buyer payer origin originator debtor"
@@ -30,33 +32,44 @@ _SYNONYMS = {
     "op": "op operation",
     "label": "label labels state_label edge_label y",
 }
-# What may follow such a name, and how a column of times may end: where only one does, it is it.
+# Suffixes such a name may have, and endings of time columns: a single match decides.
 _OF_NODES = r"_(id|name|no|nr|number|user|node)$"
 _OF_TIMES = r"(_(at|on|ts|time|date|when|datum|zeit)|time_?stamp|date_?time)$"
 _NEEDED = ("src", "dst", "t")
-_SAMPLE_ROWS = 100  # by which columns are judged that no name tells
+_SAMPLE_ROWS = 100  # looked at to guess columns that no name identifies
 
 
 @dataclass
 class Chosen:
-    """The column behind each role, and how that came about."""
+    """The column behind each role, and how it was found."""
 
-    roles: dict[str, str]
-    features: tuple[str, ...]
-    guessed: set[str]
-    notes: list[str]
+    uses: dict[str, ColumnUse]
+    features: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def roles(self) -> dict[str, str]:
+        return {role: use.column for role, use in self.uses.items()}
 
     @property
     def wanted(self) -> list[str]:
         return list(dict.fromkeys([*self.roles.values(), *self.features]))
 
+    def is_guess(self, role: str) -> bool:
+        return role in self.uses and self.uses[role].by != "given"
+
+    def remarks(self) -> list[str]:
+        """Return sentences about the columns without a role of their own."""
+        features = [f"edge_features are {_listed(self.features)}"] if self.features else []
+        return features + ([f"ignored: {_listed(self.ignored)}"] if self.ignored else [])
+
 
 def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> Chosen:
-    """The column of every role, given or guessed; refuses, with advice, where one is not found.
+    """Return the column of every role, given or inferred; raise, with advice, if one is missing.
 
-    A role that is given as False has no column.
+    A role given as False has no column.
     """
-    chosen = Chosen({}, (), set(), [])
+    chosen = Chosen({})
     needed = [role for role in _NEEDED if given.get(role) is not False]
     free = list(source.columns)
 
@@ -72,16 +85,15 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
         near = difflib.get_close_matches(str(column).strip().casefold(), alike, n=1)
         advice = f"; did you mean {alike[near[0]]!r}?" if near else ""
         raise DataError(
-            f"{role} is said to be column {column!r}; {source.name} has"
+            f"{role} was given as column {column!r}; {source.name} has"
             f" {_listed(source.columns)}{advice}"
         )
 
     for role, column in given.items():
         if column is not None and column is not False:
-            chosen.roles[role] = find(column, role)
-            chosen.notes.append(f"{role} is column {chosen.roles[role]!r}, as given")
-            if chosen.roles[role] in free:
-                free.remove(chosen.roles[role])
+            chosen.uses[role] = ColumnUse(find(column, role), "given")
+            if chosen.uses[role].column in free:
+                free.remove(chosen.uses[role].column)
     if features != "rest":
         if isinstance(features, (str, int)):
             features = (features,)
@@ -95,49 +107,43 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
             match = _named(role, free)
             if match is None and paired.get(role) in free:
                 match = paired[role]
-            how = "by its name"
         else:
             match = source.columns[place] if place < min(4, len(source.columns)) else None
             if match not in free or (role == "weight" and not source.is_number(match)):
                 match = None
-            how = "by its place"
         if match is not None:
-            chosen.roles[role] = match
-            chosen.guessed.add(role)
-            chosen.notes.append(f"{role} is column {match!r}, {how}")
+            chosen.uses[role] = ColumnUse(match, "name" if source.headed else "place")
             free.remove(match)
-    missing = [role for role in needed if role not in chosen.roles]
+    roles = chosen.roles
+    missing = [role for role in needed if role not in roles]
     if missing:
-        likely = _likely(source, chosen.roles, free, needed)
-        advice = ", ".join(f"{role}={likely[role]!r}" for role in needed if role in likely)
-        hint = f", perhaps {advice}" if likely else ""
+        likely = _likely(source, roles, free, needed)
+        hint = ", perhaps {columns}" if likely else ""
         if "t" in missing and "t" not in likely:
             hint += (
-                "; none looks like a time: where rows are in their order, add a column that counts"
-                " them"
+                "; none looks like a time: if the rows are in order, add a column that counts them"
             )
-        raise DataError(
+        raise TableError(
             f"{source.name} has {_listed(source.columns)}; {', '.join(needed[:-1])} and"
-            f" {needed[-1]} are needed: say which column is {' and '.join(missing)}{hint}"
+            f" {needed[-1]} are needed",
+            f"name the column of {' and '.join(missing)}{hint}",
+            columns=[{role: likely[role] for role in needed if role in likely}],
         )
     for role, other in itertools.combinations(needed, 2):
-        if chosen.roles[role] == chosen.roles[other]:
+        if roles[role] == roles[other]:
             raise DataError(
-                f"column {chosen.roles[role]!r} is said to be both {role} and {other};"
+                f"column {roles[role]!r} was given as both {role} and {other};"
                 f" {source.name} has {_listed(source.columns)}: give each its own"
             )
     if features == "rest":
         chosen.features = tuple(column for column in free if source.is_number(column))
         free = [column for column in free if column not in chosen.features]
-    if chosen.features:
-        chosen.notes.append(f"edge_features are {_listed(chosen.features)}")
-    if free:
-        chosen.notes.append(f"ignored: {_listed(free)}")
+    chosen.ignored = tuple(free)
     return chosen
 
 
 def _named(role: str, columns: Sequence[str]) -> str | None:
-    """The column whose name says that it is `role`."""
+    """Return the column whose name identifies it as `role`."""
     plain = _plain(columns)
     names = _SYNONYMS[role].split()
     match = next((plain[name] for name in names if name in plain), None)
@@ -151,12 +157,12 @@ def _named(role: str, columns: Sequence[str]) -> str | None:
 
 
 def _plain(columns: Sequence[str]) -> dict[str, str]:
-    """Columns by their names in small letters, words divided by underscores."""
+    """Return the columns by their names in lower case, words separated by underscores."""
     return {re.sub(r"[\s.-]+", "_", column.strip().lower()): column for column in columns}
 
 
 def _paired(columns: Sequence[str]) -> dict[str, str]:
-    """src and dst where just two columns differ in one word that tells them: from_iban, to_iban."""
+    """Return src and dst if exactly two columns differ in one telling word: from_iban, to_iban."""
     telling = {role: set(_SYNONYMS[role].split()) for role in ("src", "dst")}
     found: dict[str, dict[tuple[str, ...], str]] = {role: {} for role in telling}
     for name, column in _plain(columns).items():
@@ -173,10 +179,10 @@ def _paired(columns: Sequence[str]) -> dict[str, str]:
 def _likely(
     source: Source, roles: Mapping[str, str], free: Sequence[str], needed: Sequence[str]
 ) -> dict[str, str]:
-    """A column for each role that is needed, by what their first cells look like.
+    """Guess a column for each needed role from its first cells.
 
-    Times are dates or numbers that grow, or are called so; nodes come again, perhaps in another
-    column, and are neither numbered rows nor fractions. A role for which nothing is left has none.
+    Times are dates or growing numbers, or have a name that says so. Nodes occur repeatedly, perhaps
+    in another column, and are neither row numbers nor fractions. A role may get no column.
     """
     seen: dict[str, list[str]] = {column: [] for column in free}
     if free:
@@ -207,7 +213,7 @@ def _likely(
         return not fractions, elsewhere, 1 < len(set(cells)) < len(cells)
 
     likely = {role: roles[role] for role in needed if role in roles}
-    left = sorted(free, key=counts_rows)  # such a column is the last resort
+    left = sorted(free, key=counts_rows)  # row numbers are the last resort
     for role, best in (("t", is_time), ("src", is_node), ("dst", is_node)):
         if role in needed and role not in likely:
             possible = [column for column in left if role != "t" or any(is_time(column))]

@@ -1,4 +1,4 @@
-"""Numbers for the ids of a table: kept where they are numbers already, given in order elsewhere."""
+"""Node numbers for the ids of a table: as they are, or assigned in order of appearance."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
-from tidegraph.events.stream import NodeNames
+from tidegraph.events.columns import IntArray
+from tidegraph.events.names import STRING, NodeNames
 from tidegraph.events.tables.cells import is_arrow
 
 Ids: TypeAlias = Literal["auto", "keep", "number"]
-IntArray: TypeAlias = NDArray[np.int64]
 
-_KEPT_IDS = 2**31  # "keep" takes ids below it
-_INTEGER_BYTES = 24  # 12 in two sorted arrays, and as much while ids are inserted
+_KEPT_IDS = 2**31  # "keep" accepts ids below it
+_INTEGER_BYTES = 24  # 12 in two sorted arrays, and the same again while inserting
 # A dict takes 22 to 44 bytes per entry, and 66 while it is copied into one of twice the size; the
 # number is an object of 32 bytes.
 _NAME_BYTES = 66 + 32
 
 
 class Numbering:
-    """Numbers for ids, in the order in which they are first seen.
+    """Assigns numbers to ids in the order of their first appearance.
 
-    Integers are looked up in one sorted array, which takes 12 bytes per node; the first name that
-    is no integer turns all into names.
+    Integers are looked up in one sorted array, which takes 12 bytes per node. The first id that is
+    not an integer turns all of them into text.
     """
 
     def __init__(self) -> None:
         self._sorted: IntArray = np.empty(0, dtype=np.int64)
         self._numbers: NDArray[np.int32] = np.empty(0, dtype=np.int32)  # of the ids in `_sorted`
         self._names: dict[str, int] | None = None
-        self._text_bytes = 0  # of the names, as objects
+        self._text_bytes = 0  # of the names as Python objects
 
     @property
     def nbytes(self) -> int:
-        """The memory it takes at most, also while it grows."""
+        """The most memory it takes, also while it grows."""
         if self._names is None:
             return _INTEGER_BYTES * len(self)
         return _NAME_BYTES * len(self) + self._text_bytes
@@ -69,7 +69,7 @@ class Numbering:
         return numbers[encoded.indices.to_numpy()]  # type: ignore[no-any-return]
 
     def _number(self, seen: IntArray) -> NDArray[np.int32]:
-        """The numbers of distinct integers in the order of first appearance."""
+        """Return the numbers of distinct integers, given in order of first appearance."""
         order = np.argsort(seen)
         ascending = seen[order]
         at = np.searchsorted(self._sorted, ascending)
@@ -78,9 +78,9 @@ class Numbering:
         known[inside] = self._sorted[at[inside]] == ascending[inside]
         numbers = np.empty(len(seen), dtype=np.int32)
         numbers[order[known]] = self._numbers[at[known]]
-        fresh = np.sort(order[~known])  # back in the order of appearance
+        fresh = np.sort(order[~known])  # in order of appearance again
         if len(self) + len(fresh) >= _KEPT_IDS:
-            raise DataError("there are more than 2**31 nodes, which is more than can be numbered")
+            raise DataError("the table has more than 2**31 nodes; at most 2**31 can be numbered")
         if not len(fresh):
             return numbers
         numbers[fresh] = np.arange(len(self), len(self) + len(fresh), dtype=np.int32)
@@ -89,20 +89,20 @@ class Numbering:
         return numbers
 
     def ids(self) -> NDArray[Any]:
-        """The ids by number."""
+        """Return the ids by number."""
         if self._names is not None:
-            return np.array(list(self._names), dtype=np.dtypes.StringDType())
+            return np.array(list(self._names), dtype=STRING)
         ids = np.empty(len(self), dtype=np.int64)
         ids[self._numbers] = self._sorted
         return ids
 
 
 def _object_bytes(name: str) -> int:
-    return -(-sys.getsizeof(name) // 16) * 16  # Python gives memory out in multiples of it
+    return -(-sys.getsizeof(name) // 16) * 16  # Python allocates multiples of 16 bytes
 
 
 def interleaved(src: Any, dst: Any) -> Any:
-    """src[0], dst[0], src[1], dst[1], ...: numbers then do not depend on the size of batches."""
+    """Return src[0], dst[0], src[1], ...: numbers then do not depend on the size of batches."""
     import pyarrow as pa
 
     if not is_arrow(src) and not is_arrow(dst):
@@ -115,12 +115,12 @@ def interleaved(src: Any, dst: Any) -> Any:
 
 
 def kept_ids(ids: Any, table: str) -> NDArray[np.int32]:
-    """The ids as they are, which must be small integers; `table` is whose they are."""
+    """Return the ids of a table as node numbers; raise DataError unless they are small integers."""
     if is_arrow(ids) or int(ids.min()) < 0 or int(ids.max()) >= _KEPT_IDS:
         shown = ids[0] if is_arrow(ids) else ids[int(np.argmax((ids < 0) | (ids >= _KEPT_IDS)))]
         raise DataError(
             f"{table} has the node id {shown}; ids='keep' takes integers from 0 to"
-            " 2**31 - 1: say ids='number'"
+            " 2**31 - 1: use ids='number'"
         )
     return ids.astype(np.int32)  # type: ignore[no-any-return]
 
@@ -132,24 +132,22 @@ def renumbered(
     ids: Ids,
     bipartite: bool,
 ) -> tuple[list[IntArray], int, NodeNames | None]:
-    """Both columns in their final numbers, the number of nodes and their names."""
+    """Return both columns in their final numbers, the number of nodes, and the names."""
     if bipartite:
         users, items = (numbering.ids() for numbering in numberings)
         whole = all(_is_range(side) for side in (users, items)) and ids == "auto"
         if whole:
             src_ids, dst_ids = users[src], items[dst] + len(users)
             return [src_ids, dst_ids], len(users) + len(items), None
-        names = [f"src {name}" for name in users.tolist()]
-        names += [f"dst {name}" for name in items.tolist()]
-        columns = [src.astype(np.int64), dst.astype(np.int64) + len(users)]
-        return columns, len(names), NodeNames(np.array(names, dtype=np.dtypes.StringDType()))
+        names = NodeNames.of_sides(users.tolist(), items.tolist())
+        return [src.astype(np.int64), dst.astype(np.int64) + len(users)], len(names), names
     given = numberings[0].ids()
     nodes = len(given)
     if ids == "auto" and _is_range(given):
         return [given[src], given[dst]], nodes, None
     if ids == "number":
         return [src.astype(np.int64), dst.astype(np.int64)], nodes, NodeNames(given)
-    # Numbers follow first appearance already; what is left is to put the sources first.
+    # Numbers follow first appearance already; now put the sources first.
     sources = np.zeros(nodes, dtype=np.bool_)
     sources[src] = True
     order = np.concatenate([_by_first_row(src, nodes), np.flatnonzero(~sources)])
@@ -159,7 +157,7 @@ def renumbered(
 
 
 def _by_first_row(ids: NDArray[np.int32], nodes: int) -> IntArray:
-    """The nodes that occur, in the order in which they first do."""
+    """Return the nodes that occur, in order of first appearance."""
     first = np.full(nodes, len(ids), dtype=np.int64)
     first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
     return np.argsort(first, kind="stable")[: int((first < len(ids)).sum())]
@@ -169,4 +167,4 @@ def _is_range(ids: NDArray[Any]) -> bool:
     """Whether the ids are exactly 0 .. n-1, in any order."""
     if ids.dtype.kind != "i" or not len(ids) or int(ids.min()) != 0:
         return False
-    return int(ids.max()) == len(ids) - 1  # they are distinct
+    return int(ids.max()) == len(ids) - 1  # the ids are distinct

@@ -1,4 +1,4 @@
-"""The rows of a table, checked: what cannot be used is refused, or dropped and counted."""
+"""The rows of a table, checked: a bad row is an error, or dropped and counted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError, ParameterError
+from tidegraph.core.words import counted
 from tidegraph.events.batch import Op
-from tidegraph.events.stream import UNITS, ReadReport, counted
+from tidegraph.events.moments import UNITS
+from tidegraph.events.read_report import ReadReport
+from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.cells import (
     DATE,
+    MISSING,
+    MISSING_WORDS,
+    NOT_A_DATE,
+    NOT_A_NUMBER,
+    Bad,
     Cells,
     cast_if_all_fit,
     empty_cells,
@@ -27,7 +35,7 @@ from tidegraph.events.tables.cells import (
     without_missing,
 )
 from tidegraph.events.tables.columns import choose_columns
-from tidegraph.events.tables.sources import ArrowSource, source_of
+from tidegraph.events.tables.sources import ArrowSource, TextSource, source_of
 from tidegraph.events.tables.times import Clock, Moments, read_times
 
 if TYPE_CHECKING:
@@ -35,14 +43,14 @@ if TYPE_CHECKING:
 
 IntArray: TypeAlias = NDArray[np.int64]
 
-_COMMA = r"^[+-]?[0-9]+,[0-9]+$"  # a decimal, in many countries
+_COMMA = r"^[+-]?[0-9]+,[0-9]+$"  # a decimal in many countries
 
 
 @dataclass
 class Rows:
-    """Rows of one batch that can be used. Ids are int64 arrays, or Arrow arrays of strings.
+    """The usable rows of one batch. Ids are int64 arrays, or Arrow arrays of strings.
 
-    Where the table is read without times, all are zero.
+    All times are zero if the table is read without times.
     """
 
     src: Any
@@ -55,7 +63,7 @@ class Rows:
 
 
 class Reading:
-    """One pass over a source: batches become rows, and what is unusable is refused or counted."""
+    """One pass over a source: batches become rows; bad rows raise or are counted."""
 
     def __init__(
         self,
@@ -78,7 +86,7 @@ class Reading:
         self.dates = self._holds_dates()
         if self.dates and unit not in (None, "s", "ms", "us", "ns"):
             raise ParameterError(
-                f"unit is {unit!r}, and t holds dates, which are kept in s, ms, us or ns"
+                f"unit is {unit!r}, but t holds dates, which are counted in s, ms, us or ns"
             )
         self.unit = unit
         self._restart()
@@ -86,15 +94,15 @@ class Reading:
     def _restart(self) -> None:
         self.read = self.kept = self.unlabelled = 0
         self.dropped: dict[str, int] = {}
-        self._examples: dict[str, Any] = {}  # a cell for every reason to drop rows
+        self._examples: dict[str, tuple[Bad, Any]] = {}  # per reason to drop rows, one of the cells
 
     def clock(self) -> Clock:
-        """A clock for the times of the source, which has seen none yet."""
+        """Return a clock for the times of the source that has seen none yet."""
         return Clock("s" if self.dates else self.unit or "s")
 
     @property
     def counted(self) -> bool:
-        """Whether the times are integers, whose unit is known before any is read."""
+        """Whether the times are integers, so that their unit is known before reading."""
         import pyarrow as pa
 
         return not self.source.untyped and pa.types.is_integer(self._time_type())
@@ -104,7 +112,7 @@ class Reading:
         return self.source.schema.field(self.chosen.roles["t"]).type
 
     def _holds_dates(self) -> bool:
-        """Whether t holds dates, told by its type, or in text by the first cell that has one."""
+        """Whether t holds dates, by its type, or in text by its first cell that is not empty."""
         import pyarrow as pa
 
         if "t" not in self.chosen.roles:
@@ -116,6 +124,10 @@ class Reading:
             if not is_text(pa.array([], kind)):
                 return False
         column = self.chosen.roles["t"]
+        if isinstance(self.source, TextSource):
+            cell = self.source.first_cell(column)
+            if cell.lower() not in MISSING_WORDS:
+                return re.match(DATE, cell) is not None
         for batch in self.source.batches([column], "drop"):
             cells = without_missing(plain_column(batch.column(0))).drop_null()
             if len(cells):
@@ -123,7 +135,7 @@ class Reading:
         return False
 
     def survey(self) -> Clock:
-        """The clock of this source, found by a pass over its times alone."""
+        """Return the clock of this source after a pass over its times alone."""
         clock = self.clock()
         if not self.counted:
             for batch in self.source.batches([self.chosen.roles["t"]], "drop"):
@@ -132,7 +144,10 @@ class Reading:
         return clock
 
     def rows(self, *, sorted_only: bool, weights_only: bool) -> Iterator[Rows]:
-        """sorted_only: refuse times that run backwards. weights_only: refuse weights <= 0."""
+        """Yield the usable rows of every batch.
+
+        sorted_only: raise if times run backwards. weights_only: reject weights <= 0.
+        """
         self._restart()
         last: tuple[int, float] | None = None
         for batch in self.source.batches(self.chosen.wanted, self.on_bad):
@@ -158,7 +173,7 @@ class Reading:
     def _usable(
         self, batch: pa.RecordBatch, first: int, weights_only: bool
     ) -> tuple[Rows, IntArray]:
-        """The rows of a batch that can be used, and where they stand in the table."""
+        """Return the usable rows of a batch, and their positions in the table."""
         import pyarrow as pa
 
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -181,17 +196,19 @@ class Reading:
         ]
         used = np.ones(batch.num_rows, dtype=np.bool_)
         for what, column in [*cells.items(), *zip(self.chosen.features, features, strict=True)]:
-            for reason, bad in column.bad:
-                bad = bad & used
-                if not bad.any():
+            for bad in column.bad:
+                rejected = bad.rows & used
+                if not rejected.any():
                     continue
-                row = int(bad.argmax())
-                cell = columns[roles.get(what, what)][row].as_py()
+                row = int(rejected.argmax())
+                name = roles.get(what, what)
+                cell = columns[name][row].as_py()
                 if self.on_bad == "error":
-                    self._refuse(reason, cell, first + row, what)
-                self._examples.setdefault(reason, cell)
-                self.dropped[reason] = self.dropped.get(reason, 0) + int(bad.sum())
-                used &= ~bad
+                    raise self._rejection(bad, cell, first + row, name)
+                self._examples.setdefault(bad.reason, (bad, cell))
+                count = int(rejected.sum())
+                self.dropped[bad.reason] = self.dropped.get(bad.reason, 0) + count
+                used &= ~rejected
         matrix = None
         if features:
             with np.errstate(over="ignore"):
@@ -215,27 +232,35 @@ class Reading:
         )
         return rows, first + np.flatnonzero(used)
 
-    def _refuse(self, reason: str, cell: Any, row: int, what: str) -> None:
+    def _rejection(self, bad: Bad, cell: Any, row: int, column: str) -> TableError:
         shown = "" if cell is None else f": {cell!r}"
-        advice = "mend or drop such rows, or say on_bad='drop'"
-        if hint := _written_how(reason, cell):
-            advice = f"{hint}; {advice}"
-        if what == "weight" and "not a number" not in reason:
-            advice = (
-                "weights are > 0: if the column means something else, say weight=False, or give it"
-                " as edge_features; on_bad='drop' drops such rows"
+        problem = f"{self.source.name}, {self.source.place(row)}: {bad.reason}{shown}"
+        drop = [{"on_bad": "drop"}]
+        as_feature = {"edge_features": [column]}
+        if bad.what == "weight" and bad.problem != NOT_A_NUMBER:
+            return TableError(
+                problem,
+                "weights are > 0: if the column means something else, use {other}; to drop such"
+                " rows, use {drop}",
+                other=[{"weight": False}, as_feature],
+                drop=drop,
             )
-        if what == "label":
-            advice = "labels are integers: say label=False to ignore the column"
-        raise DataError(f"{self.source.name}, {self.source.place(row)}: {reason}{shown}; {advice}")
+        if bad.what == "label":
+            other = [{"label": False}, as_feature]
+            return TableError(
+                problem, "labels are integers: if the column is no label, use {other}", other=other
+            )
+        hint = _spelling(bad, cell)
+        fix = "fix or remove such rows, or use {drop}"
+        return TableError(problem, f"{hint}; {fix}" if hint else fix, drop=drop)
 
     def _why_none(self) -> str:
-        """Why no row was kept, with a cell that shows it."""
+        """Return why no row was kept, with an example for each reason."""
         reasons = []
         for reason, rows in self.dropped.items():
-            cell = self._examples.get(reason)
+            bad, cell = self._examples.get(reason, (None, None))
             shown = "" if cell is None else f" ({cell!r})"
-            hint = _written_how(reason, cell)
+            hint = "" if bad is None else _spelling(bad, cell)
             reasons.append(f"{rows:,} because {reason}{shown}" + (f": {hint}" if hint else ""))
         return "; ".join(reasons)
 
@@ -261,7 +286,7 @@ class Reading:
             )
         if self.source.untyped:
             numbers = cast_if_all_fit(column, pa.int64())
-            # "007" stays a name: as a number it would be another's.
+            # "007" stays a name: as a number it would be the node 7.
             if not is_text(numbers) and numbers.cast(pa.string()).equals(column):
                 return Cells(numbers.fill_null(0).to_numpy(zero_copy_only=False), bad)
         if self.source.untyped and matching(column, r"^-?[0-9]*\.[0-9]+$").all():
@@ -278,21 +303,21 @@ class Reading:
         if op is not None:
             infinite &= op.values != Op.REMOVE
         if infinite.any():
-            cells.bad.append(("weight is not finite", infinite))
-        if (only or "weight" not in self.chosen.guessed) and (values <= 0).any():
-            cells.bad.append(("weight is not positive", values <= 0))
+            cells.bad.append(Bad("weight", "not finite", infinite))
+        if (only or not self.chosen.is_guess("weight")) and (values <= 0).any():
+            cells.bad.append(Bad("weight", "not positive", values <= 0))
         return cells
 
     def _labels(self, column: pa.Array) -> Cells:
         cells = read_numbers(column, "label")
         missing = np.zeros(len(column), dtype=np.bool_)
-        for reason, bad in cells.bad:
-            if reason == "label is missing":
-                missing |= bad
-        cells.bad = [(reason, bad) for reason, bad in cells.bad if reason != "label is missing"]
+        for bad in cells.bad:
+            if bad.problem == MISSING:
+                missing |= bad.rows
+        cells.bad = [bad for bad in cells.bad if bad.problem != MISSING]
         fraction = cells.values != np.rint(cells.values)
         if fraction.any():
-            cells.bad.append(("label is not an integer", fraction))
+            cells.bad.append(Bad("label", "not an integer", fraction))
         cells.values = np.where(missing, -1, np.rint(cells.values)).astype(np.int64)
         self.unlabelled += int(missing.sum())
         return cells
@@ -309,53 +334,64 @@ class Reading:
             at = int(back.argmax())
             row = int(index[at + 1 if last is None else at])
             now, before = (_shown(int(whole[k]), float(rest[k])) for k in (at + 1, at))
-            raise DataError(
+            raise TableError(
                 f"{self.source.name} is not in time order: t is {now} in {self.source.place(row)},"
-                f" after {before}; sort it by t, or say sort=True to read_table"
+                f" after {before}",
+                "sort it by t, or read it with {sort}",
+                sort=[{"sort": True}],
             )
         return int(whole[-1]), float(rest[-1])
 
     def unit_by(self, clock: Clock) -> tuple[str, str]:
-        """The unit of the stream, once the clock has seen all times, and a sentence about it."""
+        """Return the unit of the stream once the clock has seen all times, and a remark on it."""
         found, factor = clock.scale
         if self.dates:
             if self.unit is not None:
                 levels = [name for name, _ in clock.scales]
                 if levels.index(self.unit) < levels.index(found):
                     raise DataError(
-                        f"{self.source.name}: t needs unit {found}, and {self.unit} was given"
+                        f"{self.source.name}: t needs unit {found}, but {self.unit} was given"
                     )
                 found = self.unit
             return (
                 found,
-                f"t holds dates, kept in {found} since 1970 (UTC where no zone is written)",
+                f"t holds dates, counted in {found} since 1970 (UTC unless a zone is given)",
             )
         if factor != 1:
-            return found, f"t has fractions of {clock.scales[0][0]} and is kept in {found}"
-        how = "as given" if self.unit else "as nothing else was said"
+            return found, f"t has fractions of {clock.scales[0][0]} and is counted in {found}"
+        how = "as given" if self.unit else "by default"
         return found, f"t counts {found}, {how}"
 
-    def report(self, notes: Sequence[str]) -> ReadReport:
-        notes = [*self.chosen.notes, *notes]
+    def report(self, remarks: Sequence[str], out_of_order: int = 0) -> ReadReport:
+        """Return the report of the last pass."""
+        remarks = [*self.chosen.remarks(), *remarks]
         if self.source.comments:
             lines = counted(self.source.comments, "line")
-            notes.append(f"{lines} beginning with # or % passed over as comments")
+            remarks.append(f"{lines} beginning with # or % skipped as comments")
         if self.unlabelled:
-            notes.append(f"{counted(self.unlabelled, 'row')} without a label, which is kept as -1")
-        return ReadReport(self.source.name, self.read, self.kept, dict(self.dropped), tuple(notes))
+            remarks.append(f"{counted(self.unlabelled, 'row')} without a label, read as -1")
+        return ReadReport(
+            self.source.name,
+            self.read,
+            self.kept,
+            dict(self.dropped),
+            tuple(remarks),
+            dict(self.chosen.uses),
+            out_of_order,
+        )
 
 
-def _written_how(reason: str, cell: Any) -> str:
-    """How what is in a cell is to be written, where that may be unknown."""
+def _spelling(bad: Bad, cell: Any) -> str:
+    """Return how the content of a cell should be written, where that may be unknown."""
     if isinstance(cell, str) and re.match(_COMMA, cell.strip()):
-        return "decimals are written with a point, as 1.5"
-    if reason in ("t is not a number", "t is not an ISO date"):
-        return "times are ISO dates like 2024-03-01 10:01, or numbers, and all of one kind"
+        return "write decimals with a point, as in 1.5"
+    if bad.what == "t" and bad.problem in (NOT_A_NUMBER, NOT_A_DATE):
+        return "times are all ISO dates like 2024-03-01 10:01, or all numbers"
     return ""
 
 
 def _shown(whole: int, rest: float) -> str:
-    """A time as a decimal with what digits it has, nine behind the point at most."""
+    """Return a time as a decimal with at most nine digits after the point."""
     billionths = whole * 10**9 + round(rest * 10**9)
     sign, (before, after) = "-" if billionths < 0 else "", divmod(abs(billionths), 10**9)
     return f"{sign}{before}.{after:09d}".rstrip("0").rstrip(".")

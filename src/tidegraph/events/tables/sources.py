@@ -1,6 +1,6 @@
-"""Where a table comes from: text in any dialect, Parquet, Arrow, data frames, arrays.
+"""Sources of tables: text in any dialect, Parquet, Arrow, data frames, arrays.
 
-Every source gives Arrow batches of the columns asked for, as often as it is asked.
+Every source yields Arrow batches of the columns asked for and can be read repeatedly.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidegraph.core.errors import DataError, ParameterError
+from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.cells import DATE, NUMBER
 
 if TYPE_CHECKING:
@@ -25,29 +26,30 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 1 << 18
 _BLOCK_BYTES = 1 << 22
+_HEAD_BYTES = 1 << 16
 
 
 @dataclass
 class Source:
-    """A table that can be read again and again, batch by batch, a few columns at a time."""
+    """A table that can be read repeatedly, batch by batch, a few columns at a time."""
 
     name: str
     columns: list[str]
-    headed: bool = True  # whether the columns' names mean something
-    untyped: bool = False  # whether every cell is text as it stands in a file
-    ragged: int = 0  # rows passed over because they had too few or too many cells
-    comments: int = 0  # lines passed over as such
+    headed: bool = True  # whether the names of the columns come from the table
+    untyped: bool = False  # whether every cell is text
+    ragged: int = 0  # rows skipped because they had too few or too many cells
+    comments: int = 0  # lines skipped as comments
 
     def batches(self, wanted: Sequence[str], on_bad: str) -> Iterator[pa.RecordBatch]:
-        """These columns from the beginning; on_bad: what to do with rows that are no rows."""
+        """Yield these columns from the beginning; `on_bad` decides about ragged rows."""
         raise NotImplementedError
 
     def is_number(self, column: str) -> bool:
-        """Whether a column holds numbers, as far as can be told without reading it."""
+        """Whether a column seems to hold numbers, without reading all of it."""
         raise NotImplementedError
 
     def place(self, row: int) -> str:
-        """Where a person finds this row."""
+        """Return where a person finds this row."""
         return f"row {row} (counted from 0)"
 
 
@@ -67,10 +69,10 @@ class ArrowSource(Source):
         import pyarrow.parquet as pq
 
         try:
-            # Row groups may be large: without pre-buffering only the pages in work are held.
+            # Row groups may be large: without pre-buffering only the current pages are in memory.
             with pq.ParquetFile(self.parquet, pre_buffer=False, buffer_size=1 << 20) as file:
                 yield from file.iter_batches(BATCH_ROWS, columns=list(wanted), use_threads=False)
-        except MemoryError:  # which Arrow's are as well
+        except MemoryError:  # Arrow derives its own from both
             raise
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{self.name} cannot be read as parquet: {error}") from error
@@ -85,11 +87,11 @@ class ArrowSource(Source):
 
 
 class _Cleaned(io.RawIOBase):
-    """A text stream without blank lines and comments, which are counted.
+    """A text stream without blank lines and comments; comments are counted.
 
-    Between words parted by white space a comment may stand anywhere, and cells are parted by single
-    tabs afterwards. In other tables only what precedes the first row is a comment: further down,
-    "#tag" is a name.
+    With white space as delimiter a comment may occur anywhere, and the output has single tabs as
+    delimiters. In other tables a comment can only precede the first row: further down, "#tag" is a
+    name.
     """
 
     def __init__(self, stream: Any, whitespace: bool) -> None:
@@ -126,7 +128,7 @@ class _Cleaned(io.RawIOBase):
             return re.sub(rb"[ \t]+", b"\t", text)
         if self._heading:
             head = re.match(rb"([ \t\r]*([#%][^\n]*)?\n)*", text)
-            assert head is not None  # it matches nothing, too
+            assert head is not None  # the pattern also matches the empty string
             self.comments += len(re.findall(rb"(?m)^[ \t]*[#%]", head[0]))
             text = text[head.end() :]
             self._heading = not text
@@ -135,16 +137,26 @@ class _Cleaned(io.RawIOBase):
 
 @dataclass
 class TextSource(Source):
-    """A file of cells parted by commas, tabs, semicolons or white space; gzip and others too."""
+    """A text file, perhaps compressed, delimited by commas, tabs, semicolons or white space.
+
+    It can stand for its path.
+    """
 
     path: Path = Path()
     delimiter: str = ","  # " " is any white space
     clean: bool = False
-    first: tuple[str, ...] = ()  # the cells of the first row
+    first: tuple[str, ...] = ()  # the cells of the first row; none: there is only a header
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def first_cell(self, column: str) -> str:
+        """Return the cell of the first row, or an empty string if the row is ragged."""
+        regular = len(self.first) == len(self.columns)
+        return self.first[self.columns.index(column)] if regular else ""
 
     def is_number(self, column: str) -> bool:
-        cell = self.first[self.columns.index(column)] if self.first else ""
-        return re.match(NUMBER, cell) is not None
+        return re.match(NUMBER, self.first_cell(column)) is not None
 
     def place(self, row: int) -> str:
         ahead = row + int(self.headed)
@@ -167,22 +179,23 @@ class TextSource(Source):
         import pyarrow.csv as arrow_csv
 
         self.ragged = self.comments = 0
-        refused: list[Any] = []
+        ragged: list[Any] = []  # the first one
 
-        def refuse(row: Any) -> str:
-            if not refused:
-                refused.append(row)
+        def skip(row: Any) -> str:
+            if not ragged:
+                ragged.append(row)
             self.ragged += 1
             return "skip"
 
         def check() -> None:
-            if refused and on_bad == "error":
-                row = refused[0]
+            if ragged and on_bad == "error":
+                row = ragged[0]
                 line = "a row" if self.clean or row.number is None else f"line {row.number}"
-                raise DataError(
+                raise TableError(
                     f"{self.name}: {line} has {row.actual_columns} cells where"
-                    f" {row.expected_columns} are expected: {row.text[:100]!r}; mend the file, or"
-                    " say on_bad='drop'"
+                    f" {row.expected_columns} are expected: {row.text[:100]!r}",
+                    "fix the file, or use {drop}",
+                    drop=[{"on_bad": "drop"}],
                 )
 
         try:
@@ -199,9 +212,9 @@ class TextSource(Source):
                     ),
                     arrow_csv.ParseOptions(
                         delimiter="\t" if self.delimiter == " " else self.delimiter,
-                        # Between white space a quotation mark is a character like any other.
+                        # With white space as delimiter a quotation mark is an ordinary character.
                         quote_char=False if self.delimiter == " " else '"',
-                        invalid_row_handler=refuse,
+                        invalid_row_handler=skip,
                     ),
                     arrow_csv.ConvertOptions(
                         include_columns=list(wanted),
@@ -215,14 +228,13 @@ class TextSource(Source):
                     yield batch
                 check()
                 self.comments = cleaned.comments
-        except MemoryError:  # which Arrow's are as well
+        except MemoryError:  # Arrow derives its own from both
             raise
         except (pa.ArrowException, OSError) as error:
             check()
-            if "Empty CSV" in str(error):
-                return
-            if "UTF8" in str(error):
-                _check_encoding(self.path)
+            _check_encoding(self.path)
+            if not self.first:
+                return  # Arrow takes a file without rows for an error
             raise DataError(f"{self.name} cannot be read as text: {error}") from error
 
 
@@ -233,14 +245,14 @@ def _opened(path: Path) -> Any:
 
 
 def _check_encoding(path: Path) -> None:
-    """Refuses a file that is not UTF-8, and says where it is not."""
+    """Raise DataError, with the line, if the file is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     line, first = 1, b""
     with _opened(path) as stream:
         while True:
             block = stream.read(_BLOCK_BYTES)
             first = first or block[:2]
-            kept = decoder.getstate()[0]  # a character that the last block began
+            kept = decoder.getstate()[0]  # the start of a character at the end of the last block
             try:
                 decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
@@ -257,23 +269,28 @@ def _check_encoding(path: Path) -> None:
             line += block.count(b"\n")
 
 
+def read_head(path: Path) -> bytes:
+    """Return the first bytes of a file, decompressed: enough to recognise it."""
+    try:
+        with _opened(path) as stream:
+            return stream.read(_HEAD_BYTES)  # type: ignore[no-any-return]
+    except OSError as error:
+        raise DataError(f"{path} cannot be read as text: {error}") from error
+
+
 def text_source(
     path: Path,
     *,
     header: bool | None = None,
     delimiter: str | None = None,
-    columns: Sequence[str] | None = None,
+    head: bytes | None = None,
 ) -> TextSource:
-    """The file at `path`, its dialect found out where it is not said.
+    """Return the source of a text file, its dialect detected unless given.
 
-    columns: names that replace those of the header, which may name fewer than the rows have.
+    head: what `read_head` returned for it, if the caller has it already.
     """
     name = str(path)
-    try:
-        with _opened(path) as stream:
-            text = stream.read(1 << 16).decode("utf-8-sig", errors="replace")
-    except OSError as error:
-        raise DataError(f"{name} cannot be read as text: {error}") from error
+    text = (read_head(path) if head is None else head).decode("utf-8-sig", errors="replace")
     lines = text.splitlines()
     words = [k for k, line in enumerate(lines) if line.strip() and line.lstrip()[0] not in "#%"]
     if not words:
@@ -282,7 +299,7 @@ def text_source(
     if "\ufffd" in rows[0]:
         _check_encoding(path)
     if delimiter is None:
-        # Two cells are no row of edges: a lone tab may stand among spaces.
+        # An event has three cells or more: a single tab may occur among spaces.
         delimiter = next((mark for mark in ",\t;" if rows[0].count(mark) > 1), None)
         delimiter = delimiter or ("," if "," in rows[0] else " ")
     if len(delimiter) != 1:
@@ -290,11 +307,8 @@ def text_source(
     cells = _cells(rows[0], delimiter)
     if header is None:
         header = not any(re.match(NUMBER, cell) or re.match(DATE, cell) for cell in cells)
-    first = _cells(rows[1], delimiter) if header and len(rows) > 1 else cells
-    names = list(columns or cells)
-    if columns is None:
-        for place, cell in enumerate(cells):
-            names[place] = cell if header and cell else f"column {place}"
+    first = [_cells(row, delimiter) for row in rows[int(header) :][:1]]
+    names = [cell if header and cell else f"column {place}" for place, cell in enumerate(cells)]
     twice = {column for column in names if names.count(column) > 1}
     if twice:
         raise DataError(f"{name} has two columns called {min(twice)!r}; rename one")
@@ -307,7 +321,7 @@ def text_source(
         path=path,
         delimiter=delimiter,
         clean=clean,
-        first=tuple(first) if len(first) == len(names) else (),
+        first=tuple(first[0]) if first else (),
     )
 
 
@@ -317,9 +331,13 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 
 def source_of(source: Any, header: bool | None, delimiter: str | None) -> Source:
-    """Whatever `read_table` accepts, as a source; header and delimiter are of text."""
+    """Return the source of anything `read_table` accepts; header and delimiter apply to text."""
     import pyarrow as pa
 
+    if isinstance(source, TextSource) and (
+        header not in (None, source.headed) or delimiter not in (None, source.delimiter)
+    ):
+        return text_source(source.path, header=header, delimiter=delimiter)
     if isinstance(source, Source):
         return source
     if isinstance(source, (str, os.PathLike)):
@@ -357,8 +375,8 @@ def source_of(source: Any, header: bool | None, delimiter: str | None) -> Source
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"the {kind} cannot be read as a table: {error}") from error
     raise DataError(
-        f"a {kind} is no table that can be read; give a path, an Arrow table, a data frame, or a"
-        " dict of vectors"
+        f"cannot read a table from {kind}; give a path, an Arrow table, a data frame, or a dict of"
+        " vectors"
     )
 
 
@@ -370,10 +388,10 @@ def _vector(values: Any, name: str) -> Any:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise DataError(f"column {name!r} is no vector: {error}") from None
+        raise DataError(f"column {name!r} is not a vector: {error}") from None
     if array.ndim != 1:
         raise DataError(f"column {name!r} has shape {array.shape}; give vectors, one cell per row")
-    # A list of strings and Nones must not become an array of objects and then lose its Nones.
+    # A list of strings and Nones must not become an object array, which would lose the Nones.
     return pa.array(values if array.dtype.kind in "OU" else array)
 
 

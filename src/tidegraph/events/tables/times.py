@@ -1,7 +1,7 @@
-"""What the times of a table mean: moments from which nothing is lost, and a clock that counts them.
+"""The times of a table: read without loss, then counted in the coarsest unit that holds them all.
 
-A time is read as whole units and what is left over. Once a clock has seen all of them it knows the
-coarsest unit that holds them, and gives them as integers.
+A time is read as whole units and a remainder. Once a clock has seen all times it knows the unit and
+returns them as integers.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
-from tidegraph.events.batch import TIME_LIMIT, whole_numbers
-from tidegraph.events.stream import PER_SECOND
+from tidegraph.events.columns import TIME_LIMIT, whole_numbers
+from tidegraph.events.moments import PER_SECOND
 from tidegraph.events.tables.cells import (
     DATE,
+    NOT_A_DATE,
+    Bad,
     Cells,
     cast_if_all_fit,
     empty_cells,
@@ -37,21 +39,21 @@ IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float64]
 
 _DECIMAL = r"^(?P<sign>[+-]?)0*(?P<whole>[0-9]{0,18})(?:\.(?P<fraction>[0-9]*))?$"
-_FRACTION_DIGITS = 18  # that are read of a decimal; as a number they fit into int64
+_FRACTION_DIGITS = 18  # read of a decimal; as an integer they fit into int64
 _FRACTION = 10**_FRACTION_DIGITS
-_DATE_SLACK = 2.0**-52  # of a date's fraction of a second: one division
+_DATE_SLACK = 2.0**-52  # of the fraction of a second of a date: one division
 _ZONED = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
-# How many of a unit make one of the next, down to nanoseconds.
+# The next finer unit, and how many of it make one, down to nanoseconds.
 _FINER = {"day": ("h", 24), "h": ("min", 60), "min": ("s", 60), "s": ("ms", 1000)}
 _FINER |= {"ms": ("us", 1000), "us": ("ns", 1000)}
 
 
 @dataclass
 class Moments:
-    """Times as whole units and what is left over, so that nothing is lost before a unit is known.
+    """Times as whole units and remainders, so that nothing is lost before the unit is known.
 
-    A left-over is known up to `slack`: what was lost when it was written as a float.
+    A remainder is known up to `slack`: what was lost when it was written as a float.
     """
 
     whole: IntArray
@@ -60,7 +62,7 @@ class Moments:
 
     @classmethod
     def of(cls, whole: IntArray, rest: FloatArray, slack: FloatArray | float) -> Moments:
-        """The same without left-overs where all of them are zero."""
+        """Return the moments, without remainders if all of them are zero."""
         if not rest.any():
             return cls(whole)
         return cls(whole, rest, np.broadcast_to(slack, rest.shape))
@@ -72,19 +74,19 @@ class Moments:
 
 
 class Clock:
-    """Finds the coarsest unit that loses nothing of the times it sees."""
+    """Finds the coarsest unit that represents all the times it sees."""
 
     def __init__(self, unit: str) -> None:
         self.scales = [(unit, 1)]
         while self.scales[-1][0] in _FINER:
             finer, factor = _FINER[self.scales[-1][0]]
             self.scales.append((finer, factor * self.scales[-1][1]))
-        self.rounded = 0  # times that had to be rounded, of those turned into ticks so far
+        self.rounded = 0  # times that had to be rounded so far
         self._level = 0
         self._reach = 0
 
     def see(self, moments: Moments) -> None:
-        """Takes the times into account."""
+        """Take times into account."""
         if not moments.whole.size:
             return
         low, high = int(moments.whole.min()), int(moments.whole.max())
@@ -99,16 +101,16 @@ class Clock:
             self._level += 1
         if len(self.scales) == 1 and (moments.rest != 0).any():
             raise DataError(
-                f"t has fractions of a {self.scales[0][0]}, which have no smaller unit here; give"
+                f"t has fractions of a {self.scales[0][0]}, which has no smaller unit here; give"
                 " whole numbers"
             )
 
     @property
     def scale(self) -> tuple[str, int]:
-        """The unit, and how many of it make one of the unit given."""
+        """The unit, and how many of it make one of the given unit."""
         level = self._level
         while level and self._reach * self.scales[level][1] >= TIME_LIMIT:
-            level -= 1  # so far from zero int64 has no room for the finer unit
+            level -= 1  # int64 has no room for the finer unit so far from zero
         if self._reach * self.scales[level][1] > TIME_LIMIT:
             raise DataError(
                 f"t reaches {self._reach - 1}, beyond 62-bit integers; use a coarser unit"
@@ -116,7 +118,7 @@ class Clock:
         return self.scales[level]
 
     def ticks(self, moments: Moments, unit: str | None = None) -> IntArray:
-        """The times in the clock's unit, or in one given that is finer."""
+        """Return the times in the clock's unit, or in a finer one."""
         found, factor = self.scale
         finer = dict(self.scales)[unit or found] // factor
         if moments.rest is None:
@@ -129,8 +131,8 @@ class Clock:
 
 
 def _from_floats(values: NDArray[Any]) -> Moments:
-    """Finite floats, exactly: every float is a whole number and a fraction that float64 holds."""
-    slack = np.spacing(np.abs(values)).astype(np.float64)  # of the type given, be it float32
+    """Return finite floats exactly: a float is an integer plus a fraction that float64 holds."""
+    slack = np.spacing(np.abs(values)).astype(np.float64)  # of the given type, which may be float32
     wide = values.astype(np.float64)
     if (np.abs(wide) >= TIME_LIMIT).any():
         raise DataError(
@@ -146,10 +148,10 @@ def _from_seconds(ticks: IntArray, per_second: int) -> Moments:
 
 
 def _from_decimals(column: pa.Array) -> Moments:
-    """Numbers as they are written, digit by digit; cells without one are 0.
+    """Return numbers as written, digit by digit; cells without a number are 0.
 
-    A number with an exponent, or with more digits than any time has, is a float's way to be
-    written, and has the meaning of that float.
+    A number with an exponent, or with more digits than any time has, was written by a program from
+    a float and means that float.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -177,7 +179,7 @@ def _from_decimals(column: pa.Array) -> Moments:
 
 
 def read_times(column: pa.Array, dates: bool) -> Cells:
-    """The column as `Moments`: of seconds for dates, of the unit given for numbers."""
+    """Return the column as `Moments`: of seconds for dates, of the given unit for numbers."""
     import pyarrow as pa
 
     column = plain_column(column)
@@ -194,7 +196,7 @@ def read_times(column: pa.Array, dates: bool) -> Cells:
             return cells
         infinite = np.isinf(cells.values)
         if infinite.any():
-            cells.bad.append(("t is not finite", infinite))
+            cells.bad.append(Bad("t", "not finite", infinite))
         cells.values = _from_floats(np.where(infinite, cells.values.dtype.type(0), cells.values))
         return cells
     if is_text(column):
@@ -207,7 +209,7 @@ def read_times(column: pa.Array, dates: bool) -> Cells:
 
 
 def _written_times(column: pa.Array) -> Cells:
-    """Numbers in text, not all of which are integers."""
+    """Return numbers in text, not all of which are integers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -215,13 +217,13 @@ def _written_times(column: pa.Array) -> Cells:
     bad += empty_cells(column, "t", bad)
     infinite = matching(column, r"^(?i:[+-]?inf(inity)?)$") & ~nulls(column)
     if infinite.any():
-        bad.append(("t is not finite", infinite))
+        bad.append(Bad("t", "not finite", infinite))
         column = pc.if_else(pa.array(infinite), pa.scalar(None, pa.string()), column)
     return Cells(_from_decimals(column), bad)
 
 
 def _written_dates(column: pa.Array) -> Cells:
-    """ISO dates: those without a zone are UTC."""
+    """Return ISO dates; those without a zone are UTC."""
     import pyarrow as pa
 
     missing, wrong = nulls(column), ~matching(column, DATE)
@@ -232,20 +234,20 @@ def _written_dates(column: pa.Array) -> Cells:
         for first, size, moments in _parsed_dates(column.take(pa.array(places)), zone, 0):
             part = places[first : first + size]
             if moments is None:
-                wrong[part] = True  # it has the shape of a date and is none: the 30th of February
+                wrong[part] = True  # it looks like a date and is none: the 30th of February
                 continue
             whole[part] = moments.whole
             rest[part] = 0 if moments.rest is None else moments.rest
     bad = empty_cells(column, "t")
     if wrong.any():
-        bad.append(("t is not an ISO date", wrong))
+        bad.append(Bad("t", NOT_A_DATE, wrong))
     return Cells(Moments.of(whole, rest, _DATE_SLACK), bad)
 
 
 def _parsed_dates(
     column: pa.Array, zone: str | None, first: int
 ) -> Iterator[tuple[int, int, Moments | None]]:
-    """Pieces `(first, size, moments)` of the column; a cell that is no date has None."""
+    """Yield pieces `(first, size, moments)` of the column; moments is None for an invalid date."""
     import pyarrow as pa
 
     if not len(column):
@@ -265,9 +267,9 @@ def _parsed_dates(
 
 
 def whole_times(values: Any, unit: str = "s") -> tuple[IntArray, str]:
-    """Numbers of `unit` as int64 in the coarsest unit, from `unit` down, that loses nothing.
+    """Return numbers of `unit` as int64 in the coarsest unit, from `unit` down, that loses nothing.
 
-    Numbers in text are taken digit by digit.
+    Numbers in text are read digit by digit.
 
     >>> whole_times([0.5, 2.0])
     (array([ 500, 2000]), 'ms')
@@ -279,9 +281,9 @@ def whole_times(values: Any, unit: str = "s") -> tuple[IntArray, str]:
         import pyarrow as pa
 
         cells = read_times(pa.array(array.tolist(), pa.string()), dates=False)
-        for reason, bad in cells.bad:
-            row = int(bad.argmax())
-            raise DataError(f"{reason} in row {row}: {array[row]!r}; give finite numbers")
+        for bad in cells.bad:
+            row = int(bad.rows.argmax())
+            raise DataError(f"{bad.reason} in row {row}: {array[row]!r}; give finite numbers")
         moments = cells.values
     elif array.dtype.kind != "f" or array.ndim != 1:
         raise DataError(f"t has dtype {array.dtype} and shape {array.shape}; give numbers [events]")

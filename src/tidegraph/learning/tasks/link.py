@@ -19,10 +19,13 @@ from torch import Tensor, nn
 from tidegraph import evaluation
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.progress import Progress
+from tidegraph.core.words import counted
 from tidegraph.engine.channels import Channel, RMaxUnit, Sketch, is_number
 from tidegraph.evaluation import Result, Split
-from tidegraph.events.batch import whole_numbers
-from tidegraph.events.stream import EventStream, counted, node_numbers, time_numbers
+from tidegraph.events.columns import whole_numbers
+from tidegraph.events.moments import time_numbers
+from tidegraph.events.names import node_numbers
+from tidegraph.events.stream import EventStream
 from tidegraph.learning.edge_features import EdgeFeatures
 from tidegraph.learning.features import PairFeatures
 from tidegraph.learning.history import History

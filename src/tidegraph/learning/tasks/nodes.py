@@ -18,7 +18,9 @@ from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import RMaxUnit, Sketch
 from tidegraph.evaluation import Result, Split
-from tidegraph.events.stream import EventStream, NodeLabels, node_numbers, time_numbers
+from tidegraph.events.moments import time_numbers
+from tidegraph.events.names import node_numbers
+from tidegraph.events.stream import EventStream, NodeLabels
 from tidegraph.learning.history import History
 from tidegraph.learning.models import Window, check_encoder, make_encoder, mlp
 from tidegraph.learning.tasks.estimator import (

@@ -1,0 +1,128 @@
+"""The times of a stream: units, dates as times, times as dates and as words."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tidegraph.core.errors import DataError
+from tidegraph.core.words import counted
+from tidegraph.events.columns import IntArray, whole_numbers
+
+__all__ = [
+    "PER_SECOND",
+    "SECONDS",
+    "UNITS",
+    "dates",
+    "moment",
+    "span_in_words",
+    "time_numbers",
+    "times_of",
+]
+
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+UNITS = ("ns", "us", "ms", "s", "min", "h", "day", "year", "step")
+# Seconds in a unit; "step" has no length.
+SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3_600.0,
+    "day": 86_400.0,
+    "year": 365.2425 * 86_400,
+}
+_WORDS = (("year", SECONDS["year"]), ("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0))
+# Times in this range are taken for dates; others count from an origin of their own.
+_PLAUSIBLE = (np.datetime64("1980-01-01", "s"), np.datetime64("2100-01-01", "s"))
+
+
+def moment(when: Any, unit: str) -> int:
+    """Return a time in `unit` from a number of units, an ISO date or a datetime.
+
+    A date without a zone is UTC.
+
+    >>> moment("1970-01-02", "s"), moment(5, "s")
+    (86400, 5)
+    """
+    if isinstance(when, (int, np.integer)) and not isinstance(when, bool):
+        return int(when)
+    given = when
+    if isinstance(given, str):
+        with contextlib.suppress(ValueError):
+            return int(given)
+    accepted = f"a whole number of {unit}"
+    if unit in PER_SECOND:
+        accepted += ", or an ISO date like 2024-05-01T12:00"
+        if isinstance(given, np.datetime64) and not np.isnat(given):
+            return int(given.astype(f"datetime64[{unit}]").astype(np.int64))
+        if isinstance(given, str):
+            with contextlib.suppress(ValueError):
+                given = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", given))
+        if isinstance(given, datetime):
+            given = given.replace(tzinfo=given.tzinfo or timezone.utc)
+            since = given - datetime(1970, 1, 1, tzinfo=timezone.utc)
+            micro = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
+            return micro * PER_SECOND[unit] // 10**6
+    raise DataError(f"the time {when!r} is not understood; give {accepted}")
+
+
+def times_of(values: ArrayLike, unit: str) -> IntArray:
+    """Return times in `unit` as int64, in the same shape, from numbers, ISO dates or datetimes.
+
+    >>> times_of(["1970-01-01T00:01", "1970-01-02"], "s")
+    array([   60, 86400])
+    """
+    array = np.asarray(values)
+    if array.size == 0 or array.dtype.kind in "iu":
+        return time_numbers(array)
+    moments = [moment(when, unit) for when in array.ravel()]
+    return np.array(moments, dtype=np.int64).reshape(array.shape)
+
+
+def time_numbers(values: ArrayLike) -> IntArray:
+    """Return times as int64, in the same shape; raise DataError unless they are integers."""
+    array = np.asarray(values)
+    if array.size == 0:
+        return array.astype(np.int64)  # an empty question may have any type
+    advice = "times count the stream's unit, and stream.times_of(dates) converts dates"
+    return whole_numbers(array, "times", advice=advice, error=DataError)
+
+
+def dates(first: int, last: int, unit: str) -> tuple[str | None, str | None]:
+    """Return two times as dates, in UTC, where they look like dates.
+
+    >>> dates(1_388_534_400, 1_388_534_460, "s")
+    ('2014-01-01 00:00:00', '2014-01-01 00:01:00')
+    """
+    if unit == "year":
+        return str(first), str(last)
+    if unit not in PER_SECOND:
+        return None, None
+    found = np.array([first, last]).astype(f"datetime64[{unit}]").astype("datetime64[s]")
+    if not _PLAUSIBLE[0] <= found[0] <= found[1] < _PLAUSIBLE[1]:
+        return None, None
+    begin, end = (str(date).replace("T", " ") for date in found)
+    return begin, end
+
+
+def span_in_words(length: int, unit: str) -> str:
+    """Return a length of time in words.
+
+    >>> span_in_words(2_678_373, "s"), span_in_words(3, "year"), span_in_words(1, "step")
+    ('31 days', '3 years', '1 step')
+    """
+    if unit in ("step", "year"):
+        return counted(length, unit)
+    seconds = length * SECONDS[unit]
+    for word, of in _WORDS:
+        amount = seconds / of
+        if amount >= 2:
+            return f"{amount:.1f} {word}s" if amount < 10 else f"{amount:,.0f} {word}s"
+    return f"{seconds:.3g} seconds"

@@ -1,0 +1,70 @@
+"""`ReadReport`: how a file was understood, and what became of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from tidegraph.core.words import counted
+
+__all__ = ["ColumnUse", "Evidence", "ReadReport"]
+
+Evidence: TypeAlias = Literal["given", "name", "place"]
+_EVIDENCE: dict[Evidence, str] = {
+    "given": "as given",
+    "name": "by its name",
+    "place": "by its place",
+}
+
+
+class ColumnUse(NamedTuple):
+    """The column behind a role, and how it was found."""
+
+    column: str
+    by: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReport:
+    """How the columns of a file were understood, and what became of its rows."""
+
+    source: str
+    read: int
+    kept: int
+    dropped: dict[str, int] = field(default_factory=dict)  # reason -> rows
+    remarks: tuple[str, ...] = ()  # "t counts s, as given", ...
+    columns: dict[str, ColumnUse] = field(default_factory=dict)  # by role
+    out_of_order: int = 0  # rows earlier than the row before; all were sorted if there are any
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One sentence per column, then the remarks."""
+        uses = self.columns.items()
+        found = (f"{role} is column {use.column!r}, {_EVIDENCE[use.by]}" for role, use in uses)
+        order: tuple[str, ...] = ()
+        if self.out_of_order:
+            are = "is" if self.out_of_order == 1 else "are"
+            late = f"{counted(self.out_of_order, 'row')} {are} earlier than the row before"
+            order = (f"{late}; all were sorted by time",)
+        return (*found, *order, *self.remarks)
+
+    def __str__(self) -> str:
+        """Return one line of counts, then one per reason and per note."""
+        lines = [f"{self.source}: {self.kept:,} of {counted(self.read, 'row')} kept"]
+        lines += [f"  dropped {rows:,}: {reason}" for reason, rows in self.dropped.items()]
+        lines += [f"  {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, from which `from_dict` restores the report."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ReadReport:
+        """Return the report of these values, which may come from JSON."""
+        found = dict(values)
+        # Streams saved before columns and order were fields have them among the notes.
+        found["remarks"] = tuple(found.pop("notes", found.get("remarks", ())))
+        uses = found.get("columns", {}).items()
+        return cls(**found | {"columns": {role: ColumnUse(*use) for role, use in uses}})

@@ -187,7 +187,7 @@ def test_a_build_killed_anywhere_resumes_to_the_same_bytes(
     src, dst = some_pairs(5, 60, rows)
     called = LABELS.get(ids, np.arange(60))
     columns = {"src": called[src], "dst": called[dst]}
-    if ids == "late":  # until then, and at several points to go on from, all ids could be kept
+    if ids == "late":  # until then, and at several points of resuming, all ids could be kept
         columns["src"][-1] = 2**40
     edges = write_edges(tmp_path / "edges.parquet", columns, group=rows // 8)
     # Ids take more while they are numbered than lists do.
@@ -235,7 +235,7 @@ def test_a_directory_with_another_build_in_it_is_left_alone(tmp_path: Path) -> N
         build(edges, tmp_path / "graph")
     with pytest.raises(ParameterError, match="or more"):
         build(edges, tmp_path / "poor", memory="1M")
-    with pytest.raises(StorageError, match=r"graph holds .*build"):
+    with pytest.raises(StorageError, match=r"holds .*build"):
         build(edges, tmp_path / "poor", nodes=30)
 
 
@@ -763,7 +763,7 @@ def test_merging_gives_the_memory_of_changed_lists_back(tmp_path: Path) -> None:
         before = merging.statistics()["graph_bytes"]
         merging.apply(added)
     assert plain.statistics()["graph_bytes"] > before + 8 * graph.entries
-    # What is left beside the files: the places of a step, and a bit for every list that changed.
+    # What is left in memory: the places of a step, and a bit for every list that changed.
     assert merging.statistics()["graph_bytes"] <= before + 4 * nodes + nodes
     same(plain, merging)
     assert contents(graph) == files

@@ -27,7 +27,7 @@ FloatArray = NDArray[np.float64]
 NODES, EVENTS = 14, 60
 FINE: dict[str, Any] = {"r_max": 1e-7, "dtype": "float64"}
 SKETCH = Sketch(6, seed=3)
-# Dozens of events at degrees of some tens; estimates are kept to 1e-7.
+# Dozens of events at degrees of some tens; estimates are within 1e-7.
 CLOSE = 1e-5
 
 

@@ -441,7 +441,7 @@ def test_a_snapshot_leaves_exactly_its_edges(make: Make, history: History, targe
     assert_agree(one, history.start(make, initial=merged))
 
 
-# Versions of the graph, told from the events alone ------------------------------------------------
+# Versions of the graph, derived from the events alone --------------------------------------------
 
 
 def pair_of(row: Row, history: History) -> tuple[int, int]:

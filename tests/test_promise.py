@@ -38,8 +38,8 @@ def assert_kept(propagator: Propagator, oracle: Oracle) -> None:
 def follow(features: Any, batches: Sequence[Batch], **options: Any) -> Propagator:
     """Apply batches to a propagator and an oracle, compare them after each, return the former."""
     propagator = Propagator(features, **options)
-    told = {name: value for name, value in options.items() if name not in ("dtype", "threads")}
-    oracle = Oracle(features, **told)
+    known = {name: value for name, value in options.items() if name not in ("dtype", "threads")}
+    oracle = Oracle(features, **known)
     for batch in batches:
         propagator.apply(batch)
         oracle.apply(batch)

@@ -179,7 +179,7 @@ class CompactGraph:
         total = len(self._files)
         for done, (name, file) in enumerate(self._files.items()):
             if file_digests(self.path / name) != file["digests"]:
-                raise StorageError(f"{self.path / name} is damaged: build the graph anew")
+                raise StorageError(f"{self.path / name} is damaged: build the graph again")
             if progress is not None:
                 progress(done + 1, total, "files compared with their digests")
 
@@ -212,7 +212,7 @@ def open_graph(path: str | os.PathLike[str]) -> CompactGraph:
         if size != file["bytes"]:
             raise DataError(
                 f"{path / name} has {size} bytes where {file['bytes']} were written;"
-                " copy it again, or build the graph anew"
+                " copy it again, or build the graph again"
             )
     names = ("nodes", "edges", "entries", "directed", "weighted")
     return CompactGraph(

@@ -36,7 +36,7 @@ from tidegraph import Batch, Propagator, Sketch, load_dataset
 from tidegraph.bench.plots import plot_scale
 from tidegraph.bench.results import circumstances, script_command, write_json
 from tidegraph.core import machine
-from tidegraph.engine import building, compact, passes
+from tidegraph.engine import building, compact, planning
 from tidegraph.events.datasets import generate_gdelt_like, generate_mag_like
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
@@ -114,7 +114,7 @@ def first(home: Path, options: argparse.Namespace) -> dict[str, Any]:
     report = watch.report()
     begin = time.perf_counter()
     audit = propagator.audit()
-    planned = passes.plan(
+    planned = planning.plan(
         graph.nodes, graph.edges, options.columns, memory=options.memory, r_max=options.r_max
     )
     return report | {

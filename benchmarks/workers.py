@@ -32,11 +32,11 @@ from watch import Watch, anonymous_bytes
 from tidegraph import Channel, EventStream, Propagator, Sketch, record_shards
 from tidegraph.bench.results import circumstances, script_command, write_json
 from tidegraph.core import machine
-from tidegraph.engine.channels import Settings
+from tidegraph.engine.channels import EngineSettings
 from tidegraph.events import datasets
 
 SHARDS = 2
-SETTINGS = Settings(channels=(Channel.low_pass(), Channel.high_pass()))
+SETTINGS = EngineSettings(channels=(Channel.low_pass(), Channel.high_pass()))
 
 
 def content(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""A propagator that follows a live stream: edges come, fade and go, the error is known."""
+"""Follow a live stream: edges arrive, fade and are removed, and the error is always known."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ for minute in range(30):
             f" certified error {error:.4f}"
         )
 
-propagator.apply(Batch(new_nodes=1))  # somebody new
+propagator.apply(Batch(new_nodes=1))  # node 500 joins
 propagator.apply(Batch(src=[500], dst=[int(dst[0])], t=clock + 1))
 z = propagator.embedding([500, int(dst[0])])  # [2 nodes, 2 channels, 32 columns]
-print("alike:", np.round(np.einsum("cd,cd->c", z[0], z[1]) / 32, 3))
+print("similarity:", np.round(np.einsum("cd,cd->c", z[0], z[1]) / 32, 3))

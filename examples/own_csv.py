@@ -1,4 +1,4 @@
-"""From a CSV of calls to the likeliest next ones."""
+"""Read a CSV file of calls and predict who calls whom next."""
 
 import csv
 import random

@@ -1,4 +1,4 @@
-"""Frames in, PyTorch Geometric in and out."""
+"""Read a pandas data frame, and convert to PyTorch Geometric and back."""
 
 import pandas as pd
 

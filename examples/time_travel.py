@@ -1,4 +1,4 @@
-"""Record a stream once, then ask for any moment of its past."""
+"""Record a stream once, then read the state of any node at any time in the past."""
 
 import tempfile
 
@@ -23,5 +23,4 @@ with tempfile.TemporaryDirectory() as path:
     for when, state, bound in zip(times, states, bounds, strict=True):
         print(f"t={when}: norm {np.linalg.norm(state):.3f}, error at most {float(bound[0]):.3f}")
 
-why = tidegraph.explain(stream, node, int(times[1]), int(times[2]), top=3)
-print(why)
+print(tidegraph.explain(stream, node, times[1], times[2], top=3))

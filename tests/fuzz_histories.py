@@ -1,7 +1,7 @@
-"""Random histories for `tests.fuzz`: what a propagator starts from, and what then happens to it.
+"""Random histories for `tests.fuzz`: the start of a propagator and the calls that follow.
 
-A history is plain data, so that it can be printed, cut and sent to another process. It may hold
-steps that do not fit the graph: what fits is for `tests.oracle` to say.
+A history is plain data, so that it can be printed, shortened and sent to another process. Some
+steps may not fit the graph; `tests.oracle` decides which.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ ORACLE_OPTIONS = (
 
 @dataclass(frozen=True)
 class Step:
-    """One call: `call` names it and `arguments` are what it is given, in plain types.
+    """One call with its arguments, in plain types.
 
     apply: the fields of a batch. apply_steps: the same and `offsets`. apply_snapshot and refine:
-    as the method takes them. repair: nothing. clone: `by` and which one goes on, `keep`.
-    wrong: what is meant not to fit, if anything is.
+    the arguments of the method. repair: none. clone: `by` names the way, `keep` the one to
+    continue with.
+    wrong: what is meant not to fit, if anything.
     """
 
     call: str
@@ -55,17 +56,17 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """What a propagator starts from and what then happens to it, in plain types."""
+    """The start of a propagator and the steps that follow, in plain types."""
 
     features: list[list[float]] | Sketch
     nodes: int
     options: Fields
     initial: Fields | None = None
     steps: tuple[Step, ...] = ()
-    handed: str = "float64"  # over as an array of this dtype, "read-only", or "integers"
+    handed: str = "float64"  # how features are passed: a dtype, "read-only" or "integers"
 
     def feature_array(self) -> Any:
-        """Return the features in the form in which a propagator gets them."""
+        """Return the features in the form that is passed to a propagator."""
         if isinstance(self.features, Sketch):
             return self.features
         dtype = {"float32": np.float32, "integers": np.int64}.get(self.handed, np.float64)
@@ -95,9 +96,9 @@ def write(seed: int, number: int, mildness: int = 0) -> History:
 
 
 class _Writer:
-    """Draws a history whose steps fit, except where they are meant not to.
+    """Draws a history whose steps fit, except those meant not to.
 
-    It keeps the user's graph only to draw rows that make sense. What they do is the oracle's say.
+    It follows the user's graph only to draw sensible rows; the oracle decides what they do.
     """
 
     def __init__(self, rng: random.Random, mildness: int) -> None:
@@ -122,12 +123,12 @@ class _Writer:
             10.0 ** rng.uniform(-6, 6) if self.values == "uneven" else 1.0
             for _ in range(self.columns)
         ]
-        self.ceiling: list[float] = []  # the size no later feature of a column exceeds by far
+        self.ceiling: list[float] = []  # no later feature of a column is much larger
         self.nodes = rng.randint(2, 9)
         self.alive = list(range(self.nodes))
         self.graph: dict[Pair, float] = {}
         self.timed = any(channel.timed for channel in self.channels)
-        self.dated = 1.0 if self.timed else rng.choice([0.0, 0.5, 1.0])  # the share of batches
+        self.dated = 1.0 if self.timed else rng.choice([0.0, 0.5, 1.0])  # share with a time
         self.now: int = rng.choice([0, 0, -5, 10**9])
         self.pace = self._one_of("ties steady mixed mixed idle")
         self.removing, self.setting = rng.choice([(0.0, 0.0), (0.2, 0.1), (0.4, 0.1), (0.3, 0.4)])
@@ -212,7 +213,7 @@ class _Writer:
         return row
 
     def choose_r_max(self, features: list[list[float]], unit: str, dtype: str) -> float:
-        """Return one between the finest that the dtype can about hold and a tenth."""
+        """Return an r_max between about the finest that the dtype can hold and a tenth."""
         columns = list(zip(*features, strict=True))
         peaks = [max(map(abs, column)) or 1.0 for column in columns]
         norms = [1.0] * len(columns)
@@ -256,7 +257,7 @@ class _Writer:
         return rng.choice([0, 0, 1, 2, 7, 40, int(unit), int(1.5 * unit)])
 
     def times(self, rows: int) -> int | list[int] | None:
-        """Return the time or times of a batch, and move on; None where it has none."""
+        """Return the time or times of a batch, or None, and advance the clock."""
         if self.rng.random() >= self.dated:
             return None
         self.now += self.pause()
@@ -285,7 +286,7 @@ class _Writer:
         return pair if self.directed else (min(pair), max(pair))
 
     def row(self) -> tuple[int, int, int, float]:
-        """Return src, dst, op and weight, and follow them."""
+        """Return src, dst, op and weight of a row, and apply it to the graph."""
         rng = self.rng
         draw = rng.random()
         known = [pair for pair in self.graph if pair[0] in self.alive and pair[1] in self.alive]
@@ -301,7 +302,7 @@ class _Writer:
         return *pair, int(Op.ADD), weight
 
     def removal(self, key: Pair) -> float:
-        """Return how much of an edge to remove: all of it in several ways, a part, nearly all."""
+        """Return how much of an edge to remove: all, in one of several ways, a part, nearly all."""
         rng, before = self.rng, self.graph[key]
         kind = self._one_of("whole whole exact about share share tiny")
         amount = before
@@ -318,7 +319,7 @@ class _Writer:
         return amount
 
     def rows(self, count: int) -> Fields:
-        """Return the columns of so many rows, with whatever can be left out left out at times."""
+        """Return the columns of this many rows, sometimes without those that may be omitted."""
         rows = [self.row() for _ in range(count)]
         src, dst, ops, weights = ([row[k] for row in rows] for k in range(4))
         fields: Fields = {"src": src, "dst": dst}
@@ -468,7 +469,7 @@ class _Writer:
         return Step("apply_snapshot", fields)
 
     def wrong_step(self) -> Step:
-        """Return a batch that begins well and whose last row or field does not fit."""
+        """Return a batch whose last row or field does not fit."""
         rng = self.rng
         before = dict(self.graph), list(self.alive), self.nodes, self.now
         fields = self.batch()
@@ -510,6 +511,6 @@ class _Writer:
             fields.pop("t", None)
         elif wrong == "columns":
             fields |= {"feature_nodes": [some], "feature_values": [[1.0] * (self.columns + 1)]}
-        # Whether it fits or not is for the oracle to say; the graph it would leave is not kept.
+        # The oracle decides whether it fits, so the graph it would leave is not followed.
         self.graph, self.alive, self.nodes, self.now = before
         return Step("apply", fields, wrong)

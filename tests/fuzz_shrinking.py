@@ -1,4 +1,4 @@
-"""Smaller histories that fail as a large one does, and scripts that play them."""
+"""Shrinks histories that fail, and writes scripts that play them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def shrink(
     fails: Callable[[History], bool],
     say: Callable[[str], None] = lambda text: None,
 ) -> History:
-    """Return a smaller history that still fails: nothing can be left out of it any more."""
+    """Return a smallest history that still fails: nothing can be removed from it."""
     smaller = True
     while smaller:
         smaller = False
@@ -27,7 +27,7 @@ def shrink(
             tried = 0
             while True:
                 candidates = list(cuts(history))
-                # Those before were tried on nearly the same history: they come again next round.
+                # Cuts before this one failed on nearly the same history; the next round tries them.
                 found = next(
                     (k for k in range(tried, len(candidates)) if fails(candidates[k])), None
                 )
@@ -142,7 +142,7 @@ def _fewer_nodes(history: History) -> Iterator[History]:
 
 
 def _without_node(history: History, node: int) -> History:
-    """Return the history without a node and the rows that name it; ids above it move down."""
+    """Return the history without a node and its rows; higher node numbers move down."""
 
     def cut(fields: Fields) -> Fields:
         rows = [
@@ -205,7 +205,7 @@ _PLAIN: Fields = {
 
 
 def _plainer(history: History) -> Iterator[History]:
-    """Yield the history with one setting or number made plain."""
+    """Yield the history with one setting or number made simpler."""
     options = history.options
     if "block_columns" in options:
         yield replace(history, options={k: v for k, v in options.items() if k != "block_columns"})
@@ -255,8 +255,8 @@ def script(history: History) -> str:
     options = "".join(f"    {name!r}: {value!r},\n" for name, value in history.options.items())
     return (
         "from math import inf\n\n"
-        "from tests.fuzz import play\n"
         "from tests.fuzz_histories import History, Step\n"
+        "from tests.fuzz_playing import play\n"
         "from tidegraph import Channel, Sketch\n\n"
         f"features = {history.features!r}\n"
         f"options = {{\n{options}}}\n"

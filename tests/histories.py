@@ -1,4 +1,4 @@
-"""Random histories of graphs, for hypothesis: what a propagator can be told, in any order."""
+"""Random histories of graphs for hypothesis: every kind of event, in any order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Step:
-    """What happens at one time."""
+    """The events of one time."""
 
     t: int
     rows: tuple[Row, ...] = ()
@@ -49,7 +49,7 @@ class Step:
 
 
 def batch_of(steps: Sequence[Step]) -> Batch:
-    """One batch of several steps; node events may come with the first and go with the last."""
+    """Return one batch of several steps; the first may add nodes and the last remove them."""
     rows = [(row, step.t) for step in steps for row in step.rows]
     new, features, removed = steps[0].new_features, steps[0].features, steps[-1].removed
     return Batch(
@@ -68,7 +68,7 @@ def batch_of(steps: Sequence[Step]) -> Batch:
 
 @dataclass(frozen=True)
 class History:
-    """A graph with features, the settings of a propagator, and what then happens."""
+    """Features, the settings of a propagator, and the steps that follow."""
 
     features: FloatArray
     settings: dict[str, Any]
@@ -81,10 +81,10 @@ class History:
         try:
             return make(self.features, **{**self.settings, **more})
         except PrecisionError:
-            reject()  # the dtype cannot hold so small an r_max, and says so
+            reject()  # the dtype cannot hold such a small r_max
 
     def play(self, make: Callable[..., Any], **more: Any) -> Iterator[Any]:
-        """The propagator at the start and after every batch."""
+        """Yield the propagator at the start and after every batch."""
         propagator = self.start(make, **more)
         yield propagator
         for batch in self.batches():
@@ -95,12 +95,12 @@ class History:
             yield propagator
 
     def end(self, make: Callable[..., Any], **more: Any) -> Any:
-        """The propagator after everything."""
+        """Return the propagator after all batches."""
         *_, last = self.play(make, **more)
         return last
 
     def relabelled(self, order: Sequence[int]) -> History:
-        """The same history with node i called `order[i]`; nodes that come later keep their ids."""
+        """Return the history with node i renamed to `order[i]`; later nodes keep their numbers."""
         name = dict(enumerate(order))
 
         def rename(step: Step) -> Step:
@@ -118,10 +118,10 @@ class History:
         features[list(order)] = self.features
         return replace(self, features=features, steps=tuple(map(rename, self.steps)))
 
-    def rebatched(self, joined: Sequence[bool], split: Sequence[bool]) -> list[Batch]:
-        """Other batches of the same events: neighbours joined, or a step split into single rows.
+    def rebatched(self, merged: Sequence[bool], split: Sequence[bool]) -> list[Batch]:
+        """Return other batches of the same events: steps merged, or split into single rows.
 
-        New nodes are dated by the end of their batch, so a step that brings some stays apart.
+        New nodes get the time at which their batch ends, so a step that adds some is not merged.
         """
         groups: list[list[Step]] = []
         for number, step in enumerate(self.steps):
@@ -132,11 +132,11 @@ class History:
                 continue
             before = groups[-1][-1] if groups else step
             fits = not (before.removed or before.new_features or step.new_features or step.features)
-            if groups and fits and joined[number % len(joined)]:
+            if groups and fits and merged[number % len(merged)]:
                 groups[-1].append(step)
             else:
                 groups.append([step])
-        # A batch ends at its last row: a silent step at its end needs a batch of its own.
+        # A batch ends at its last row: an empty step at its end needs a separate batch.
         batches = []
         for group in groups:
             batches.append(batch_of(group))
@@ -147,7 +147,7 @@ class History:
 
 @st.composite
 def channels(draw: st.DrawFn, *, directed: bool, versions: Sequence[str]) -> Channel:
-    """A filter on a version of the graph."""
+    """Draw a filter on a version of the graph."""
     rules: dict[str, tuple[str, list[Any]]] = {
         "all": ("half_life", [None]),
         "decay": ("half_life", [1.0, 3.0, 7.5, 1000.0]),
@@ -169,7 +169,7 @@ def channels(draw: st.DrawFn, *, directed: bool, versions: Sequence[str]) -> Cha
 
 @st.composite
 def settings(draw: st.DrawFn, *, versions: Sequence[str]) -> dict[str, Any]:
-    """Keyword arguments of a propagator."""
+    """Draw keyword arguments of a propagator."""
     directed = draw(st.booleans())
     return {
         "channels": tuple(
@@ -185,7 +185,7 @@ def settings(draw: st.DrawFn, *, versions: Sequence[str]) -> dict[str, Any]:
 
 
 class _Writer:
-    """Draws steps that are valid one after another, by keeping the user's graph at hand."""
+    """Draws steps that are valid one after another, by following the user's graph."""
 
     def __init__(self, draw: st.DrawFn, nodes: int, columns: int, directed: bool) -> None:
         self.draw, self.columns, self.directed = draw, columns, directed
@@ -247,7 +247,7 @@ def histories(
     node_events: bool = True,
     max_steps: int = 8,
 ) -> History:
-    """Histories of a small graph: repeated edges, self-edges and emptied nodes are common."""
+    """Draw a history of a small graph, with many repeated edges, self-edges and emptied nodes."""
     chosen = draw(settings(versions=versions))
     nodes, columns = draw(st.integers(2, 7)), draw(st.integers(1, 3))
     writer = _Writer(draw, nodes, columns, chosen["directed"])
@@ -261,7 +261,7 @@ def histories(
 
 
 def long_history(seed: int, *, directed: bool, nodes: int, columns: int, steps: int) -> History:
-    """A history with two hubs, whose edges come and go in waves."""
+    """Return a history with two hubs, whose edges come and go in waves."""
     rng = np.random.default_rng(seed)
     graph: dict[Pair, float] = {}
     written: list[Step] = []

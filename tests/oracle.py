@@ -1,19 +1,20 @@
 """Exact solutions for the tests, from the mathematics alone and in extended precision.
 
-`Oracle` is told what a user tells a propagator, follows the events on its own and solves
+`Oracle` receives the same events as a propagator, follows them independently and solves
 `pi = gamma0·x + gamma·P·pi` by elimination on dense matrices. It shares no code with the engine or
 with `tidegraph.reference`, and reads nothing back from either.
 
-What a user's graph is, said once:
+The definition of a user's graph:
 
-- The weight of an edge is the float64 that its rows give in their order.
-- A removal takes the whole edge without a weight, with inf, and within 2^-32 below or 1e-6 above
-  the edge's weight. What it leaves stands in every version: a window keeps its newest
-  contributions up to that weight, a decayed edge the same share of what was left of it.
-- Half-lives are counted from the first time ever given. At every whole one, a boundary, all
-  self-loops are renewed; between them, those of nodes that a row names.
-- Without self-loops a decayed edge is forgotten when its weight, at the last boundary of a batch
-  that passes one or whose row names it, is below 2^-F of the lightest weight given or left so far.
+- The weight of an edge is the float64 that its rows make up in their order.
+- A removal takes the whole edge if its weight is absent, inf, or from 2^-32 below to 1e-6 above the
+  weight of the edge. What it leaves applies to every version: a window keeps its newest
+  contributions up to that weight, a decayed edge keeps the same share of its present weight.
+- Half-lives count from the first time ever given. At every whole number of them, a boundary, all
+  self-loops are renewed; between boundaries a row renews those of the nodes it names.
+- Without self-loops a decayed edge is dropped when its weight at the last boundary is below 2^-F of
+  the lightest weight given or left so far. This is checked when a batch passes a boundary, and when
+  a row names the edge.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.engine.channels import Channel, RMaxUnit, Settings, Sketch, column_norms
+from tidegraph.engine.channels import Channel, EngineSettings, RMaxUnit, Sketch
 from tidegraph.events.batch import Batch, Op
 
 __all__ = ["LONG_EPS", "Oracle", "Refused", "Unclear", "Verdict", "solve"]
@@ -38,18 +39,18 @@ Verdict: TypeAlias = Literal["fits", "refused", "either", "unclear"]
 
 LONG_EPS = float(np.finfo(np.longdouble).eps)
 _LIGHTEST, _HEAVIEST = 2.0**-64, 2.0**64
-_WHOLE_BELOW = 2.0**-32  # a removal that leaves no larger share of the edge takes all of it …
-_WHOLE_ABOVE = 1e-6  # … as does one of so little more than there is
+_WHOLE_BELOW = 2.0**-32  # a removal takes the whole edge if it leaves at most this share …
+_WHOLE_ABOVE = 1e-6  # … or exceeds the weight by at most this share
 _LOW_PASS = (Channel.low_pass(),)
-_LARGE_FEATURE = 2.0**50  # in thresholds: beyond it an engine may refuse
+_LARGE_FEATURE = 2.0**50  # in thresholds: an engine may reject larger ones
 
 
 class Refused(Exception):
-    """A batch that does not fit the graph, and why."""
+    """Raised for a batch that does not fit the graph."""
 
 
 class Unclear(Exception):
-    """A batch so close to a rule's edge that rounding decides: nothing can be asked of it."""
+    """Raised for a batch so close to the edge of a rule that rounding decides."""
 
 
 def solve(matrices: LongArray, right: LongArray) -> LongArray:
@@ -80,7 +81,7 @@ def solve(matrices: LongArray, right: LongArray) -> LongArray:
 
 @dataclass
 class _Contribution:
-    """What one row brought to an edge, as far as it still counts without any window."""
+    """What is left of the weight that one row added to an edge, windows aside."""
 
     t: int | None
     serial: int  # of the row, among those that add or set
@@ -89,7 +90,7 @@ class _Contribution:
 
 @dataclass
 class _Decayed:
-    """The weight an edge had at a time, under one half-life."""
+    """The weight of an edge at a time, under one half-life."""
 
     t: int
     weight: np.longdouble
@@ -97,7 +98,7 @@ class _Decayed:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row and what it does to the user's weight."""
+    """A row, with the user's weight before and after it."""
 
     pair: Pair
     op: Op
@@ -131,7 +132,7 @@ class Oracle:
         self_loop: float = 1.0,
         initial: Batch | None = None,
     ) -> None:
-        self._settings = Settings(
+        self._settings = EngineSettings(
             channels=tuple(channels),
             directed=directed,
             beta=beta,
@@ -146,7 +147,7 @@ class Oracle:
         if self._sketch is not None:
             assert nodes is not None
             self.features = _long(self._sketch.rows(np.arange(nodes)))
-            self.norms = _long(column_norms(self._sketch, r_max_unit, nodes))
+            self.norms = _long(self._sketch.norms(r_max_unit, nodes))
         else:
             self.features = _long(np.array(features, dtype=np.float64))
             self.norms = _norms(self.features, r_max_unit)
@@ -177,14 +178,14 @@ class Oracle:
     # Following events ----------------------------------------------------------------------------
 
     def judge(self, batch: Batch) -> Verdict:
-        """Say whether the batch fits; "either" where an engine may take it or not."""
+        """Return whether the batch fits; "either" if an engine may accept it or not."""
         try:
             rows = self._rows(batch)
         except Refused:
             return "refused"
         except Unclear:
             return "unclear"
-        # A weight that float64 cannot tell from the one before may be called an error, or nothing.
+        # A change of weight too small for float64 may be an error or have no effect.
         lost = any(row.op is not Op.SET and row.after == row.before for row in rows)
         return "either" if lost or self._large(batch) else "fits"
 
@@ -196,7 +197,7 @@ class Oracle:
         )
 
     def apply(self, batch: Batch) -> None:
-        """Follow a batch, all or nothing: raise `Refused` where it does not fit."""
+        """Follow a batch; raise `Refused`, with nothing changed, if it does not fit."""
         rows = self._rows(batch)
         if batch.feature_values is not None:
             self.features[batch.feature_nodes] = _long(batch.feature_values)
@@ -212,11 +213,11 @@ class Oracle:
             self._remove(node)
 
     def apply_snapshot(self, batch: Batch) -> None:
-        """Move to exactly the edges of the batch, which holds additions only, at its time."""
+        """Change the graph to exactly the edges of a batch of additions, at its time."""
         self.apply(self.difference(batch))
 
     def difference(self, snapshot: Batch) -> Batch:
-        """Return the rows that lead to exactly these edges: removals, then what changes."""
+        """Return the rows that lead to exactly these edges: removals, then new weights."""
         wanted: dict[Pair, float] = {}
         for row in range(snapshot.rows):
             weight = 1.0 if snapshot.weight is None else float(snapshot.weight[row])
@@ -248,7 +249,7 @@ class Oracle:
         return (src, dst) if self.directed or src <= dst else (dst, src)
 
     def _rows(self, batch: Batch) -> list[_Row]:
-        """Return what each row does; raise where the batch does not fit, with nothing changed."""
+        """Return the effect of each row; raise, with nothing changed, if the batch does not fit."""
         self._check_frame(batch)
         nodes = self.nodes + batch.new_nodes
         weights: dict[Pair, float] = {}
@@ -276,7 +277,7 @@ class Oracle:
         if batch.time is not None and self.now is not None:
             begin = int(batch.t[0]) if batch.t is not None and batch.rows else batch.time
             if begin < self.now:
-                raise Refused(f"time runs back from {self.now} to {begin}")
+                raise Refused(f"time runs backwards from {self.now} to {begin}")
         for values in (batch.new_features, batch.feature_values):
             if values is not None and len(values) and values.shape[1] != self.columns:
                 raise Refused(f"features have {values.shape[1]} columns")
@@ -349,7 +350,7 @@ class Oracle:
         self.removed[node] = True
 
     def _half_lives(self, t: int, half_life: float) -> float:
-        """Return half-lives since the start, in float64: boundaries are where that is whole."""
+        """Return half-lives since the start, in float64: whole numbers are boundaries."""
         assert self.start is not None
         return (t - self.start) / half_life
 
@@ -379,7 +380,7 @@ class Oracle:
     # Solving -------------------------------------------------------------------------------------
 
     def edges(self, channel: Channel) -> dict[Pair, np.longdouble]:
-        """Return the weights that a channel sees now."""
+        """Return the present weights in the version of a channel."""
         if channel.half_life is not None:
             decayed = self._decayed[channel.half_life]
             return {
@@ -407,7 +408,7 @@ class Oracle:
         return self.now - t
 
     def loops(self, channel: Channel) -> LongArray:
-        """Return the self-loop of every node in a channel now."""
+        """Return the present self-loop of every node in a channel."""
         whole = np.full(self.nodes, self.self_loop, dtype=np.longdouble)
         if channel.half_life is None or self.now is None or self.self_loop == 0:
             return whole
@@ -442,7 +443,7 @@ class Oracle:
         return np.stack([self.matrix(channel) for channel in self.channels])
 
     def answer(self) -> Answer:
-        """Return the exact solution and what is promised about estimates of it."""
+        """Return the exact solution and the promise about estimates of it."""
         weights = self._matrices()  # [channels, nodes, nodes]
         degrees = weights.sum(axis=2)  # [channels, nodes]
         known = degrees > 0
@@ -450,7 +451,7 @@ class Oracle:
         beta = _long([self._settings.beta_of(c) for c in self.channels])[:, None]
         gamma0 = _long([c.gamma0 for c in self.channels])[:, None, None]
         gamma = _long([c.gamma for c in self.channels])[:, None, None]
-        unit = safe ** (1 - beta)  # d^(1-beta); a node without any degree stands for itself
+        unit = safe ** (1 - beta)  # d^(1-beta); 1 for a node without edges
         # In p = pi / d^(1-beta) the matrix is 1 - gamma·W/d, rows of which sum to 1 - gamma.
         identity = np.eye(self.nodes, dtype=np.longdouble)
         right = gamma0 * self.features[None] / unit[:, :, None]
@@ -473,16 +474,16 @@ class Oracle:
 
 @dataclass(frozen=True)
 class Answer:
-    """What an oracle says, in extended precision."""
+    """The answer of an oracle, in extended precision."""
 
     pi: LongArray  # [nodes, channels, columns]
-    rounding: LongArray  # as pi, which is so uncertain at most
+    rounding: LongArray  # shaped as pi: its largest possible error
     degree: LongArray  # [nodes, channels]
-    threshold: LongArray  # [nodes, channels, columns]; of no meaning where the degree is 0
+    threshold: LongArray  # [nodes, channels, columns]; undefined where the degree is 0
 
 
 def _norms(features: LongArray, unit: RMaxUnit) -> LongArray:
-    """Return what `r_max` counts in, per column."""
+    """Return the unit of `r_max` per column."""
     columns = features.shape[1]
     if unit == "absolute" or len(features) == 0:
         return np.ones(columns, dtype=np.longdouble)
@@ -509,11 +510,11 @@ def _weight_after(op: Op, weight: float, before: float) -> float:
     excess, rest = weight / before - 1, 1 - weight / before
     if excess > 0.5 * _WHOLE_ABOVE:
         if excess < 2 * _WHOLE_ABOVE:
-            raise Unclear("a removal of hardly more than there is")
-        raise Refused("there is not so much to remove")
+            raise Unclear("a removal of hardly more than the whole edge")
+        raise Refused("a removal of more than the whole edge")
     if rest < 2 * _WHOLE_BELOW:
         if rest > 0.5 * _WHOLE_BELOW:
-            raise Unclear("a removal of hardly less than there is")
+            raise Unclear("a removal of hardly less than the whole edge")
         return 0.0
     if before - weight < _LIGHTEST or weight < _LIGHTEST:
         raise Unclear("a removal at the end of the range")
@@ -521,7 +522,7 @@ def _weight_after(op: Op, weight: float, before: float) -> float:
 
 
 def _lower(contributions: list[_Contribution], to: np.longdouble) -> None:
-    """Keep the newest contributions up to a sum of `to`, and of the one that exceeds it a part."""
+    """Keep the newest contributions up to a sum of `to`, the oldest of them in part."""
     left = to
     for number in reversed(range(len(contributions))):
         if contributions[number].weight >= left:
@@ -532,5 +533,5 @@ def _lower(contributions: list[_Contribution], to: np.longdouble) -> None:
 
 
 def _decay(elapsed: int, half_life: float) -> np.longdouble:
-    """Return what is left of a weight of one after a time."""
+    """Return what is left of a weight of 1 after some time."""
     return np.longdouble(np.exp2(-np.longdouble(elapsed) / np.longdouble(half_life)))

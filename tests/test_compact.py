@@ -1,4 +1,4 @@
-"""Graphs in files: built in bounded memory, read where they lie, changed by copying."""
+"""Graphs in files: built in bounded memory, read in place, changed by copying."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tidegraph import Batch, Channel, Propagator, Sketch, reference
 from tidegraph.core import durable
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, StorageError
-from tidegraph.engine import building, compact
+from tidegraph.engine import base_graph, bridge, building, compact
 from tidegraph.engine import propagator as engine
 from tidegraph.engine.building import build
 from tidegraph.engine.compact import CompactGraph, open_graph
@@ -44,13 +44,13 @@ def write_edges(path: Path, rows: dict[str, Any], group: int = 50) -> Path:
 
 
 def some_pairs(seed: int, nodes: int, rows: int) -> tuple[IntArray, IntArray]:
-    """Pairs with hubs, repetitions and self-edges."""
+    """Return pairs with hubs, repetitions and self-edges."""
     rng = np.random.default_rng(seed)
     return tuple(np.minimum(nodes - 1, rng.geometric(3 / nodes, (2, rows))))
 
 
 def labels(kind: str) -> NDArray[Any]:
-    """Ids that are no numbers from 0 on, in no order."""
+    """Return ids that are not numbers from 0 on, in no order."""
     rng = np.random.default_rng(17)
     large = rng.permutation(np.arange(500) * (2**53 + 1) - 2**60)
     if kind == "large":
@@ -83,7 +83,7 @@ def contents(graph: CompactGraph) -> dict[str, bytes]:
 
 
 def lists_of(node: IntArray, neighbour: IntArray, nodes: int) -> tuple[IntArray, IntArray]:
-    """Offsets and neighbours, by NumPy's sorting."""
+    """Return offsets and neighbours, by sorting with NumPy."""
     order = np.lexsort([neighbour, node])
     offsets = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes))])
     return offsets, neighbour[order]
@@ -91,7 +91,7 @@ def lists_of(node: IntArray, neighbour: IntArray, nodes: int) -> tuple[IntArray,
 
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("memory", [20_000, 10**9])
-def test_lists_are_those_of_sorting_all_pairs(
+def test_lists_agree_with_sorting_all_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directed: bool, memory: int
 ) -> None:
     monkeypatch.setattr(building, "_OVERHEAD", 0)
@@ -310,7 +310,7 @@ def test_a_text_file_of_edges_gives_the_same_graph(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "weighted", "repeated"])
-def test_one_window_of_lists_is_let_go_before_the_next(
+def test_one_window_of_lists_is_freed_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(building, "_OVERHEAD", 0)
@@ -351,7 +351,7 @@ def test_one_window_of_lists_is_let_go_before_the_next(
     ("rows", "ids"),
     [(400, ""), (4000, ""), (400, "large"), (400, "words"), (400, "late"), (400, "weighted")],
 )
-def test_a_build_killed_anywhere_goes_on_to_the_same_bytes(
+def test_a_build_killed_anywhere_resumes_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, ids: str
 ) -> None:
     monkeypatch.setattr(building, "_OVERHEAD", 0)
@@ -360,7 +360,7 @@ def test_a_build_killed_anywhere_goes_on_to_the_same_bytes(
     src, dst = some_pairs(5, 60, rows)
     called = LABELS.get(ids, np.arange(60))
     columns = {"src": called[src], "dst": called[dst]}
-    if ids == "late":  # until then, and at several points to go on from, all ids could be kept
+    if ids == "late":  # until then, and at several points of resuming, all ids could be kept
         columns["src"][-1] = 2**40
     weight = "w" if ids == "weighted" else None
     if ids == "weighted":
@@ -397,7 +397,7 @@ def test_a_build_killed_anywhere_goes_on_to_the_same_bytes(
             build(edges, path, memory=memory, **options)
             survived = True
         except Killed:
-            with pytest.raises(DataError, match="has not ended"):
+            with pytest.raises(DataError, match="unfinished"):
                 open_graph(path)
             for module in (building, durable):
                 monkeypatch.setattr(module, "sync", sync)
@@ -413,17 +413,17 @@ def test_a_directory_with_another_build_in_it_is_left_alone(tmp_path: Path) -> N
         build(edges, tmp_path / "graph")
     with pytest.raises(ParameterError, match="or more"):
         build(edges, tmp_path / "poor", memory="1M")
-    with pytest.raises(StorageError, match="another build"):
+    with pytest.raises(StorageError, match=r"holds .*build"):
         build(edges, tmp_path / "poor", nodes=30)
 
 
-def test_a_refused_build_does_not_keep_its_directory_from_the_corrected_one(tmp_path: Path) -> None:
+def test_a_rejected_build_leaves_its_directory_free_for_a_valid_one(tmp_path: Path) -> None:
     src, dst = some_pairs(6, 30, 100)
     edges = write_edges(tmp_path / "edges.parquet", {"a": src, "b": dst})
     graph = tmp_path / "graph"
     with pytest.raises(DataError, match="src and dst are needed"):
         build(edges, graph)
-    with pytest.raises(DataError, match=r"names node 2\d; ids that are kept run from 0 to 19"):
+    with pytest.raises(DataError, match=r"node 2\d; .* 0 to 19"):
         build(edges, graph, src="a", dst="b", nodes=20)
     build(edges, graph, src="a", dst="b")
     assert contents(open_graph(graph)) == contents(build(edges, tmp_path / "g", src="a", dst="b"))
@@ -444,23 +444,23 @@ def test_a_table_of_edges_needs_no_times_and_no_order(tmp_path: Path) -> None:
         assert contents(build(tmp_path / name, tmp_path / f"{name}.graph")) == whole
 
 
-def test_ids_that_cannot_be_kept_are_refused_by_name_where_they_are_to_be(tmp_path: Path) -> None:
+def test_the_error_names_an_id_that_cannot_be_kept(tmp_path: Path) -> None:
     (tmp_path / "names.csv").write_text("src,dst\nann,bob\n")
-    with pytest.raises(DataError, match="'ann', and integers from 0 on are needed: say ids='auto'"):
+    with pytest.raises(DataError, match=r"'ann'; .*ids='auto'"):
         build(tmp_path / "names.csv", tmp_path / "graph", ids="keep")
-    with pytest.raises(DataError, match=r"'ann', and integers from 0 on .*: leave out nodes"):
+    with pytest.raises(DataError, match=r"'ann'; .*leave out nodes"):
         build(tmp_path / "names.csv", tmp_path / "graph", nodes=2)
     (tmp_path / "large.csv").write_text(f"src,dst\n0,{10**18}\n")
-    with pytest.raises(DataError, match=f"node {10**18}; ids that are kept .*: say ids='number'$"):
+    with pytest.raises(DataError, match=f"node {10**18}; .*ids='number'$"):
         build(tmp_path / "large.csv", tmp_path / "graph", ids="keep")
-    with pytest.raises(ParameterError, match="leave one of them out"):
+    with pytest.raises(ParameterError, match=r"nodes=\d+ .*ids='number'"):
         build(tmp_path / "large.csv", tmp_path / "graph", ids="number", nodes=2)
-    with pytest.raises(ParameterError, match="give 'auto', 'keep' or 'number'"):
+    with pytest.raises(ParameterError, match="'auto', 'keep' or 'number'"):
         build(tmp_path / "large.csv", tmp_path / "graph", ids="all")  # type: ignore[arg-type]
 
 
 def first_appearances(src: IntArray, dst: IntArray) -> IntArray:
-    """Nodes in the order of rows, the source of a row before its destination."""
+    """Return nodes in the order of rows, the source of a row before its destination."""
     both, first = np.unique(np.stack([src, dst], axis=1).ravel(), return_index=True)
     return both[np.argsort(first)]
 
@@ -504,18 +504,18 @@ def test_ids_of_any_kind_are_numbered_in_the_order_of_first_appearance(
     assert graph.name([[1, 0]]).tolist() == [[called[order[1]], called[order[0]]]]
     assert graph.number([]).shape == (0,)
     for unknown in ("nobody", -1, 2**63 + 5):
-        with pytest.raises(DataError, match=f"node {unknown!r} is unknown"):
+        with pytest.raises(DataError, match=f"node {unknown!r} "):
             graph.number([unknown])
-    with pytest.raises(DataError, match="nodes are 0 to"):
+    with pytest.raises(DataError, match=f"0 to {graph.nodes - 1}"):
         graph.name(graph.nodes)
     graph.verify()
     order_file = graph.path / "names.order"
     order_file.write_bytes(order_file.read_bytes()[::-1])
-    with pytest.raises(StorageError, match=r"names\.order is damaged"):
+    with pytest.raises(StorageError, match=r"names\.order"):
         graph.verify()
 
 
-def test_integers_from_zero_on_have_no_names_unless_these_are_asked_for(tmp_path: Path) -> None:
+def test_integers_from_zero_on_have_names_only_on_request(tmp_path: Path) -> None:
     edges = write_edges(tmp_path / "edges.parquet", {"src": [5, 2], "dst": [2, 9]})
     kept, numbered = (build(edges, tmp_path / ids, ids=ids) for ids in ("keep", "number"))
     assert (kept.nodes, numbered.nodes) == (10, 3)
@@ -524,7 +524,7 @@ def test_integers_from_zero_on_have_no_names_unless_these_are_asked_for(tmp_path
     with pytest.raises(DataError, match="nodes are 0 to 9"):
         kept.number(["ann"])
     few = write_edges(tmp_path / "few.parquet", {"src": [0], "dst": [2**31]})
-    with pytest.raises(ParameterError, match="or ids='number': most ids do not occur"):
+    with pytest.raises(ParameterError, match="ids='number'"):
         build(few, tmp_path / "few", memory="300M")
 
 
@@ -543,7 +543,7 @@ def test_numbers_do_not_depend_on_how_a_table_is_cut(
     assert contents(other) == contents(whole)
 
 
-def test_more_ids_than_memory_holds_are_refused_with_an_amount_that_is_enough(
+def test_the_advised_memory_is_enough_to_number_all_ids(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(building, "_OVERHEAD", 0)
@@ -553,8 +553,8 @@ def test_more_ids_than_memory_holds_are_refused_with_an_amount_that_is_enough(
     called = LABELS["words"]
     columns = {"src": called[src], "dst": called[src + 1]}
     edges = write_edges(tmp_path / "edges.parquet", columns, group=50)
-    for _ in range(2):  # also when it is to go on from what was done
-        with pytest.raises(ParameterError, match="too little to number the nodes") as refused:
+    for _ in range(2):  # also when resuming
+        with pytest.raises(ParameterError, match=r"memory=\S+ .* ids in") as refused:
             build(edges, tmp_path / "graph", memory=50_000)
     enough = str(refused.value).split("give memory=")[1].split(",")[0]
     assert compact.memory_bytes(enough) > 50_000
@@ -562,13 +562,13 @@ def test_more_ids_than_memory_holds_are_refused_with_an_amount_that_is_enough(
     assert contents(graph) == contents(build(edges, tmp_path / "whole"))
 
 
-def test_a_damaged_table_is_no_full_disk(tmp_path: Path) -> None:
+def test_a_damaged_table_is_not_reported_as_a_full_disk(tmp_path: Path) -> None:
     src, dst = some_pairs(8, 3000, 5000)
     edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst}, group=5000)
     data = bytearray(edges.read_bytes())
     data[100:3000] = bytes(2900)
     edges.write_bytes(data)
-    with pytest.raises(DataError, match="cannot be read as parquet"):
+    with pytest.raises(DataError, match=r"edges\.parquet"):
         build(edges, tmp_path / "graph")
 
 
@@ -667,7 +667,7 @@ def test_self_edges_add_up_in_the_order_of_rows_whatever_the_memory(
         assert weights.tolist() == [sums[node] for node in sorted(sums)]
 
 
-def test_damaged_graphs_are_refused(tmp_path: Path) -> None:
+def test_damaged_graphs_are_rejected(tmp_path: Path) -> None:
     src, dst = some_pairs(7, 30, 200)
     edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
     graph = build(edges, tmp_path / "graph")
@@ -710,7 +710,7 @@ def beginnings(draw: st.DrawFn) -> dict[str, Any]:
 
 
 class Changes:
-    """Batches of anything, valid one after another."""
+    """Random batches of every kind, valid one after another."""
 
     def __init__(self, propagator: Propagator, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -789,7 +789,7 @@ def test_the_form_of_the_graph_changes_no_bit(
     }
     features = rng.normal(size=(nodes, case["columns"]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_SWEEP_NODES", 0 if case["sweep"] else 1 << 20)
+        patch.setattr(bridge, "_SWEEP_NODES", 0 if case["sweep"] else 1 << 20)
         initial = Batch(src=pairs[:, 0], dst=pairs[:, 1], weight=weight)
         one = Propagator(features, initial=initial, **options)
         other = Propagator(features, initial=graph, **options)
@@ -849,7 +849,7 @@ def test_threads_change_no_bit_of_a_long_stream_over_a_compact_graph(
 
 
 def iterated(propagator: Propagator) -> NDArray[np.float64]:
-    """The exact solution of an undirected graph too large to be solved, by 120 iterations."""
+    """Return the solution of an undirected graph too large for a solver, by 120 iterations."""
     import scipy.sparse as sp
 
     src, dst, weight = propagator.edges()
@@ -874,7 +874,7 @@ def iterated(propagator: Propagator) -> NDArray[np.float64]:
 def test_sweeps_keep_the_promise_over_repeated_edges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
-    monkeypatch.setattr(engine, "_SWEEP_NODES", 0)
+    monkeypatch.setattr(bridge, "_SWEEP_NODES", 0)
     src, dst = some_pairs(8, 20_000, 100_000)
     edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst}, group=30_000)
     graph = build(edges, tmp_path / "graph")
@@ -897,9 +897,9 @@ def test_sweeps_keep_the_promise_over_repeated_edges(
 
 
 def merging_always(patch: pytest.MonkeyPatch) -> None:
-    """Has changed lists merged with the graph after every call."""
-    patch.setattr(engine, "_MERGE_BYTES", 0)
-    patch.setattr(engine, "_MERGE_SHARE", 0)
+    """Merge changed lists with the graph after every call."""
+    patch.setattr(base_graph, "_MERGE_BYTES", 0)
+    patch.setattr(base_graph, "_MERGE_SHARE", 0)
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -944,18 +944,18 @@ def test_merging_gives_the_memory_of_changed_lists_back(tmp_path: Path) -> None:
     plain = Propagator(Sketch(2), initial=graph)
     plain.apply(added)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_MERGE_BYTES", 1 << 10)
+        patch.setattr(base_graph, "_MERGE_BYTES", 1 << 10)
         merging = Propagator(Sketch(2), initial=graph)
         before = merging.statistics()["graph_bytes"]
         merging.apply(added)
     assert plain.statistics()["graph_bytes"] > before + 8 * graph.entries
-    # What is left beside the files: the places of a step, and a bit for every list that changed.
+    # What is left in memory: the places of a step, and a bit for every list that changed.
     assert merging.statistics()["graph_bytes"] <= before + 4 * nodes + nodes
     same(plain, merging)
     assert contents(graph) == files
 
 
-def test_where_there_is_no_room_to_merge_changes_stay_in_memory(
+def test_changes_stay_in_memory_if_there_is_no_room_to_merge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = 300
@@ -972,7 +972,7 @@ def test_where_there_is_no_room_to_merge_changes_stay_in_memory(
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     merging = Propagator(Sketch(3), initial=graph)
-    monkeypatch.setattr(engine, "_MERGE_BYTES", 1 << 40)
+    monkeypatch.setattr(base_graph, "_MERGE_BYTES", 1 << 40)
     plain = Propagator(Sketch(3), initial=graph)
     for k in range(1, 20):
         batch = Batch(src=np.arange(nodes - k), dst=np.arange(k, nodes))
@@ -999,15 +999,15 @@ def test_a_state_needs_the_graph_it_was_saved_with(tmp_path: Path) -> None:
         Propagator.load(tmp_path / "state")
     other = write_edges(tmp_path / "others.parquet", {"src": [0, 0], "dst": [1, 2]})
     build(other, graph.path)
-    with pytest.raises(StateFileError, match="another graph"):
+    with pytest.raises(StateFileError, match=r"another graph .*graph"):
         Propagator.load(tmp_path / "state")
     assert open_graph(moved).fingerprint == graph.fingerprint
 
 
-def test_a_graph_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_a_graph_that_does_not_fit_is_rejected(tmp_path: Path) -> None:
     edges = write_edges(tmp_path / "edges.parquet", {"src": [0, 1], "dst": [1, 2]})
     graph = build(edges, tmp_path / "graph")
-    with pytest.raises(ParameterError, match="give directed=False"):
+    with pytest.raises(ParameterError, match="directed=False"):
         Propagator(np.eye(3), initial=graph, directed=True)
     with pytest.raises(ParameterError, match="3 nodes"):
         Propagator(np.eye(2), initial=graph)
@@ -1016,9 +1016,9 @@ def test_a_graph_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert later.degree([0, 3]).tolist() == [[3.0], [2.0]]
 
 
-def test_memory_is_said_in_bytes_or_in_words() -> None:
+def test_memory_is_given_in_bytes_or_as_text() -> None:
     assert compact.memory_bytes("500M") == compact.memory_bytes("500 MiB") == 500 << 20
     assert compact.memory_bytes(123) == 123
     for wrong in ("", "much", "0G", -1, True, 1.5):
-        with pytest.raises(ParameterError, match="is no size"):
+        with pytest.raises(ParameterError, match="memory="):
             compact.memory_bytes(wrong)  # type: ignore[arg-type]

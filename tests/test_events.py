@@ -17,7 +17,8 @@ from tidegraph.core.errors import (
     StateFileError,
     TidegraphError,
 )
-from tidegraph.engine.channels import Channel, Settings, Sketch, column_norms, feature_matrix
+from tidegraph.engine.channels import Channel, EngineSettings, Sketch
+from tidegraph.engine.features import Features
 from tidegraph.events.batch import Batch, Op
 from tidegraph.events.columns import TIME_LIMIT
 
@@ -184,7 +185,7 @@ BAD_CHANNELS: dict[str, tuple[dict[str, Any], str]] = {
     "fractional window": ({"window": 1.5}, "window is 1.5"),
     "negative count": ({"last": -3}, "last is -3"),
     "bool count": ({"last": True}, "last is True"),
-    "two ways to forget": ({"half_life": 3.0, "last": 5}, "one way at most"),
+    "two ways to forget": ({"half_life": 3.0, "last": 5}, "half_life=3.0, window=None, last=5"),
     "unknown direction": ({"direction": "up"}, "direction is 'up'"),
     "beta above one": ({"beta": 1.5}, "beta is 1.5"),
     "negative beta": ({"beta": -0.1}, "beta is -0.1"),
@@ -238,14 +239,14 @@ BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("given", "message"), BAD_SETTINGS.values(), ids=BAD_SETTINGS.keys())
 def test_settings_that_cannot_work_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        Settings(**given)
+        EngineSettings(**given)
 
 
 def test_weights_are_forgotten_between_eight_and_twenty_four_half_lives() -> None:
     betas = {0.0: 8, 0.25: 10, 0.5: 16, 0.9: 24, 1.0: 24}
     for beta, bits in betas.items():
         channels = (Channel.low_pass(half_life=2.0), Channel.low_pass(half_life=3.0, beta=0.0))
-        assert Settings(channels, beta=beta).forget_bits(2.0) == bits
+        assert EngineSettings(channels, beta=beta).forget_bits(2.0) == bits
 
 
 # Sketches -----------------------------------------------------------------------------------------
@@ -306,17 +307,17 @@ def test_sketched_features_have_the_norms_in_theory_that_they_have_in_fact(
     x = sketch.rows(np.arange(nodes))
     # Columns are independent: 200,000 draws put each mean within 4/sqrt(200,000) of its value.
     for unit in ("rms", "l1"):
-        theory, fact = column_norms(sketch, unit, nodes), column_norms(x, unit, nodes)
+        theory, fact = sketch.norms(unit, nodes), Features(x, nodes).norms(unit)
         assert abs(fact.mean() / theory[0] - 1) < 0.01
     assert abs(float(np.mean(x[:, 0] * x[:, 1]) - x[:, 0].mean() * x[:, 1].mean())) < 0.04
     np.testing.assert_array_equal(sketch.rows([77, 5]), x[[77, 5]])
 
 
 def test_an_empty_or_zero_column_counts_as_one() -> None:
-    assert column_norms(np.zeros((3, 2)), "rms", 3).tolist() == [1.0, 1.0]
-    assert column_norms(np.zeros((0, 2)), "l1", 0).tolist() == [1.0, 1.0]
-    assert column_norms(Sketch(2), "l1", 0).tolist() == [1.0, 1.0]
-    assert column_norms(np.array([[3.0], [-4.0]]), "l1", 2).tolist() == [7.0]
+    assert Features(np.zeros((3, 2)), 3).norms("rms").tolist() == [1.0, 1.0]
+    assert Features(np.zeros((0, 2)), 0).norms("l1").tolist() == [1.0, 1.0]
+    assert Features(Sketch(2), 0).norms("l1").tolist() == [1.0, 1.0]
+    assert Features(np.array([[3.0], [-4.0]]), 2).norms("l1").tolist() == [7.0]
 
 
 BAD_FEATURES: dict[str, tuple[Any, int | None, str]] = {
@@ -324,7 +325,7 @@ BAD_FEATURES: dict[str, tuple[Any, int | None, str]] = {
     "sketch for fewer than no nodes": (Sketch(2), -1, "nodes is -1"),
     "vector": ([1.0, 2.0], None, "features have shape"),
     "no columns": (np.zeros((3, 0)), None, "features have shape"),
-    "NaN": ([[NAN]], None, "NaN or infinity"),
+    "NaN": ([[NAN]], None, "node 0 in column 0 is nan"),
     "text": ([["a"]], None, "features have dtype"),
     "complex": ([[1j]], None, "features have dtype"),
     "ragged": ([[1.0], [1.0, 2.0]], None, "not a matrix"),
@@ -339,4 +340,4 @@ def test_features_that_cannot_be_used_are_refused(
     features: Any, nodes: int | None, message: str
 ) -> None:
     with pytest.raises(ParameterError, match=message):
-        feature_matrix(features, nodes)
+        Features(features, nodes).check("float64")

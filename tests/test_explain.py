@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ FloatArray = NDArray[np.float64]
 NODES, EVENTS = 14, 60
 FINE: dict[str, Any] = {"r_max": 1e-7, "dtype": "float64"}
 SKETCH = Sketch(6, seed=3)
-# Dozens of events at degrees of some tens; estimates are kept to 1e-7.
+# Dozens of events at degrees of some tens; estimates are within 1e-7.
 CLOSE = 1e-5
 
 
@@ -387,12 +388,12 @@ def test_a_self_edge_counts_in_both_directions_where_both_count(
 # What anybody would expect ------------------------------------------------------------------------
 
 
-def test_the_shares_that_are_told_are_all_of_the_movement() -> None:
+def test_the_shares_in_the_report_add_up_to_the_movement() -> None:
     stream = a_stream(3)
     node = int(stream.dst[-2])
     text = str(explain(stream, node, int(stream.t[10]), int(stream.t[-1]) + 1, r_max=0.3))
-    told = [float(number) for number in re.findall(r"(-?[0-9.]+)%", text.splitlines()[1])]
-    assert sum(told[:4]) == pytest.approx(100, abs=0.2 + 1e-9)  # four numbers, each rounded
+    percents = [float(number) for number in re.findall(r"(-?[0-9.]+)%", text.splitlines()[1])]
+    assert sum(percents[:4]) == pytest.approx(100, abs=0.2 + 1e-9)  # four numbers, each rounded
     assert "a length, not a share" in text
 
 
@@ -478,15 +479,16 @@ def test_top_keeps_the_largest() -> None:
 @pytest.mark.parametrize(
     ("question", "error", "says"),
     [
-        ((99, 0, 10), DataError, "node 99 is unknown; nodes are 0 to 5"),
+        ((99, 0, 10), DataError, "node 99 .* 0 to 5"),
         ((-1, 0, 10), DataError, "unknown"),
-        ((0, 10, 10), ParameterError, "t0 must be before t1"),
-        ((0, 20, 10), ParameterError, "t0 must be before t1"),
-        ((0, 1.5, 10), ParameterError, "t0 is 1.5; give a whole number"),
-        ((True, 0, 10), ParameterError, "node is True; give a whole number"),
-        ((0, 0, np.uint64(2**63)), ParameterError, "times lie between"),
-        ((4, 0, 15), DataError, "its first is at 20"),
-        ((5, 0, 99), DataError, "nor any later"),
+        ((0, 10, 10), ParameterError, "10 to 10"),
+        ((0, 20, 10), ParameterError, "20 to 10"),
+        ((0, 1.5, 10), DataError, "1.5"),
+        ((True, 0, 10), DataError, "True"),
+        (([0, 1], 0, 10), ParameterError, r"\[0, 1\]"),
+        ((0, 0, np.uint64(2**63)), ParameterError, r"2\*\*62"),
+        ((4, 0, 15), DataError, "node 4 .* at 20"),
+        ((5, 0, 99), DataError, "node 5 .* before 99"),
     ],
 )
 def test_a_question_without_an_answer_is_refused(
@@ -499,7 +501,7 @@ def test_a_question_without_an_answer_is_refused(
 
 def test_features_and_top_that_do_not_fit_are_refused() -> None:
     stream = EventStream.from_arrays([0, 3], [1, 4], [10, 20])
-    with pytest.raises(ParameterError, match="the stream has 5 nodes"):
+    with pytest.raises(ParameterError, match=r"\(4, 4\).* 5 nodes"):
         explain(stream, 0, 0, 30, features=np.eye(4))
     with pytest.raises(ParameterError, match="top is 0"):
         explain(stream, 0, 0, 30, top=0)
@@ -518,19 +520,45 @@ def test_the_report_and_the_dictionary_name_nodes_as_the_stream_does() -> None:
         unit="step",
     )
     found = tidegraph.explain(stream, 0, 6, 8)
-    told = json.loads(json.dumps(found.to_dict()))
-    assert told["node"] == "ann"
-    assert [(event["src"], event["dst"]) for event in told["events"]] == [("bob", "cid")] * 2
-    assert {(event["op"], event["weight"]) for event in told["events"]} == {
+    answer = json.loads(json.dumps(found.to_dict()))
+    assert answer["node"] == "ann"
+    assert [(event["src"], event["dst"]) for event in answer["events"]] == [("bob", "cid")] * 2
+    assert {(event["op"], event["weight"]) for event in answer["events"]} == {
         ("add", 1.0),
         ("remove", None),
     }
-    assert told["moved"] == 0
+    assert answer["moved"] == 0
     assert "cancelled out" in str(found)
     later = tidegraph.explain(stream, 0, 6, 7)
     text = str(later)
     for word in ("ann moved by", "from 6 to 7", "bob", "cid", "+100.0%", "time passing"):
         assert word in text
+    assert "'ann' moved by" in repr(later)
+    assert "\n" not in repr(later)
+
+
+def test_a_node_can_be_named_and_a_span_given_as_dates() -> None:
+    day = 86_400
+    stream = EventStream.from_arrays(
+        [0, 1], [1, 2], [10 * day, 20 * day], names=["ann", "bob", "<i>"], unit="s"
+    )
+    by_number = tidegraph.explain(stream, 2, 15 * day, 25 * day)
+    for span in (("1970-01-16", "1970-01-26"), (datetime(1970, 1, 16), np.int64(25 * day))):
+        by_name = tidegraph.explain(stream, "<i>", *span)
+        assert by_name.to_dict() == by_number.to_dict()
+    with pytest.raises(DataError, match="'eve'"):
+        tidegraph.explain(stream, "eve", 15 * day, 25 * day)
+    with pytest.raises(DataError, match="'soon'"):
+        tidegraph.explain(stream, "ann", "soon", 25 * day)
+
+
+def test_a_notebook_shows_the_tables_of_the_report() -> None:
+    stream = EventStream.from_arrays([0, 1], [1, 2], [10, 20], names=["ann", "bob", "<i>"])
+    page = tidegraph.explain(stream, "<i>", 15, 25)._repr_html_()
+    assert page.count("<table>") == page.count("</table>") == 2
+    assert "&lt;i&gt; moved by" in page
+    assert "<td>+100.0%</td>" in page
+    assert "<i>" not in page
 
 
 def run(*arguments: str | Path) -> Result:
@@ -552,9 +580,9 @@ def test_the_command_takes_dates_and_names(messages: Path) -> None:
         "--json",
     )
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout.splitlines()[-1])
-    assert told["span"] == [1388620800, 1388750400]
-    assert [event["dst"] for event in told["events"]] == ["cid"]
+    answer = json.loads(result.stdout.splitlines()[-1])
+    assert answer["span"] == [1388620800, 1388750400]
+    assert [event["dst"] for event in answer["events"]] == ["cid"]
     assert "2014-01-02 00:00:00" in result.stdout
 
 
@@ -572,10 +600,10 @@ def test_the_command_reads_the_columns_that_are_named(messages: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--node", "zoe", "--from", "0", "--to", "9"], "node 'zoe' is unknown"),
+        (["--node", "zoe", "--from", "0", "--to", "9"], "'zoe'"),
         (
             ["--node", "ann", "--from", "soon", "--to", "9"],
-            "the time 'soon' is not understood",
+            "'soon'",
         ),
         (
             ["--node", "ann", "--from", "2014-01-05", "--to", "2014-01-02"],

@@ -1,4 +1,4 @@
-"""The laws of `tests.fuzz` on a first few hundred histories; its oracle, and that it can fail."""
+"""The laws of `tests.fuzz_playing` on 200 histories, the oracle, and laws that can be broken."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.fuzz import Outcome, Summary, Task, Workers, fuzz, play
+from tests.fuzz import Summary, fuzz
 from tests.fuzz_histories import History, Step, write
+from tests.fuzz_playing import Outcome, play
 from tests.fuzz_shrinking import script, shrink
+from tests.fuzz_workers import Task, Workers
 from tests.oracle import LONG_EPS, Oracle, Refused, solve
 
 from tidegraph import Propagator
@@ -32,14 +34,14 @@ def test_no_history_breaks_a_law() -> None:
     assert summary.crashes == []
     assert summary.messages == {}
     assert summary.unstarted == 0
-    assert summary.refused_share < 0.15  # more would leave too little to be checked
+    assert summary.refused_share < 0.15  # more would leave too little to check
     assert summary.checks > 20 * HISTORIES
 
 
 # The oracle --------------------------------------------------------------------------------------
 
 
-def test_elimination_solves_what_needs_pivots_and_scales() -> None:
+def test_elimination_solves_systems_that_need_pivots_and_scaling() -> None:
     rng = np.random.default_rng(0)
     matrices = rng.standard_normal((3, 6, 6)).astype(np.longdouble)
     matrices[0] *= np.longdouble(10) ** np.arange(-12, 12, 4)[:, None]
@@ -48,7 +50,7 @@ def test_elimination_solves_what_needs_pivots_and_scales() -> None:
     assert np.abs(solve(matrices, matrices @ x) - x).max() < 1e4 * LONG_EPS
 
 
-def test_two_nodes_are_as_solved_by_hand() -> None:
+def test_two_nodes_agree_with_the_solution_by_hand() -> None:
     # d = 2 and P = 1/2 everywhere, so P² = P and pi = 0.2·(x + 4·P·x).
     answer = Oracle([[1.0], [0.0]], initial=Batch([0], [1])).answer()
     assert answer.pi[:, 0, 0] == pytest.approx([0.6, 0.4], rel=1e-17)
@@ -57,7 +59,7 @@ def test_two_nodes_are_as_solved_by_hand() -> None:
     assert answer.threshold[:, 0, 0] == pytest.approx([0.01, 0.01], rel=1e-15)
 
 
-def test_a_node_without_any_degree_stands_for_itself() -> None:
+def test_a_node_without_edges_keeps_its_own_features() -> None:
     answer = Oracle([[1.0], [3.0], [5.0]], self_loop=0.0, initial=Batch([0], [1])).answer()
     assert answer.degree[:, 0].tolist() == [1, 1, 0]
     assert float(answer.pi[2, 0, 0]) == pytest.approx(1.0)
@@ -99,7 +101,7 @@ def test_edges_decay_and_loops_are_renewed_by_rows_and_boundaries() -> None:
 
 
 @pytest.mark.parametrize("weight", [1.0, 1e-5])
-def test_without_loops_edges_are_forgotten_after_some_half_lives(weight: float) -> None:
+def test_without_loops_edges_are_dropped_after_some_half_lives(weight: float) -> None:
     oracle = Oracle(np.eye(3), self_loop=0.0, channels=[Channel.low_pass(half_life=1.0)])
     oracle.apply(Batch([0, 1], [1, 2], weight=[weight, 2 * weight], t=0))
     last = 16  # half-lives, for beta = 1/2
@@ -110,7 +112,7 @@ def test_without_loops_edges_are_forgotten_after_some_half_lives(weight: float) 
     assert oracle.graph.keys() == {(0, 1), (1, 2)}
 
 
-def test_a_window_lets_the_oldest_go_first() -> None:
+def test_a_window_drops_the_oldest_first() -> None:
     channels = [Channel.low_pass(window=10), Channel.low_pass(last=1), Channel.low_pass()]
     oracle = Oracle(np.eye(2), channels=channels)
     oracle.apply(Batch([0, 0], [1, 1], weight=[3.0, 2.0], t=[0, 5]))
@@ -136,7 +138,7 @@ def test_removals_take_the_whole_edge_within_their_tolerance() -> None:
         left(8.1)
 
 
-def test_a_refused_batch_changes_nothing_in_the_oracle() -> None:
+def test_a_rejected_batch_changes_nothing_in_the_oracle() -> None:
     oracle = Oracle(np.eye(2), initial=Batch([0], [1]))
     before = pickle.dumps(oracle)
     with pytest.raises(Refused):
@@ -144,7 +146,7 @@ def test_a_refused_batch_changes_nothing_in_the_oracle() -> None:
     assert pickle.dumps(oracle) == before
 
 
-# That the laws can be broken ---------------------------------------------------------------------
+# Propagators that break the laws -----------------------------------------------------------------
 
 SIMPLE = History(
     features=[[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]],
@@ -205,7 +207,7 @@ class _Forgets(Propagator):
         return src[1:], dst[1:], weight[1:]
 
 
-class _HalfRefuses(Propagator):
+class _HalfRejects(Propagator):
     def apply(self, batch: Batch) -> NDArray[np.int64]:
         try:
             return super().apply(batch)
@@ -214,7 +216,7 @@ class _HalfRefuses(Propagator):
             raise
 
 
-class _TakesAnything(Propagator):
+class _AcceptsAnything(Propagator):
     def apply(self, batch: Batch) -> NDArray[np.int64]:
         try:
             return super().apply(batch)
@@ -222,7 +224,7 @@ class _TakesAnything(Propagator):
             return np.empty(0, dtype=np.int64)
 
 
-class _RefusesAll(Propagator):
+class _RejectsAll(Propagator):
     def apply(self, batch: Batch) -> NDArray[np.int64]:
         raise EventError("no")
 
@@ -258,9 +260,9 @@ def test_a_simple_history_breaks_no_law() -> None:
         (_Miscounts, "degree"),
         (_Misreports, "edges"),
         (_Forgets, "edges"),
-        (_HalfRefuses, "refusal"),
-        (_TakesAnything, "refusal"),
-        (_RefusesAll, "refusal"),
+        (_HalfRejects, "refusal"),
+        (_AcceptsAnything, "refusal"),
+        (_RejectsAll, "refusal"),
         (_CopiesBadly, "clone"),
         (_Breaks, "exception"),
     ],
@@ -325,7 +327,7 @@ def test_histories_cover_what_a_user_can_do() -> None:
         assert len({getattr(channel, rule) for channel in channels}) > 3
 
 
-def test_shrinking_leaves_what_is_needed_to_fail() -> None:
+def test_shrinking_leaves_the_least_that_fails() -> None:
     def has_self_edge(history: History) -> bool:
         return any(
             src == dst
@@ -344,11 +346,11 @@ def test_shrinking_leaves_what_is_needed_to_fail() -> None:
     compile(script(smallest), "script", "exec")
 
 
-def test_a_shrunk_script_says_what_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shrunken_script_shows_what_happens(capsys: pytest.CaptureFixture[str]) -> None:
     def fails(history: History) -> bool:
-        return "refusal" in play(history, _TakesAnything).laws
+        return "refusal" in play(history, _AcceptsAnything).laws
 
     smallest = shrink(replace(SIMPLE, initial=None), fails)
     assert len(smallest.steps) == 1
-    exec(script(smallest), {})  # the propagator itself refuses it
-    assert "refused" in capsys.readouterr().out
+    exec(script(smallest), {})  # an untampered propagator rejects the step
+    assert "rejected" in capsys.readouterr().out

@@ -44,9 +44,13 @@ LAYERS: dict[str, list[str]] = {
     ],
     "_native": [],
     "engine": [
-        "channels compact",
-        "building propagator reference",
-        "explanation passes verify",
+        "adjoint channels compact",
+        "building embeddings precision",
+        "bridge features planning saving",
+        "base_graph reference",
+        "propagator",
+        "attribution passes verify",
+        "explanation",
     ],
     "store": [
         "segments",

@@ -1,6 +1,6 @@
 """Laws that hold for every propagator, whatever happens to its graph.
 
-Tolerances come from the bounds the propagators certify. What is added for rounding is counted:
+Tolerances come from the bounds that propagators certify. Allowances for rounding are computed:
 operations times machine precision times the size of the numbers.
 """
 
@@ -36,7 +36,7 @@ NATIVE = [
 every = pytest.mark.parametrize("make", [REFERENCE, *NATIVE])
 every_native = pytest.mark.parametrize("make", NATIVE)
 
-# Of weights that were summed in another order; the engine drops what has decayed beyond.
+# Of weights summed in another order, and the weight below which the engine drops decayed edges.
 ROUNDING_OF_WEIGHTS = 64 * float(np.finfo(np.float64).eps)
 FADED = 2.0**-32
 
@@ -52,7 +52,7 @@ def law(examples: int = 60) -> Callable[[Any], Any]:
     )
 
 
-# How close is close ------------------------------------------------------------------------------
+# Tolerances --------------------------------------------------------------------------------------
 
 
 def wide(values: Any) -> FloatArray:
@@ -64,15 +64,15 @@ def betas(propagator: Any) -> FloatArray:
 
 
 def unit(propagator: Any) -> FloatArray:
-    """d^(1-beta) [n, channels], 1 for nodes without any edge."""
+    """Return d^(1-beta) [n, channels]; 1 for nodes without edges."""
     d = wide(propagator.degree())
     return wide(np.where(d > 0, d, 1.0) ** (1 - betas(propagator)))
 
 
 def spread(propagator: Any, values: FloatArray) -> FloatArray:
-    """What a defect of the equation as large as `values` can do to the solution anywhere.
+    """Return how far a defect of the equation as large as `values` can move the solution.
 
-    That is the error theorem: d(i)^(1-beta) · max_j |values(j)|/d(j)^(1-beta) / (1-|gamma|).
+    This is the error theorem: d(i)^(1-beta) · max_j |values(j)|/d(j)^(1-beta) / (1-|gamma|).
     """
     worst = (np.abs(values) / unit(propagator)[:, :, None]).max(axis=0, initial=0.0)
     contraction = 1 - np.abs([[c.gamma] for c in propagator.channels])
@@ -80,22 +80,22 @@ def spread(propagator: Any, values: FloatArray) -> FloatArray:
 
 
 def solver_rounding(propagator: Any, exact: FloatArray) -> FloatArray:
-    """How far the sparse solve may be from the exact solution it stands for."""
+    """Return how far the sparse solve may be from the exact solution."""
     terms = propagator.nodes + 16
     return wide(terms * np.finfo(np.float64).eps * spread(propagator, exact))
 
 
 def grown(values: FloatArray, like: FloatArray) -> FloatArray:
-    """The values with zeros for nodes that came since."""
+    """Return the values, followed by zeros for nodes added since."""
     return np.concatenate([values, np.zeros_like(like[len(values) :])])
 
 
 class Rounding:
-    """How far rounding may have carried a propagator from its invariant, by counting.
+    """A count of how far rounding may have moved a propagator from its invariant.
 
-    What a correction reads and writes is `s = d^beta · (pi + gamma0·(r - x))`, so an operation that
-    rounds leaves `eps·|s|` behind, at the largest degree the node had, until `s` decays with the
-    weights. Every batch makes a few such operations and every push one.
+    A correction reads and writes `s = d^beta · (pi + gamma0·(r - x))`, so each rounding leaves an
+    error of `eps·|s|`, at the largest degree the node had, until `s` decays with the weights. Every
+    batch rounds a few times and every push once.
     """
 
     def __init__(self, propagator: Any) -> None:
@@ -109,7 +109,7 @@ class Rounding:
         self.record(propagator, Step(0))
 
     def record(self, propagator: Any, step: Step) -> None:
-        """Call after every batch, whose intermediate values mix those before and after it."""
+        """Account for a batch, whose intermediate values mix those before and after it."""
         self.batches += 1
         channels, beta = propagator.channels, betas(propagator)
         before = self.degree, self.ratio, self.x
@@ -136,7 +136,7 @@ class Rounding:
         self.largest = np.maximum(self.largest, size)
 
     def defect(self, propagator: Any) -> FloatArray:
-        """How large the defect of the invariant may be [n, channels, columns]."""
+        """Return how large the defect of the invariant may be [n, channels, columns]."""
         operations = 8 * self.batches + propagator.statistics()["pushes"]
         d = np.where(self.degree > 0, self.degree, 1.0)[:, :, None] ** betas(propagator)[:, None]
         eps = np.finfo(propagator.dtype).eps
@@ -144,19 +144,19 @@ class Rounding:
         return wide(eps * (operations * self.largest / d + read))
 
     def error(self, propagator: Any) -> FloatArray:
-        """What that defect may add to the error."""
+        """Return how much that defect may add to the error."""
         return spread(propagator, self.defect(propagator))
 
 
 def differences(propagator: Any) -> tuple[FloatArray, FloatArray]:
-    """|exact - estimate| and its certified bound, the solver's own rounding included."""
+    """Return |exact - estimate| and its certified bound plus the solver's rounding."""
     bound = np.asarray(propagator.error_bound())
     exact = reference.exact_of(propagator)
     return np.abs(exact - propagator.embedding()), bound + solver_rounding(propagator, exact)
 
 
 def assert_agree(one: Any, two: Any) -> None:
-    """Both estimate the same solution, so they differ by the sum of their bounds at most."""
+    """Assert that two estimates of one solution differ by at most the sum of their bounds."""
     exact = reference.exact_of(one)
     allowed = one.error_bound() + two.error_bound() + 2 * solver_rounding(one, exact)
     apart = np.abs(np.asarray(one.embedding(), dtype=np.float64) - two.embedding())
@@ -164,7 +164,7 @@ def assert_agree(one: Any, two: Any) -> None:
 
 
 def assert_same_graph(one: Any, two: Any, channel: int | None, rounding: float = 0.0) -> None:
-    """The same edges; weights may differ by `rounding`, relative to the largest there ever was."""
+    """Assert that edges are equal and weights differ by at most `rounding` of the largest."""
     first, second = edge_table(one, channel), edge_table(two, channel)
     loose = rounding * max([*first.values(), *second.values(), 1.0])
     if channel is not None and one.channels[channel].half_life is not None:
@@ -182,7 +182,7 @@ def edge_table(propagator: Any, channel: int | None) -> dict[tuple[int, int], fl
 
 
 def followed(history: History, make: Make) -> Iterator[tuple[Any, Rounding]]:
-    """The propagator and the rounding it has collected, at the start and after every batch."""
+    """Yield the propagator and its rounding at the start and after every batch."""
     rounding = None
     for propagator, step in zip(history.play(make), (Step(0), *history.steps), strict=True):
         if rounding is None:
@@ -197,7 +197,7 @@ def assert_bounded(history: History, make: Make) -> None:
         error, bound = differences(propagator)
         assert (error <= bound).all(), (error / bound).max()
         promise = propagator.threshold() + (bound - propagator.error_bound())
-        if isinstance(propagator, reference.Propagator):  # which does not account for rounding
+        if isinstance(propagator, reference.Propagator):  # whose promise excludes rounding
             promise += rounding.error(propagator)
         assert (error <= promise).all(), (error / promise).max()
 
@@ -259,7 +259,7 @@ def assert_native_agrees(history: History, make: Make, every: int) -> None:
         assert_same_graph(one, two, None)
         for c in range(len(history.settings["channels"])):
             assert_same_graph(one, two, c, rounding=ROUNDING_OF_WEIGHTS)
-        # Weights of a version that were rounded otherwise have a solution of their own.
+        # Weights that were rounded differently have a different solution.
         apart = np.abs(one.embedding() - two.embedding())
         exact, other = reference.exact_of(one), reference.exact_of(two)
         allowed = one.error_bound() + two.error_bound() + np.abs(exact - other)
@@ -273,14 +273,14 @@ def assert_native_agrees(history: History, make: Make, every: int) -> None:
 @law()
 @given(
     history=histories(),
-    joined=st.lists(st.booleans(), min_size=1, max_size=4),
+    merged=st.lists(st.booleans(), min_size=1, max_size=4),
     split=st.lists(st.booleans(), min_size=1, max_size=4),
 )
 def test_any_batching_of_the_same_events_agrees(
-    make: Make, history: History, joined: list[bool], split: list[bool]
+    make: Make, history: History, merged: list[bool], split: list[bool]
 ) -> None:
     one, two = history.end(make), history.start(make)
-    for batch in history.rebatched(joined, split):
+    for batch in history.rebatched(merged, split):
         two.apply(batch)
     for c in range(len(history.settings["channels"])):
         assert_same_graph(one, two, c, rounding=ROUNDING_OF_WEIGHTS)
@@ -293,7 +293,7 @@ def test_any_batching_of_the_same_events_agrees(
     history=histories(versions=["all", "window"]),
     pairs=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=4),
 )
-def test_adding_and_then_removing_edges_returns(
+def test_removing_added_edges_restores_the_estimate(
     make: Make, history: History, pairs: list[tuple[int, int]]
 ) -> None:
     propagator = history.end(make)
@@ -343,7 +343,7 @@ def test_incremental_agrees_with_recomputing(make: Make, history: History) -> No
 @every
 @law(40)
 @given(history=histories(node_events=False))
-def test_a_history_given_as_initial_graph_agrees_with_living_through_it(
+def test_a_history_given_as_initial_graph_agrees_with_applying_it(
     make: Make, history: History
 ) -> None:
     one = history.end(make)
@@ -355,11 +355,11 @@ def test_a_history_given_as_initial_graph_agrees_with_living_through_it(
 
 
 def everything(history: History) -> Batch:
-    """All edge rows of a history in one batch that starts when the history does."""
+    """Return all edge rows of a history as one batch that starts when the history does."""
     rows = [(row, step.t) for step in history.steps for row in step.rows]
     first = history.steps[0]
     if not rows or rows[0][1] != first.t:
-        # The first time seen fixes the boundaries of decay: start there, with a row that leaves.
+        # The first time seen fixes the boundaries of decay: add and remove an edge at that time.
         both = [(Row(0, 0), first.t), (Row(0, 0, Op.REMOVE, WHOLE), first.t)]
         rows = both + rows
     return Batch(
@@ -394,7 +394,7 @@ def test_refining_tightens_and_repairing_removes_the_drift(
 @every
 @law(40)
 @given(history=histories(versions=["all", "window", "last"]))
-def test_nodes_that_were_not_touched_have_not_moved(make: Make, history: History) -> None:
+def test_untouched_nodes_have_not_moved(make: Make, history: History) -> None:
     propagator = history.start(make)
     for step, batch in zip(history.steps, history.batches(), strict=True):
         nodes, before = propagator.nodes, propagator.embedding()
@@ -409,7 +409,7 @@ def test_nodes_that_were_not_touched_have_not_moved(make: Make, history: History
 @every
 @law(40)
 @given(history=histories(node_events=False))
-def test_steps_in_one_call_are_batches_one_after_another(make: Make, history: History) -> None:
+def test_steps_in_one_call_equal_one_batch_after_another(make: Make, history: History) -> None:
     steps = [step for step in history.steps if step.rows]
     whole = everything(History(history.features, {}, tuple(steps))) if steps else Batch()
     offsets = np.cumsum([0] + [len(step.rows) for step in steps])
@@ -441,7 +441,7 @@ def test_a_snapshot_leaves_exactly_its_edges(make: Make, history: History, targe
     assert_agree(one, history.start(make, initial=merged))
 
 
-# Versions of the graph, told from the events alone ------------------------------------------------
+# Versions of the graph, derived from the events alone --------------------------------------------
 
 
 def pair_of(row: Row, history: History) -> tuple[int, int]:
@@ -452,7 +452,7 @@ def pair_of(row: Row, history: History) -> tuple[int, int]:
 def contributions(
     history: History, pair: tuple[int, int]
 ) -> tuple[list[tuple[int, int, float]], int, float]:
-    """(t, number, what is left) of all that was added to an edge; all events; the largest sum."""
+    """Return (t, number, weight left) of all additions to an edge, the events, the largest sum."""
     left: list[tuple[int, int, float]] = []
     number, peak = 0, 0.0
     for step in history.steps:
@@ -480,7 +480,7 @@ def contributions(
 @every
 @law(100)
 @given(history=histories(versions=["window", "last"], max_steps=12))
-def test_a_window_holds_what_is_left_of_its_events(make: Make, history: History) -> None:
+def test_a_window_holds_the_weight_left_of_its_events(make: Make, history: History) -> None:
     propagator, now = history.end(make), history.steps[-1].t
     for c, channel in enumerate(history.settings["channels"]):
         table = edge_table(propagator, c)
@@ -492,7 +492,7 @@ def test_a_window_holds_what_is_left_of_its_events(make: Make, history: History)
                 if (channel.last is None and t > now - channel.window)
                 or (channel.last is not None and k > number - channel.last)
             )
-            # The user's weight is rounded at every event, and removals are taken from that.
+            # The user's weight is rounded at every event, and removals subtract from it.
             rounding = 4 * number * float(np.finfo(np.float64).eps) * peak
             assert abs(table.get(pair, 0.0) - counted) <= rounding
 
@@ -500,7 +500,7 @@ def test_a_window_holds_what_is_left_of_its_events(make: Make, history: History)
 @every
 @law()
 @given(history=histories(versions=["decay"], node_events=False))
-def test_decayed_weights_are_those_of_the_formula(make: Make, history: History) -> None:
+def test_decayed_weights_follow_the_formula(make: Make, history: History) -> None:
     propagator, now = history.end(make), history.steps[-1].t
     for c, channel in enumerate(history.settings["channels"]):
         user: dict[tuple[int, int], float] = {}
@@ -520,8 +520,8 @@ def test_decayed_weights_are_those_of_the_formula(make: Make, history: History) 
             for pair in weights:
                 weights[pair] *= 2.0 ** -((after.t - step.t) / channel.half_life)
         table = edge_table(propagator, c)
-        # Without self-loops an edge may be forgotten, and have grown since by additions, once it
-        # was below 2^-8 of the lightest weight, which at the least generous is 1.
+        # Without self-loops an edge may have been dropped once it was below 2^-8 of the lightest
+        # weight, at most 1, and additions may have made it grow again since.
         floor = 2.0**-32 if history.settings["self_loop"] else 2.0**-8
         for pair, weight in weights.items():
             rounding = 1e-12 * weight
@@ -549,7 +549,7 @@ def test_decayed_self_loops_are_renewed_by_rows_and_at_boundaries(
 @every
 @law(40)
 @given(history=histories())
-def test_degree_and_threshold_are_those_of_the_formula(make: Make, history: History) -> None:
+def test_degree_and_threshold_follow_the_formula(make: Make, history: History) -> None:
     propagator = history.end(make)
     x, kind = history.features, history.settings["r_max_unit"]
     sizes = {"rms": np.sqrt((x**2).mean(axis=0)), "l1": np.abs(x).sum(axis=0)}
@@ -569,14 +569,14 @@ def test_degree_and_threshold_are_those_of_the_formula(make: Make, history: Hist
         known = degree > 0
         np.testing.assert_allclose(threshold[known], promised[known], rtol=1e-6)
         own = np.abs(channel.gamma0 * wide(propagator.features()))[~known]
-        assert (threshold[~known] <= 1e-5 * own).all()  # exact but for rounding
+        assert (threshold[~known] <= 1e-5 * own).all()  # exact up to rounding
 
 
 # Single cases -------------------------------------------------------------------------------------
 
 
 @every
-def test_a_silence_of_a_million_half_lives_leaves_numbers_and_bounds_in_order(make: Make) -> None:
+def test_bounds_hold_after_a_silence_of_a_million_half_lives(make: Make) -> None:
     channels = [Channel.low_pass(half_life=2.0, beta=beta) for beta in (0.0, 0.5, 1.0)]
     propagator = make(np.eye(3), channels=channels, r_max=1e-2)
     propagator.apply(Batch([0, 1], [1, 2], t=[3, 8]))
@@ -604,7 +604,7 @@ def test_a_heavy_edge_outlasts_a_silence_however_the_clock_is_moved(make: Make) 
 
 
 @every
-def test_features_by_sketch_include_nodes_that_come_later(make: Make) -> None:
+def test_a_sketch_gives_features_to_later_nodes_too(make: Make) -> None:
     sketch = Sketch(columns=5, seed=3)
     propagator = make(sketch, nodes=4, r_max=1e-3)
     propagator.apply(Batch([0, 4], [4, 5], new_nodes=2))
@@ -616,7 +616,7 @@ def test_features_by_sketch_include_nodes_that_come_later(make: Make) -> None:
 
 
 @every
-def test_one_event_costs_the_same_before_the_push_at_a_small_and_a_large_hub(make: Make) -> None:
+def test_the_correction_of_an_event_costs_the_same_at_a_small_and_a_large_hub(make: Make) -> None:
     def correction_rows(degree: int) -> int:
         leaves = np.arange(1, degree + 1)
         initial = Batch(np.zeros_like(leaves), leaves)
@@ -636,9 +636,9 @@ BAD_BATCHES = {
     "removal of too much": Batch([0, 0], [1, 1], op=[0, 1], weight=[1.0, 2.5], t=5),
     "removal twice": Batch([0, 0], [1, 1], op=Op.REMOVE, t=5),
     "a sum beyond the range": Batch([0, 0], [1, 1], weight=[2.0**64, 2.0**64], t=5),
-    "deleted node": Batch([0], [3], t=5),
-    "deleted node again": Batch(removed_nodes=[3]),
-    "features of a deleted node": Batch(feature_nodes=[3], feature_values=[[1.0, 1.0]]),
+    "removed node": Batch([0], [3], t=5),
+    "removed node again": Batch(removed_nodes=[3]),
+    "features of a removed node": Batch(feature_nodes=[3], feature_values=[[1.0, 1.0]]),
     "time running backwards": Batch([0], [1], t=3),
     "no time": Batch([0], [1]),
     "wrong number of columns": Batch(feature_nodes=[0], feature_values=[[1.0]]),
@@ -649,7 +649,7 @@ BAD_BATCHES = {
 
 @every
 @pytest.mark.parametrize("batch", BAD_BATCHES.values(), ids=BAD_BATCHES.keys())
-def test_a_bad_batch_is_refused_and_changes_nothing(make: Make, batch: Batch) -> None:
+def test_an_invalid_batch_is_rejected_and_changes_nothing(make: Make, batch: Batch) -> None:
     channels = [Channel.low_pass(), Channel.high_pass(half_life=3.0), Channel.low_pass(window=9)]
     propagator = make(np.arange(8.0).reshape(4, 2), channels=channels)
     propagator.apply(Batch([0, 1], [1, 2], t=[1, 4], removed_nodes=[3]))
@@ -667,7 +667,7 @@ def test_a_bad_batch_is_refused_and_changes_nothing(make: Make, batch: Batch) ->
 
 
 @every
-def test_a_step_that_fails_is_named_and_leaves_the_steps_before_it(make: Make) -> None:
+def test_the_error_names_a_failing_step_and_earlier_steps_stay_applied(make: Make) -> None:
     propagator = make(np.eye(4))
     batch = Batch([0, 1, 2, 0], [1, 2, 3, 3], op=[0, 0, 1, 0])
     with pytest.raises(EventError, match="step 1"):

@@ -1,4 +1,4 @@
-"""Columns in passes: planned, kept within memory, resumed, and read back by node."""
+"""Columns in passes: planned, propagated within a memory limit, resumed and read by node."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ from tidegraph.core.errors import (
     PrecisionError,
     StorageError,
 )
-from tidegraph.engine import building, compact, passes
+from tidegraph.engine import building, compact, embeddings, passes
 from tidegraph.engine.compact import CompactGraph
-from tidegraph.engine.passes import Embeddings, plan, propagate_in_passes
+from tidegraph.engine.embeddings import Embeddings
+from tidegraph.engine.passes import propagate_in_passes
+from tidegraph.engine.planning import pass_bytes, plan
 
 NODES = 3000
 
@@ -46,7 +48,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> CompactGraph:
 
 
 def memory_for(columns: int, channels: int = 1) -> int:
-    return passes._pass_bytes(NODES, columns, channels)
+    return pass_bytes(NODES, columns, channels)
 
 
 @pytest.mark.parametrize("stored", ["float32", "float16"])
@@ -101,9 +103,9 @@ def test_given_features_are_propagated_in_passes_like_any_others(
     whole = Propagator(matrix, initial=graph)
     distance = np.abs(made[np.arange(NODES)] - whole.embedding())
     assert (distance <= 2.001 * whole.threshold()).all()
-    with pytest.raises(StorageError, match="another order"):
+    with pytest.raises(StorageError, match="out holds"):
         propagate_in_passes(graph, matrix + 1, out, memory=memory_for(4))
-    with pytest.raises(ParameterError, match=r"give \[3000, columns\]"):
+    with pytest.raises(ParameterError, match=r"\(2999, 10\).*\[3000, columns\]"):
         propagate_in_passes(graph, matrix[1:], tmp_path / "x")
 
 
@@ -118,7 +120,7 @@ def test_the_columns_of_a_sketch_do_not_depend_on_the_pass() -> None:
         Sketch(4, first_column=-1)
 
 
-def test_an_interrupted_run_goes_on_after_its_last_whole_pass(
+def test_an_interrupted_call_resumes_after_its_last_complete_pass(
     tmp_path: Path, graph: CompactGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sketch, memory = Sketch(12), memory_for(4)
@@ -142,7 +144,7 @@ def test_an_interrupted_run_goes_on_after_its_last_whole_pass(
     assert (tmp_path / "cut" / "block-000.npy").stat().st_mtime_ns == first
     everyone = np.arange(NODES)
     np.testing.assert_array_equal(resumed[everyone], whole[everyone])
-    with pytest.raises(StorageError, match="another order"):
+    with pytest.raises(StorageError, match="cut holds"):
         propagate_in_passes(graph, Sketch(12, seed=1), tmp_path / "cut", memory=memory)
 
 
@@ -154,7 +156,7 @@ def test_a_plan_keeps_to_the_memory_it_was_given() -> None:
         assert (made.passes - 1) * made.columns_per_pass < 200
     little = plan(10**6, 10**7, 200, memory="400M")
     assert plan(10**6, 10**7, 200, memory="8G").passes < little.passes
-    with pytest.raises(ParameterError, match=r"memory=1G is too little .* memory=\S+G or more"):
+    with pytest.raises(ParameterError, match=r"memory=1G .* memory=\S+G"):
         plan(10**9, 10**9, 1, memory="1G")
 
 
@@ -181,8 +183,8 @@ def test_passes_keep_within_the_memory_promised(tmp_path: Path, dtype: Any) -> N
     src, dst = np.random.default_rng(1).integers(0, nodes, (2, 600_000))
     pq.write_table(pa.table({"src": src, "dst": dst}), tmp_path / "edges.parquet")
     graph = building.build(tmp_path / "edges.parquet", tmp_path / "graph", nodes=nodes)
-    limit = passes._pass_bytes(nodes, 16, 1, dtype)
-    wanted = passes._pass_bytes(nodes, 40, 1, dtype)
+    limit = pass_bytes(nodes, 16, 1, dtype)
+    wanted = pass_bytes(nodes, 40, 1, dtype)
     assert limit < wanted  # 40 columns at once would not fit
     done = subprocess.run(
         [sys.executable, "-c", PROMISE, str(graph.path), str(tmp_path / "out"), str(limit), dtype],
@@ -196,18 +198,20 @@ def test_passes_keep_within_the_memory_promised(tmp_path: Path, dtype: Any) -> N
     assert anonymous <= limit
 
 
-def test_what_is_asked_wrongly_is_refused(tmp_path: Path, graph: CompactGraph) -> None:
+def test_invalid_nodes_options_and_directories_are_rejected(
+    tmp_path: Path, graph: CompactGraph
+) -> None:
     made = propagate_in_passes(graph, Sketch(3), tmp_path / "out")
-    with pytest.raises(EventError, match="ids from 0 to 2999"):
+    with pytest.raises(EventError, match=r"node 3000 .* 0 to 2999"):
         made[[NODES]]
-    with pytest.raises(EventError, match="integer ids"):
+    with pytest.raises(EventError, match=r"0\.5"):
         made[[0.5]]
-    with pytest.raises(EventError, match="does not fit into int64"):
+    with pytest.raises(EventError, match=str(2**63)):
         made[np.array([2**63], dtype=np.uint64)]
     with pytest.raises(ParameterError, match="stored"):
         propagate_in_passes(graph, Sketch(3), tmp_path / "x", stored="int8")  # type: ignore[arg-type]
     (tmp_path / "out" / "block-000.npy").unlink()
-    with pytest.raises(DataError, match=r"block-000\.npy is missing: repeat the command"):
+    with pytest.raises(DataError, match=r"block-000\.npy is missing"):
         Embeddings.open(tmp_path / "out")
 
 
@@ -255,18 +259,18 @@ def test_the_commands_build_plan_and_propagate(tmp_path: Path) -> None:
     assert "no compact graph" in refused.output
 
 
-def test_an_order_that_was_refused_leaves_room_for_the_right_one(
+def test_a_rejected_call_leaves_the_directory_free_for_a_valid_one(
     tmp_path: Path, graph: CompactGraph
 ) -> None:
     out = tmp_path / "out"
     with pytest.raises(ParameterError, match="r_max"):
         propagate_in_passes(graph, Sketch(4), out, r_max=-1.0)
     assert propagate_in_passes(graph, Sketch(4), out).shape == (graph.nodes, 1, 4)
-    with pytest.raises(StorageError, match="another order"):
+    with pytest.raises(StorageError, match="out holds"):
         propagate_in_passes(graph, Sketch(5), out)
 
 
-def test_a_disk_that_was_full_from_the_start_leaves_room_for_the_same_command(
+def test_a_call_that_met_a_full_disk_at_the_start_can_be_repeated(
     tmp_path: Path, graph: CompactGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
@@ -274,7 +278,7 @@ def test_a_disk_that_was_full_from_the_start_leaves_room_for_the_same_command(
 
     out = tmp_path / "out"
     monkeypatch.setattr(durable, "sync", full)
-    with pytest.raises(StorageError, match="make room"):
+    with pytest.raises(StorageError, match=os.strerror(errno.ENOSPC)):
         propagate_in_passes(graph, Sketch(4), out)
     monkeypatch.undo()
     np.testing.assert_array_equal(
@@ -294,12 +298,12 @@ def test_a_damaged_manifest_or_header_is_named(tmp_path: Path, graph: CompactGra
     block.write_bytes(whole)
     manifest = out / "embeddings.json"
     manifest.write_bytes(manifest.read_bytes()[:100])
-    with pytest.raises(StorageError, match=r"embeddings\.json is damaged"):
+    with pytest.raises(StorageError, match=r"embeddings\.json"):
         propagate_in_passes(graph, Sketch(4), out)
 
 
 @pytest.mark.parametrize("kind", ["empty", "several", "text"])
-def test_features_that_are_no_array_are_refused_in_one_line(
+def test_a_file_without_an_array_is_rejected_as_features(
     tmp_path: Path, graph: CompactGraph, kind: str
 ) -> None:
     file = tmp_path / "features"
@@ -315,7 +319,7 @@ def test_features_that_are_no_array_are_refused_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_propagation_that_is_stopped_says_that_it_will_go_on(
+def test_an_interrupted_command_explains_how_to_resume(
     tmp_path: Path, graph: CompactGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: Any, **__: Any) -> None:
@@ -329,17 +333,17 @@ def test_a_propagation_that_is_stopped_says_that_it_will_go_on(
 
 
 def invoke(*words: object) -> tuple[int, str]:
-    """The exit code of a command and what it said, as one line."""
+    """Return the exit code of a command and its output as one line."""
     result = CliRunner().invoke(main, [str(word) for word in words])
     return result.exit_code, " ".join(result.output.split())
 
 
-# What residuals say -------------------------------------------------------------------------------
+# Residuals ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def drifting(tmp_path_factory: pytest.TempPathFactory) -> CompactGraph:
-    """A graph with hubs, where rounding in float32 counts."""
+    """Return a graph with hubs, on which rounding in float32 matters."""
     path = tmp_path_factory.mktemp("drifting")
     generator = np.random.default_rng(0)
     src = (20_000 * generator.random(60_000) ** 3).astype(np.int64)
@@ -367,27 +371,28 @@ def test_a_pass_is_within_the_promise_at_the_finest_r_max_that_is_accepted(
 def test_float64_holds_what_float32_cannot(tmp_path: Path, drifting: CompactGraph) -> None:
     out = tmp_path / "out"
     words = ["propagate", drifting.path, "--sketch", 4, "--r-max", 1e-8, "-o", out]
-    code, told = invoke(*words)
+    code, output = invoke(*words)
     assert code == 2
-    assert "--r-max" in told
-    assert "--dtype float64" in told
-    code, told = invoke(*words, "--dtype", "float64")
+    assert "--r-max" in output
+    assert "--dtype float64" in output
+    code, output = invoke(*words, "--dtype", "float64")
     assert code == 0
-    assert "within the promise" in told
+    assert "within the promise" in output
     assert Embeddings.open(out).computed_in == "float64"
 
 
-def test_a_residual_above_the_promise_in_a_file_is_told_with_what_to_do(
+def test_a_residual_above_the_promise_is_reported_with_advice(
     tmp_path: Path, graph: CompactGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As earlier releases may have left it.
+    # As files of earlier releases may have it.
     monkeypatch.setattr(passes, "_checked_residuals", lambda *_: np.array([1.02]))
     out = tmp_path / "out"
-    code, told = invoke("propagate", graph.path, "--sketch", 4, "-o", out, "--json")
+    code, output = invoke("propagate", graph.path, "--sketch", 4, "-o", out, "--json")
     assert code == 0
-    assert "above the promise by 2.00%: float32 cannot hold this r_max" in told
-    assert "give --dtype float64 or a larger --r-max" in told
-    assert '"residual": 1.02, "within_promise": false' in told
+    assert "by 2.00%" in output
+    assert "--dtype float64" in output
+    assert "--r-max" in output
+    assert '"residual": 1.02, "within_promise": false' in output
     assert json.loads((out / "embeddings.json").read_text())["blocks"][0]["residual"] == [1.02]
     assert Embeddings.open(out).excess == pytest.approx(0.02)
 
@@ -403,33 +408,33 @@ def test_a_graph_whose_lists_contradict_each_other_gives_an_error_and_no_embeddi
     lists[: int(share * len(lists))] = 7
     lists.tofile(graph.path / "sources.neighbours")
     out = tmp_path / "out"
-    code, told = invoke("propagate", graph.path, "--sketch", 4, "-o", out)
+    code, output = invoke("propagate", graph.path, "--sketch", 4, "-o", out)
     assert code == 1
-    assert "times what --r-max allows" in told
-    assert f"tidegraph graph info {graph.path} --verify" in told
-    with pytest.raises(DataError, match="holds 0 of 4 columns"):
+    assert "--r-max" in output
+    assert f"tidegraph graph info {graph.path} --verify" in output
+    with pytest.raises(DataError, match="0 of 4 columns"):
         Embeddings.open(out)
 
 
-# What is found where it was left ------------------------------------------------------------------
+# Directories that exist already -------------------------------------------------------------------
 
 
-def test_a_directory_that_is_being_written_to_is_left_alone(
-    tmp_path: Path, graph: CompactGraph
-) -> None:
+def test_a_directory_with_another_writer_is_left_alone(tmp_path: Path, graph: CompactGraph) -> None:
     out = tmp_path / "out"
     out.mkdir()
     with only_writer(out):
-        code, told = invoke("propagate", graph.path, "--sketch", 4, "-o", out)
+        code, output = invoke("propagate", graph.path, "--sketch", 4, "-o", out)
     assert code == 1
-    assert "being written to already; wait" in told
+    assert str(out) in output
+    assert "wait" in output
     assert list(out.iterdir()) == []
     edges = tmp_path / "edges.csv"
     edges.write_text("src,dst,t\n0,1,1\n")
     with only_writer(out):
-        code, told = invoke("graph", "build", edges, "-o", out)
+        code, output = invoke("graph", "build", edges, "-o", out)
     assert code == 1
-    assert "being written to already; wait" in told
+    assert str(out) in output
+    assert "wait" in output
     assert list(out.iterdir()) == []
 
 
@@ -440,7 +445,7 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["flipped", "truncated", "header", "missing"])
-def test_repeating_the_command_makes_a_damaged_block_anew(
+def test_repeating_the_command_mends_a_damaged_block(
     tmp_path: Path, graph: CompactGraph, kind: str
 ) -> None:
     out, memory = tmp_path / "out", memory_for(8)
@@ -458,25 +463,25 @@ def test_repeating_the_command_makes_a_damaged_block_anew(
         block.write_bytes(whole[block.name][:20])
     else:
         block.unlink()
-    with pytest.raises(DataError, match=r"block-001\.npy is (damaged|missing).*repeat the command"):
+    with pytest.raises(DataError, match=r"block-001\.npy is (damaged|missing)"):
         Embeddings.open(out, verify=True)
     if kind != "flipped":
-        with pytest.raises(DataError, match=r"block-001\.npy .*repeat the command"):
+        with pytest.raises(DataError, match=r"block-001\.npy is (damaged|missing)"):
             Embeddings.open(out)
     less = [word if word != memory else memory_for(4) for word in words]
-    code, told = invoke(*less)
+    code, output = invoke(*less)
     assert code == 2
-    assert f"--memory {memory_for(4)} is too little to make its 8 columns anew together" in told
-    code, told = invoke(*words)
+    assert re.search(rf"--memory {memory_for(4)} .* 8 columns", output)
+    code, output = invoke(*words)
     assert code == 0
-    assert f"{block} was damaged" in told
-    assert '"mended": ["block-001.npy"]' in told
+    assert f"{block} was damaged" in output
+    assert '"mended": ["block-001.npy"]' in output
     assert {path.name: path.read_bytes() for path in out.iterdir()} == whole
     assert (out / "block-002.npy").stat().st_mtime_ns == untouched
     assert "was damaged" not in invoke(*words)[1]
 
 
-def test_a_run_that_goes_on_looks_at_what_was_done_before(
+def test_resuming_mends_damaged_blocks_of_earlier_passes(
     tmp_path: Path, graph: CompactGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sketch, memory = Sketch(12), memory_for(4)
@@ -501,7 +506,7 @@ def test_a_run_that_goes_on_looks_at_what_was_done_before(
     np.testing.assert_array_equal(resumed[everyone], whole[everyone])
 
 
-def test_embeddings_without_digests_are_read_and_said_to_have_none(
+def test_embeddings_without_digests_can_be_read_but_not_verified(
     tmp_path: Path, graph: CompactGraph
 ) -> None:
     out = tmp_path / "out"
@@ -512,55 +517,64 @@ def test_embeddings_without_digests_are_read_and_said_to_have_none(
     manifest.write_text(json.dumps(body))
     assert Embeddings.open(out).shape == (NODES, 1, 4)
     assert propagate_in_passes(graph, Sketch(4), out).mended == ()
-    code, told = invoke("embeddings", "info", out, "--verify")
+    code, output = invoke("embeddings", "info", out, "--verify")
     assert code == 2
-    assert "written by a release that kept no digests" in told
-    assert "propagate into a new directory" in told
+    assert "block-000.npy" in output
+    assert "without digests" in output
 
 
-def test_the_command_info_tells_and_verifies(tmp_path: Path, graph: CompactGraph) -> None:
+def test_the_info_command_describes_and_verifies(tmp_path: Path, graph: CompactGraph) -> None:
     out = tmp_path / "out"
     propagate_in_passes(graph, Sketch(1), out)
-    code, told = invoke("embeddings", "info", out, "--verify", "--json")
+    code, output = invoke("embeddings", "info", out, "--verify", "--json")
     assert code == 0
-    assert "3,000 nodes, 1 channel, 1 column in 1 pass within the promise" in told
-    assert '"verified": true' in told
+    assert "3,000 nodes, 1 channel, 1 column in 1 pass within the promise" in output
+    assert '"verified": true' in output
     flip(out / "block-000.npy")
     assert invoke("embeddings", "info", out)[0] == 0
-    code, told = invoke("embeddings", "info", out, "--verify")
+    code, output = invoke("embeddings", "info", out, "--verify")
     assert code == 2
-    assert "block-000.npy is damaged: repeat the command" in told
+    assert "block-000.npy is damaged" in output
 
 
-def test_embeddings_are_part_of_the_public_face() -> None:
-    assert tidegraph.Embeddings is Embeddings
+def test_building_planning_and_passes_need_one_import(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("src,dst\n0,1\n1,2\n")
+    graph = tidegraph.build(tmp_path / "edges.csv", tmp_path / "graph")
+    assert isinstance(graph, tidegraph.CompactGraph)
+    assert tidegraph.plan(graph.nodes, graph.edges, 4).passes == 1
+    made = tidegraph.propagate_in_passes(graph, Sketch(4), tmp_path / "out")
+    assert isinstance(made, tidegraph.Embeddings)
+    assert repr(made) == (
+        f"Embeddings({str(tmp_path / 'out')!r}, nodes=3, channels=1, columns=4, dtype=float32,"
+        f" computed_in=float32, residual={made.residuals.max():.3g})"
+    )
 
 
-# What is refused ----------------------------------------------------------------------------------
+# Values that do not fit ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "facts"),
     [
-        (1e300, r"node 2900 in column 3 is 1e\+300, beyond 3.4e\+38, the largest float32; scale"),
-        (-1e39, r"is -1e\+39, beyond"),
-        (np.nan, "is nan, where a finite number is needed"),
-        (np.inf, "is inf, where a finite number is needed"),
+        (1e300, r"node 2900 in column 3 is 1e\+300, .*3.4e\+38, .*float32"),
+        (-1e39, r"node 2900 in column 3 is -1e\+39"),
+        (np.nan, "node 2900 in column 3 is nan"),
+        (np.inf, "node 2900 in column 3 is inf"),
     ],
 )
 def test_features_that_cannot_be_held_are_named(
-    tmp_path: Path, graph: CompactGraph, value: float, said: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, graph: CompactGraph, value: float, facts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passes, "_PIECE_BYTES", 1 << 12)
+    monkeypatch.setattr(embeddings, "PIECE_BYTES", 1 << 12)
     matrix = np.random.default_rng(0).normal(size=(NODES, 5))
     matrix[2900, 3] = value
     out = tmp_path / "out"
-    with pytest.raises(ParameterError, match=said):
+    with pytest.raises(ParameterError, match=facts):
         propagate_in_passes(graph, matrix, out)
     assert not out.exists()
 
 
-def test_what_the_files_cannot_hold_is_refused_and_not_stored_as_infinity(
+def test_values_beyond_the_range_of_the_files_are_rejected(
     tmp_path: Path, graph: CompactGraph
 ) -> None:
     matrix = np.random.default_rng(0).normal(size=(NODES, 10))
@@ -568,18 +582,16 @@ def test_what_the_files_cannot_hold_is_refused_and_not_stored_as_infinity(
     np.save(tmp_path / "features.npy", matrix)
     out = tmp_path / "out"
     words = ["propagate", graph.path, "--features", tmp_path / "features.npy", "-o", out]
-    code, told = invoke(*words, "--memory", memory_for(4), "--stored", "float16")
+    code, output = invoke(*words, "--memory", memory_for(4), "--stored", "float16")
     assert code == 2
-    assert "in column 7, beyond 6.6e+04, the largest float16" in told
-    assert "--stored float32" in told
+    assert re.search(r"column 7, .*6\.6e\+04, .*float16", output)
+    assert "--stored float32" in output
     assert invoke(*words[:-1], tmp_path / "wider")[0] == 0
     assert np.isfinite(Embeddings.open(tmp_path / "wider")[np.arange(NODES)]).all()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="links to nowhere are errors of their own")
-def test_a_block_that_cannot_be_read_is_not_taken_for_damaged(
-    tmp_path: Path, graph: CompactGraph
-) -> None:
+def test_an_unreadable_block_does_not_count_as_damaged(tmp_path: Path, graph: CompactGraph) -> None:
     out = tmp_path / "out"
     propagate_in_passes(graph, Sketch(4), out)
     block = out / "block-000.npy"
@@ -591,29 +603,28 @@ def test_a_block_that_cannot_be_read_is_not_taken_for_damaged(
         Embeddings.open(out)
 
 
-def test_memory_that_is_too_little_is_told_in_words_that_can_be_typed(
-    tmp_path: Path, graph: CompactGraph
-) -> None:
+def test_the_advised_amount_of_memory_is_enough(tmp_path: Path, graph: CompactGraph) -> None:
     scale = ["--nodes", 10**8, "--edges", 10**9, "--columns", 4]
-    code, told = invoke("plan", *scale, "--memory", "2G")
+    code, output = invoke("plan", *scale, "--memory", "2G")
     assert code == 2
-    assert "--memory 2G is too little for a pass over 100,000,000 nodes" in told
-    enough = told.split("give --memory ")[1].split()[0]
+    assert re.search("--memory 2G .* 100,000,000 nodes", output)
+    enough = output.split("give --memory ")[1].split()[0]
     assert invoke("plan", *scale, "--memory", enough)[0] == 0
-    code, told = invoke("plan", *scale, "--memory", "lots")
+    code, output = invoke("plan", *scale, "--memory", "lots")
     assert code == 2
-    assert "--memory lots" in told
+    assert "--memory lots" in output
+    assert "500M" in output
     words = ["propagate", graph.path, "--sketch", 4, "-o", tmp_path / "out", "--memory"]
-    code, told = invoke(*words, "10M")
-    assert "--memory 10M is too little" in told
-    assert invoke(*words, told.split("give --memory ")[1].split()[0])[0] == 0
+    code, output = invoke(*words, "10M")
+    assert "--memory 10M" in output
+    assert invoke(*words, output.split("give --memory ")[1].split()[0])[0] == 0
 
 
-def test_one_of_a_kind_is_said_in_the_singular() -> None:
-    told = invoke("plan", "--nodes", 1000, "--edges", 1000, "--columns", 1)[1]
-    assert told.startswith("1 pass of 1 column, ")
-    told = invoke("plan", "--nodes", 10**7, "--edges", 1000, "--columns", 90, "--memory", "1G")[1]
-    assert " passes of 4 columns, " in told
+def test_a_single_pass_and_column_are_written_in_the_singular() -> None:
+    output = invoke("plan", "--nodes", 1000, "--edges", 1000, "--columns", 1)[1]
+    assert output.startswith("1 pass of 1 column, ")
+    output = invoke("plan", "--nodes", 10**7, "--edges", 1000, "--columns", 90, "--memory", "1G")[1]
+    assert " passes of 4 columns, " in output
 
 
 # Names ------------------------------------------------------------------------------------------
@@ -621,7 +632,7 @@ def test_one_of_a_kind_is_said_in_the_singular() -> None:
 
 @pytest.fixture
 def named(tmp_path: Path) -> CompactGraph:
-    """A ring of twenty nodes with names."""
+    """Return a ring of twenty named nodes."""
     words = [f"node {k}" for k in range(20)]
     table = pa.table({"src": words, "dst": words[1:] + words[:1]})
     pq.write_table(table, tmp_path / "edges.parquet")
@@ -629,7 +640,7 @@ def named(tmp_path: Path) -> CompactGraph:
 
 
 @pytest.mark.parametrize("linked", [True, False])
-def test_embeddings_are_read_by_the_ids_of_the_table_also_without_the_graph(
+def test_embeddings_are_read_by_name_even_without_the_graph(
     tmp_path: Path, named: CompactGraph, monkeypatch: pytest.MonkeyPatch, linked: bool
 ) -> None:
     if not linked:
@@ -645,38 +656,37 @@ def test_embeddings_are_read_by_the_ids_of_the_table_also_without_the_graph(
     shutil.rmtree(named.path)
     found = Embeddings.open(tmp_path / "out", verify=True)
     assert found.name([19, 0]).tolist() == ["node 19", "node 0"]
-    rows = found[found.number(["node 6", "node 7", "node 8", "node 17"])][:, 0, 0]
+    rows = found[["node 6", "node 7", "node 8", "node 17"]][:, 0, 0]
     np.testing.assert_array_equal(rows, made[[6, 7, 8, 17]][:, 0, 0])
     assert rows.argmax() == 1
     assert rows[0] == pytest.approx(rows[2], abs=1e-2)
-    with pytest.raises(DataError, match="'node 20' is unknown"):
-        found.number(["node 7", "node 20"])
+    with pytest.raises(DataError, match="'node 20'"):
+        found[["node 7", "node 20"]]
+    assert found.number(["node 7"]).tolist() == [7]
 
 
-def test_names_of_embeddings_that_are_damaged_are_named_and_mended(
+def test_damaged_names_of_embeddings_are_reported_and_mended(
     tmp_path: Path, named: CompactGraph
 ) -> None:
     out = tmp_path / "out"
     whole = propagate_in_passes(named, Sketch(2), out)[[0, 19]]
     text = (named.path / "names.text").read_bytes()
     (out / "names.text").unlink()
-    with pytest.raises(DataError, match=r"names\.text is missing or damaged: repeat the command"):
+    with pytest.raises(DataError, match=r"names\.text is missing"):
         Embeddings.open(out)
     (out / "names.text").write_bytes(text[::-1])
-    with pytest.raises(DataError, match=r"names\.text is damaged: repeat the command"):
+    with pytest.raises(DataError, match=r"names\.text is damaged"):
         Embeddings.open(out, verify=True)
     mended = propagate_in_passes(named, Sketch(2), out)
     assert mended.number("node 19") == 19
     np.testing.assert_array_equal(mended[[0, 19]], whole)
     (named.path / "names.text").write_bytes(text[::-1])  # shared by both
-    with pytest.raises(StorageError, match=r"names\.text is damaged: build the graph anew"):
+    with pytest.raises(StorageError, match=r"names\.text is damaged: build"):
         propagate_in_passes(named, Sketch(2), out)
 
 
-def test_without_names_nodes_are_called_by_their_numbers(
-    tmp_path: Path, graph: CompactGraph
-) -> None:
+def test_without_names_numbers_serve_as_names(tmp_path: Path, graph: CompactGraph) -> None:
     made = propagate_in_passes(graph, Sketch(2), tmp_path / "out")
     assert made.number([2, 5]).tolist() == made.name([2, 5]).tolist() == [2, 5]
-    with pytest.raises(DataError, match=f"node {NODES} is unknown"):
+    with pytest.raises(DataError, match=f"node {NODES} "):
         made.number([NODES])

@@ -19,8 +19,7 @@ from tests.oracle import Oracle
 
 from tidegraph import Batch, Channel, EventStream, PrecisionError, Propagator, record
 from tidegraph.core.errors import ParameterError
-from tidegraph.engine import building
-from tidegraph.engine import propagator as engine
+from tidegraph.engine import bridge, building
 from tidegraph.events.batch import Op
 
 DTYPES = ("float32", "float64")
@@ -28,7 +27,7 @@ every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
 def assert_kept(propagator: Propagator, oracle: Oracle) -> None:
-    """Check certificate and promise against the oracle."""
+    """Assert that certificate and promise hold according to the oracle."""
     answer = oracle.answer()
     error = np.abs(propagator.embedding().astype(np.longdouble) - answer.pi)
     bound, threshold = propagator.error_bound(), propagator.threshold()
@@ -37,10 +36,10 @@ def assert_kept(propagator: Propagator, oracle: Oracle) -> None:
 
 
 def follow(features: Any, batches: Sequence[Batch], **options: Any) -> Propagator:
-    """Apply batches to a propagator and an oracle, and check both after each."""
+    """Apply batches to a propagator and an oracle, compare them after each, return the former."""
     propagator = Propagator(features, **options)
-    told = {name: value for name, value in options.items() if name not in ("dtype", "threads")}
-    oracle = Oracle(features, **told)
+    known = {name: value for name, value in options.items() if name not in ("dtype", "threads")}
+    oracle = Oracle(features, **known)
     for batch in batches:
         propagator.apply(batch)
         oracle.apply(batch)
@@ -53,7 +52,7 @@ PATH = Batch([0, 1, 2, 3, 4], [1, 2, 3, 4, 5])
 
 @every_dtype
 @pytest.mark.parametrize("as_new_node", [False, True])
-def test_a_huge_feature_is_taken_or_refused_before_anything_changes(
+def test_a_huge_feature_is_accepted_or_rejected_before_anything_changes(
     dtype: Any, as_new_node: bool
 ) -> None:
     features = np.eye(6, 3)
@@ -67,7 +66,7 @@ def test_a_huge_feature_is_taken_or_refused_before_anything_changes(
         else Batch(feature_nodes=[2], feature_values=row)
     )
     if dtype == "float32":
-        with pytest.raises(PrecisionError, match=r"times their threshold .* refine"):
+        with pytest.raises(PrecisionError, match=r"refine\(\)"):
             propagator.apply(batch)
         assert propagator.nodes == 6
         np.testing.assert_array_equal(propagator.embedding(), before)
@@ -81,27 +80,25 @@ def test_a_huge_feature_is_taken_or_refused_before_anything_changes(
 @every_dtype
 @pytest.mark.parametrize("weight", [1e6, 1e8, 1e10, 1e18])
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
-def test_a_heavy_edge_that_goes_leaves_nothing_behind(
-    dtype: Any, weight: float, beta: float
-) -> None:
+def test_removing_a_heavy_edge_leaves_no_error(dtype: Any, weight: float, beta: float) -> None:
     batches = [Batch([1], [4], weight=[weight]), Batch([1], [4], op=Op.REMOVE)]
     features = np.random.default_rng(0).normal(size=(6, 5))
     follow(features, batches, initial=PATH, dtype=dtype, beta=beta)
 
 
 @every_dtype
-def test_light_edges_without_self_loops_end(dtype: Any) -> None:
+def test_light_edges_without_self_loops_converge_or_are_rejected(dtype: Any) -> None:
     features = np.random.default_rng(1).normal(size=(4, 2))
     light = Batch([0, 1, 2], [1, 2, 3], weight=[1e-6] * 3)
     options: dict[str, Any] = {"beta": 0.0, "self_loop": 0.0, "dtype": dtype}
     if dtype == "float32":
-        with pytest.raises(PrecisionError, match="without self-loops, edges of weight 1e-06"):
+        with pytest.raises(PrecisionError, match="weight 1e-06"):
             follow(features, [light], **options)
         options["r_max"] = 1e3
     follow(features, [light], **options)
 
 
-def test_features_that_come_later_are_refused_as_those_at_the_start() -> None:
+def test_later_features_are_rejected_like_those_at_the_start() -> None:
     large = np.full((3, 1), 1e3)
     edges = Batch([0, 1], [1, 2])
     options: dict[str, Any] = {"r_max": 1e-4, "r_max_unit": "absolute", "initial": edges}
@@ -113,7 +110,7 @@ def test_features_that_come_later_are_refused_as_those_at_the_start() -> None:
     assert propagator.features().tolist() == [[1.0]] * 3
 
 
-def test_large_features_and_light_edges_are_refused_together_where_each_alone_is_not() -> None:
+def test_large_features_and_light_edges_can_be_rejected_only_together() -> None:
     def start() -> Propagator:
         return Propagator(np.ones((3, 1)), self_loop=0.0, r_max_unit="absolute", r_max=1e-2)
 
@@ -144,12 +141,12 @@ def test_a_window_over_heavy_tailed_flows_keeps_the_promise(dtype: Any, sigma: f
         for t in range(0, 300, 10)
     ]
     channels = [Channel.low_pass(window=50), Channel.high_pass(half_life=20.0)]
-    batches.append(Batch(t=10_000))  # nobody has an edge left
+    batches.append(Batch(t=10_000))  # after which no edge is left
     follow(features, batches, channels=channels, dtype=dtype)
 
 
 @every_dtype
-def test_weights_are_those_of_the_user(dtype: Any) -> None:
+def test_weights_are_those_the_user_gave(dtype: Any) -> None:
     propagator = Propagator(np.eye(3), dtype=dtype)
     for batch in (
         Batch([0], [1], weight=[1000000.5]),
@@ -167,14 +164,14 @@ def test_weights_are_those_of_the_user(dtype: Any) -> None:
     )
 
 
-def test_an_undecayed_graph_that_no_channel_reads_refuses_nothing() -> None:
+def test_an_undecayed_graph_that_no_channel_reads_rejects_nothing() -> None:
     channels = [Channel.low_pass(half_life=1.0)]
     batches = [Batch([0], [1], weight=[1e12], t=0), Batch([0], [1], weight=[1e-9], t=100)]
     follow(np.eye(2), batches, channels=channels)
 
 
 @every_dtype
-def test_what_is_forgotten_fades_and_does_not_jump(dtype: Any) -> None:
+def test_a_decayed_edge_fades_without_a_jump(dtype: Any) -> None:
     channels = [Channel.low_pass(half_life=1.0)]
     propagator = Propagator(np.eye(2), channels=channels, dtype=dtype)
     propagator.apply(Batch([0], [1], weight=[64.0], t=0))
@@ -200,7 +197,7 @@ def test_without_self_loops_edges_last_relative_to_their_weights(dtype: Any, wei
 
 @every_dtype
 @pytest.mark.parametrize("size", [1e-280, 1e-40, 1e-12, 1e12, 1e30])
-def test_features_of_any_size_have_a_bound_that_holds(dtype: Any, size: float) -> None:
+def test_the_bound_holds_for_features_of_any_size(dtype: Any, size: float) -> None:
     features = np.array([[size], [0.0], [-size], [0.5 * size]])
     if dtype == "float32" and size < 1e-35:
         with pytest.raises(ParameterError, match="range of float32"):
@@ -209,23 +206,23 @@ def test_features_of_any_size_have_a_bound_that_holds(dtype: Any, size: float) -
     follow(features, [Batch([0, 1], [1, 2]), Batch([2], [3])], dtype=dtype, r_max_unit="l1")
 
 
-def test_an_estimate_beyond_the_largest_number_is_an_error_and_no_infinity() -> None:
+def test_an_estimate_beyond_the_largest_number_is_an_error() -> None:
     channels = [Channel(1e30, 0.5)]
     batch = Batch([0], [1])
     single = Propagator(np.eye(2) * 1e20, channels=channels, initial=batch)
-    with pytest.raises(PrecisionError, match=r"beyond 3\.4e\+38, the largest float32"):
+    with pytest.raises(PrecisionError, match=r"3\.4e\+38, .*float32"):
         single.embedding()
     follow(np.eye(2) * 1e20, [batch], channels=channels, dtype="float64")
 
 
-def test_both_directions_of_a_self_edge_are_added_up() -> None:
+def test_both_directions_of_a_self_edge_add_up() -> None:
     batches = [Batch([0, 0], [0, 1], weight=[2.0, 3.0])]
     channels = [Channel.low_pass(direction="both")]
     propagator = follow(np.eye(2), batches, directed=True, channels=channels)
     assert propagator.degree()[:, 0].tolist() == [8.0, 4.0]
 
 
-def test_a_graph_from_files_is_asked_for_its_lightest_edge(tmp_path: Path) -> None:
+def test_the_lightest_edge_of_a_graph_in_files_is_checked(tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     src, dst = np.unique(np.sort(rng.integers(0, 40, (2, 90)), axis=0), axis=1)
     table = pa.table({"src": src, "dst": dst, "w": rng.uniform(1e-9, 2e-9, len(src))})
@@ -256,7 +253,7 @@ def test_a_graph_from_files_keeps_the_promise_for_the_weights_of_the_table(
     pq.write_table(table, tmp_path / "edges.parquet")
     where = tmp_path / "edges.parquet", tmp_path / "graph"
     graph = building.build(*where, weight="w", nodes=nodes, directed=directed)
-    monkeypatch.setattr(engine, "_SWEEP_NODES", 0 if sweep else 1 << 20)
+    monkeypatch.setattr(bridge, "_SWEEP_NODES", 0 if sweep else 1 << 20)
     directions: tuple[Any, ...] = ("out", "in", "both") if directed else ("out",)
     options: dict[str, Any] = {
         "channels": [Channel.low_pass(direction=which) for which in directions],
@@ -277,7 +274,7 @@ def test_a_graph_from_files_keeps_the_promise_for_the_weights_of_the_table(
     assert_kept(coarse, Oracle(features, initial=edges, **options))
 
 
-def test_the_lightest_edge_that_is_accepted_does_not_stand_in_the_way_later() -> None:
+def test_the_advised_lightest_edge_is_accepted_for_good() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         features = rng.normal(size=(3, 1))
@@ -285,9 +282,9 @@ def test_the_lightest_edge_that_is_accepted_does_not_stand_in_the_way_later() ->
         options["r_max"] = float(10 ** rng.uniform(-3, -1))
         with pytest.raises(PrecisionError) as caught:
             Propagator(features, **options).apply(Batch([0], [1], weight=[2.0**-64]))
-        found = re.search(r"the lightest that it can is (\S+?);", str(caught.value))
+        found = re.search(r"lightest\D*([0-9.e+-]+);", str(caught.value))
         assert found is not None
-        lightest = float(found[1]) * (1 + 1e-5)  # it is told to six digits
+        lightest = float(found[1]) * (1 + 1e-5)  # the error has six digits
         propagator = Propagator(features, **options)
         propagator.apply(Batch([0], [1], weight=[lightest]))
         propagator.apply(Batch([1], [2]))
@@ -295,12 +292,12 @@ def test_the_lightest_edge_that_is_accepted_does_not_stand_in_the_way_later() ->
 
 
 @pytest.mark.parametrize("size", [1e-44, 1e-50])
-def test_a_promise_below_the_smallest_float32_is_refused(size: float) -> None:
-    with pytest.raises(ParameterError, match="range of float32; scale the features or use dtype"):
+def test_a_promise_below_the_smallest_float32_is_rejected(size: float) -> None:
+    with pytest.raises(ParameterError, match=r"range of float32; .*float64"):
         Propagator(np.eye(3) * size, initial=Batch([0], [1]), beta=1.0)
 
 
-def test_refining_cannot_leave_the_range_of_the_limits() -> None:
+def test_tightening_cannot_leave_the_range_of_the_dtype() -> None:
     features = np.eye(3) * 1e-30
     propagator = Propagator(features, r_max=1e14, r_max_unit="absolute", initial=Batch([0], [1]))
     with pytest.raises(PrecisionError):
@@ -320,7 +317,7 @@ def test_a_node_of_a_graph_with_repeated_edges_can_be_removed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("t", [10, 10**7, 10**9])
-def test_a_new_node_that_comes_where_half_lives_round_to_a_whole_number(t: int) -> None:
+def test_a_new_node_may_arrive_when_half_lives_round_to_a_whole_number(t: int) -> None:
     batches = [
         Batch([0], [1], t=0),
         Batch([0], [2], t=t, new_nodes=1, new_features=[[1.0]]),
@@ -330,7 +327,7 @@ def test_a_new_node_that_comes_where_half_lives_round_to_a_whole_number(t: int) 
     follow(np.ones((2, 1)), batches, channels=channels, r_max=1e-9, dtype="float64")
 
 
-def test_a_feature_that_a_heavy_degree_would_overflow_is_refused() -> None:
+def test_a_feature_that_overflows_with_a_heavy_degree_is_rejected() -> None:
     edges = Batch([0, 1], [1, 2], weight=[2.0**64, 1.0])
     propagator = Propagator(np.ones((3, 1)), initial=edges, beta=1.0, r_max=1e-3)
     propagator.refine(1e12)
@@ -343,7 +340,7 @@ def test_a_feature_that_a_heavy_degree_would_overflow_is_refused() -> None:
 
 
 @every_dtype
-def test_the_pushes_of_a_step_are_bounded_by_a_number_known_before(dtype: Any) -> None:
+def test_the_pushes_of_a_step_are_bounded_in_advance(dtype: Any) -> None:
     rng = np.random.default_rng(3)
     features = rng.normal(size=(50, 3))
     src, dst = rng.integers(0, 50, (2, 400))
@@ -364,7 +361,7 @@ def test_the_pushes_of_a_step_are_bounded_by_a_number_known_before(dtype: Any) -
 
 
 def slow_case(threads: int) -> tuple[Propagator, Batch]:
-    """Return a propagator and a batch that takes it a second or two."""
+    """Return a propagator and a batch that takes a second or two."""
     rng = np.random.default_rng(4)
     nodes = 8_000
     src, dst = rng.integers(0, nodes, (2, 8 * nodes))
@@ -385,8 +382,8 @@ def interrupt_soon() -> threading.Timer:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_an_interrupted_batch_has_happened_or_not(threads: int) -> None:
-    """Ctrl-C ends a long call at once; what it had begun is there when anyone looks."""
+def test_an_interrupted_batch_is_applied_or_not(threads: int) -> None:
+    """Ctrl-C ends a long call at once, and the next call completes the batch."""
     propagator, batch = slow_case(threads)
     begun = time.monotonic()
     interrupt_soon()
@@ -399,7 +396,7 @@ def test_an_interrupted_batch_has_happened_or_not(threads: int) -> None:
     np.testing.assert_array_equal(propagator.embedding(), whole.embedding())
 
 
-def test_an_interrupted_refinement_has_begun_or_not() -> None:
+def test_an_interrupted_tightening_has_begun_or_not() -> None:
     propagator, batch = slow_case(2)
     propagator.refine(0.1)
     propagator.apply(batch)
@@ -413,7 +410,7 @@ def test_an_interrupted_refinement_has_begun_or_not() -> None:
     assert propagator._native.tolerance == pytest.approx(1e5)
 
 
-def test_a_record_after_an_interrupted_batch_begins_with_whole_states(tmp_path: Path) -> None:
+def test_recording_after_an_interrupted_batch_starts_with_complete_states(tmp_path: Path) -> None:
     propagator, batch = slow_case(2)
     interrupt_soon()
     with pytest.raises(KeyboardInterrupt):
@@ -428,12 +425,12 @@ def test_a_record_after_an_interrupted_batch_begins_with_whole_states(tmp_path: 
     assert (apart <= 2 * store.bound(nodes, np.full(len(nodes), 5))).all()
 
 
-def test_a_signal_handler_that_asks_the_interrupted_propagator_is_told_so() -> None:
+def test_a_signal_handler_cannot_call_the_interrupted_propagator() -> None:
     propagator, batch = slow_case(1)
     before = signal.signal(signal.SIGINT, lambda *_: print(propagator.statistics()))
     try:
         interrupt_soon()
-        with pytest.raises(RuntimeError, match="a signal handler called a propagator"):
+        with pytest.raises(RuntimeError, match="signal handler"):
             propagator.apply(batch)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -441,7 +438,7 @@ def test_a_signal_handler_that_asks_the_interrupted_propagator_is_told_so() -> N
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_an_interrupted_stream_ends_between_two_steps(threads: int) -> None:
+def test_an_interrupted_stream_stops_between_two_steps(threads: int) -> None:
     rng = np.random.default_rng(5)
     nodes, steps = 3000, 200_000
     src, dst = rng.integers(0, nodes, (2, steps))

@@ -1,8 +1,10 @@
-"""The native propagator beyond the laws: bad input, saving, threads, forks, precision."""
+"""The native propagator beyond the laws: invalid input, saving, threads, forks, precision."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
+import inspect
 import os
 import pickle
 import threading
@@ -15,7 +17,7 @@ import pytest
 
 import tidegraph as tg
 from tidegraph import Batch, Channel, EventError, EventStream, Op, Propagator, Sketch
-from tidegraph.engine.propagator import _Features
+from tidegraph.engine.features import Features
 from tidegraph.engine.reference import exact_of
 
 EVERY_VERSION = (
@@ -37,7 +39,7 @@ def random_batches(seed: int, nodes: int, steps: int, rows: int = 4) -> list[Bat
 
 
 def busy_propagator(**options: Any) -> Propagator:
-    """A small propagator with a history in every kind of version."""
+    """Return a small propagator with a history in every kind of version."""
     features = np.random.default_rng(1).normal(size=(60, 40))
     propagator = Propagator(features, **{"channels": EVERY_VERSION, "r_max": 5e-3, **options})
     for batch in random_batches(2, 60, 40):
@@ -50,38 +52,38 @@ def state_bytes(propagator: Propagator) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("rows", "facts"),
     [
-        ({"src": [0], "dst": [60]}, "node 60 is not among the 60 nodes"),
-        ({"src": [0, 7], "dst": [1, 7], "op": [Op.ADD, Op.REMOVE]}, "no such edge"),
+        ({"src": [0], "dst": [60]}, "node 60 .*60 nodes"),
+        ({"src": [0, 7], "dst": [1, 7], "op": [Op.ADD, Op.REMOVE]}, "row 1.*edge"),
         (
             {"src": [0, 0], "dst": [1, 1], "op": [Op.SET, Op.REMOVE], "weight": [2.0, 2.5]},
-            "cannot remove 2.5 from an edge of weight 2",
+            r"2\.5 .*weight 2",
         ),
-        ({"src": [0], "dst": [1], "t": 5}, "times must not run backwards"),
-        ({"src": [0], "dst": [1], "t": None}, "give t"),
-        ({"removed_nodes": [60]}, "removed_nodes names node 60"),
+        ({"src": [0], "dst": [1], "t": 5}, "200.*5|5.*200"),
+        ({"src": [0], "dst": [1], "t": None}, r"\bt\b"),
+        ({"removed_nodes": [60]}, "removed_nodes .*60"),
         (
             {"feature_nodes": [60], "feature_values": np.zeros((1, 40))},
-            "feature_nodes names node 60",
+            "feature_nodes .*60",
         ),
         ({"feature_nodes": [6], "feature_values": np.zeros((1, 39))}, "40"),
         ({"new_nodes": 2, "new_features": np.zeros((2, 41))}, "40"),
-        ({"src": [0, 1], "dst": [1, 99], "new_nodes": 3}, "node 99 is not among the 63"),
-        ({"src": [0, 0], "dst": [1, 1], "weight": [2.0**64] * 2}, r"between 2\*\*-64 and 2\*\*64"),
+        ({"src": [0, 1], "dst": [1, 99], "new_nodes": 3}, r"node 99 .*\b63\b"),
+        ({"src": [0, 0], "dst": [1, 1], "weight": [2.0**64] * 2}, r"2\*\*-64 .*2\*\*64"),
     ],
 )
-def test_a_batch_that_does_not_fit_changes_nothing(rows: dict[str, Any], words: str) -> None:
+def test_a_batch_that_does_not_fit_changes_nothing(rows: dict[str, Any], facts: str) -> None:
     propagator = busy_propagator()
     propagator.apply(Batch(src=[0], dst=[1], t=200))
     before = state_bytes(propagator)
-    with pytest.raises(tg.EventError, match=words):
+    with pytest.raises(tg.EventError, match=facts):
         propagator.apply(Batch(**{"t": 300, **rows}))
     assert state_bytes(propagator) == before
-    propagator.apply(Batch(src=[0], dst=[1], t=300))  # and it still works
+    propagator.apply(Batch(src=[0], dst=[1], t=300))
 
 
-def test_rows_that_name_a_removed_node_are_refused() -> None:
+def test_batches_that_name_a_removed_node_are_rejected() -> None:
     propagator = busy_propagator()
     propagator.apply(Batch(removed_nodes=[3], t=200))
     before = state_bytes(propagator)
@@ -113,7 +115,7 @@ def test_rows_that_name_a_removed_node_are_refused() -> None:
         ({"initial": Batch(new_nodes=1)}, tg.EventError),
     ],
 )
-def test_settings_that_cannot_work_are_refused(options: dict[str, Any], error: type) -> None:
+def test_invalid_settings_are_rejected(options: dict[str, Any], error: type) -> None:
     with pytest.raises(error):
         Propagator(np.ones((3, 2)), **options)
 
@@ -129,17 +131,15 @@ def test_settings_that_cannot_work_are_refused(options: dict[str, Any], error: t
         "x",
     ],
 )
-def test_features_that_are_no_matrix_are_refused(features: Any) -> None:
+def test_features_that_are_not_a_matrix_are_rejected(features: Any) -> None:
     with pytest.raises(tg.ParameterError):
         Propagator(features)
 
 
-def test_a_refused_step_names_itself_and_keeps_those_before() -> None:
+def test_the_error_names_the_rejected_step_and_earlier_ones_stay_applied() -> None:
     one, other = (Propagator(np.eye(4)) for _ in range(2))
     batch = Batch(src=[0, 1, 2, 0], dst=[1, 2, 9, 3])
-    with pytest.raises(
-        tg.EventError, match=r"step 2: row 0 .*node 9.*2 steps before it are applied"
-    ):
+    with pytest.raises(tg.EventError, match=r"step 2: row 0 .*node 9.*\b2 steps"):
         one.apply_steps(batch, [0, 1, 2, 3, 4])
     other.apply_steps(Batch(src=[0, 1], dst=[1, 2]), [0, 1, 2])
     assert state_bytes(one) == state_bytes(other)
@@ -148,16 +148,16 @@ def test_a_refused_step_names_itself_and_keeps_those_before() -> None:
             one.apply_steps(batch, offsets)
 
 
-def test_unknown_nodes_cannot_be_read() -> None:
+def test_reading_unknown_nodes_is_an_error() -> None:
     propagator = Propagator(np.eye(3))
     for nodes in ([3], [-1], [0.5], [[0]]):
         with pytest.raises(tg.EventError, match="node"):
             propagator.embedding(nodes)
 
 
-def test_an_r_max_beyond_float32_is_refused_with_advice_that_works() -> None:
+def test_an_r_max_beyond_float32_is_rejected_with_advice_that_works() -> None:
     sketch = Sketch(8)
-    with pytest.raises(tg.PrecisionError, match=r"use r_max >= (\S+) or dtype='float64'") as caught:
+    with pytest.raises(tg.PrecisionError, match=r"r_max >= (\S+) .*dtype='float64'") as caught:
         Propagator(sketch, nodes=100, r_max=1e-8)
     advised = float(str(caught.value).split("r_max >= ")[1].split()[0])
     Propagator(sketch, nodes=100, r_max=advised)
@@ -185,40 +185,40 @@ def test_features_of_any_size_are_propagated(size: float) -> None:
     assert (propagator.embedding() != 0).all()
 
 
-def test_features_that_the_dtype_cannot_hold_are_named() -> None:
+def test_the_error_names_a_feature_that_the_dtype_cannot_hold() -> None:
     features = np.ones((5000, 3))
     edges = Batch(src=[0, 1, 2], dst=[1, 2, 3])
-    for value, said in (
-        (1e300, r"node 4321 in column 2 is 1e\+300, beyond 3.4e\+38, the largest float32; scale"),
-        (np.nan, "node 4321 in column 2 is nan, where a finite number is needed"),
+    for value, facts in (
+        (1e300, r"node 4321 in column 2 is 1e\+300, .*3.4e\+38, .*float32"),
+        (np.nan, "node 4321 in column 2 is nan"),
         (-np.inf, "node 4321 in column 2 is -inf"),
     ):
         features[4321, 2] = value
-        with pytest.raises(tg.ParameterError, match=said):
+        with pytest.raises(tg.ParameterError, match=facts):
             Propagator(features, initial=edges)
-        with pytest.raises(tg.ParameterError, match=said):
+        with pytest.raises(tg.ParameterError, match=facts):
             tg.propagate(edges.src, edges.dst, features)
     features[4321, 2] = 1e300
     propagator = Propagator(features, initial=edges, dtype="float64")
     assert np.isfinite(propagator.embedding()).all()
     single = Propagator(np.full((6, 1), 1e30), initial=edges)
-    with pytest.raises(tg.PrecisionError, match=r"1e\+11 times their threshold"):
+    with pytest.raises(tg.PrecisionError, match=r"1e\+11 times"):
         single.apply(Batch(feature_nodes=[0], feature_values=[[1e39]]))
 
 
-def test_features_far_beyond_the_first_are_refused() -> None:
+def test_features_far_beyond_the_first_are_rejected() -> None:
     propagator = Propagator(np.eye(6), initial=Batch(src=[0, 1], dst=[1, 2]))
     before = state_bytes(propagator)
     for batch in (
         Batch(feature_nodes=[0], feature_values=np.full((1, 6), 1e38)),
         Batch(new_nodes=1, new_features=np.full((1, 6), 1e38)),
     ):
-        with pytest.raises(tg.PrecisionError, match=r"times their threshold .* dtype='float64'"):
+        with pytest.raises(tg.PrecisionError, match="dtype='float64'"):
             propagator.apply(batch)
     assert state_bytes(propagator) == before
 
 
-def test_a_refused_first_time_leaves_no_trace() -> None:
+def test_a_rejected_first_batch_does_not_start_the_clock() -> None:
     propagator = Propagator(np.eye(3), channels=(Channel.low_pass(half_life=2.0),))
     before = state_bytes(propagator)
     with pytest.raises(tg.EventError):
@@ -226,9 +226,9 @@ def test_a_refused_first_time_leaves_no_trace() -> None:
     assert state_bytes(propagator) == before
 
 
-def test_more_half_lives_than_an_edge_has_weights_are_refused() -> None:
+def test_more_half_lives_than_an_edge_has_weights_are_rejected() -> None:
     channels = [Channel.low_pass(half_life=float(h)) for h in range(1, 65)]
-    with pytest.raises(tg.ParameterError, match="64 different half-lives"):
+    with pytest.raises(tg.ParameterError, match=r"64 .*63"):
         Propagator(np.eye(3), channels=channels)
     Propagator(np.eye(3), channels=channels[:63]).apply(Batch(src=[0], dst=[1], t=1))
 
@@ -244,12 +244,12 @@ def test_units_far_from_the_start_lose_no_digits() -> None:
     assert propagator.audit().drift.max() < 0.05
 
 
-def test_channels_that_do_not_exist_are_refused() -> None:
+def test_unknown_channels_are_rejected() -> None:
     propagator = Propagator(np.eye(3))
     for channel in (1, -1, "low"):
-        with pytest.raises(tg.ParameterError, match="channels 0 to 0"):
+        with pytest.raises(tg.ParameterError, match="0 to 0"):
             propagator.loops(channel)  # type: ignore[arg-type]
-        with pytest.raises(tg.ParameterError, match="channels 0 to 0"):
+        with pytest.raises(tg.ParameterError, match="0 to 0"):
             propagator.edges(channel)  # type: ignore[arg-type]
 
 
@@ -260,7 +260,7 @@ def test_refining_tightens_the_promise_and_keeps_it() -> None:
     np.testing.assert_allclose(propagator.threshold(), loose / 10)
     error = np.abs(propagator.embedding() - exact_of(propagator))
     assert (error <= propagator.error_bound()).all()
-    # drift and the rounding of the output stand beside the promise
+    # Drift and the rounding of the output come on top of the promise.
     rounding = 2.0**-22 * np.abs(exact_of(propagator))
     assert (error <= propagator.threshold() * (1 + propagator.audit().drift.max()) + rounding).all()
     for batch in random_batches(8, 60, 5):
@@ -268,7 +268,7 @@ def test_refining_tightens_the_promise_and_keeps_it() -> None:
     assert propagator.audit().residual.max() <= 1 + propagator.audit().drift.max()
 
 
-def test_repair_takes_out_drift() -> None:
+def test_repair_removes_drift() -> None:
     propagator = busy_propagator()
     before = propagator.audit().drift.max()
     propagator.repair()
@@ -289,7 +289,7 @@ def test_the_bound_survives_a_million_random_additions_and_removals_in_float32(
     present = list(zip(src.tolist(), dst.tolist(), strict=True))
     for _ in range(events // piece):
         rows = []
-        for _ in range(piece // 2):  # one in, one out: the degree stays near twenty
+        for _ in range(piece // 2):  # one added, one removed: degrees stay near twenty
             new = (int(rng.integers(nodes)), int(rng.integers(nodes)))
             at = int(rng.integers(len(present)))
             rows += [(*new, 0), (*present[at], 1)]
@@ -344,7 +344,7 @@ def test_a_sketch_goes_on_for_nodes_added_after_loading(tmp_path: Path) -> None:
     )
 
 
-def test_every_damage_to_a_state_file_is_noticed(tmp_path: Path) -> None:
+def test_any_damage_to_a_state_file_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "state"
     busy_propagator(channels=(Channel.low_pass(),)).save(path)
     whole = path.read_bytes()
@@ -362,11 +362,13 @@ def test_every_damage_to_a_state_file_is_noticed(tmp_path: Path) -> None:
         Propagator.load(path)
     path.write_bytes(whole)
     Propagator.load(path)
-    with pytest.raises(tg.StateFileError, match="cannot read"):
+    with pytest.raises(tg.StateFileError, match="absent"):
         Propagator.load(tmp_path / "absent")
 
 
-def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_leaves_the_old_file_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     propagator = busy_propagator()
     propagator.save(tmp_path / "state")
     before = (tmp_path / "state").read_bytes()
@@ -431,7 +433,7 @@ def test_a_forked_child_goes_on_like_its_parent() -> None:
     assert received == propagator.embedding().tobytes()
 
 
-def test_snapshots_move_the_graph_by_its_difference() -> None:
+def test_a_snapshot_applies_only_the_difference() -> None:
     propagator = Propagator(np.eye(5), r_max=1e-3)
     propagator.apply_snapshot([0, 0, 1], [1, 1, 2])
     src, dst, weight = propagator.edges()
@@ -449,18 +451,18 @@ def test_snapshots_move_the_graph_by_its_difference() -> None:
         propagator.apply_snapshot([0], [5])
 
 
-def test_a_snapshot_that_does_not_fit_is_refused_with_its_own_rows() -> None:
+def test_the_error_of_a_snapshot_names_the_row_given() -> None:
     propagator = Propagator(np.eye(5), channels=(Channel.low_pass(half_life=1.0),))
     propagator.apply(Batch(src=[0, 2], dst=[1, 3], t=10))
     propagator.apply(Batch(removed_nodes=[4], t=10))
     before = state_bytes(propagator)
-    for src, dst, t, words in (
-        ([0, 2, 1], [1, 3, 5], 10, r"row 2 \(1, 5\): node 5 is not among the 5 nodes"),
-        ([0, 2, 4], [1, 3, 2], 10, r"row 2 \(4, 2\): node 4 was removed"),
-        ([0], [1], 9, "times must not run backwards"),
-        ([0], [1], None, "give t"),
+    for src, dst, t, facts in (
+        ([0, 2, 1], [1, 3, 5], 10, r"row 2 \(1, 5\): node 5 "),
+        ([0, 2, 4], [1, 3, 2], 10, r"row 2 \(4, 2\): node 4 .*removed"),
+        ([0], [1], 9, "10.*9|9.*10"),
+        ([0], [1], None, r"\bt\b"),
     ):
-        with pytest.raises(EventError, match=words):
+        with pytest.raises(EventError, match=facts):
             propagator.apply_snapshot(src, dst, t=t)
         assert state_bytes(propagator) == before
 
@@ -480,7 +482,7 @@ def test_steps_in_one_call_equal_steps_one_by_one() -> None:
     assert state_bytes(one) == state_bytes(other)
 
 
-def test_nodes_moved_by_a_silence_are_touched_also_where_many_new_ones_arrive() -> None:
+def test_nodes_that_decay_moved_are_touched_even_if_many_new_ones_arrive() -> None:
     propagator = Propagator(
         Sketch(8),
         nodes=40,
@@ -505,7 +507,7 @@ def test_a_long_call_counts_the_nodes_touched_in_each_of_its_steps(r_max: float)
     assert (counts.max() > 0.9 * nodes) == (r_max == 1e-4)
 
 
-def test_the_sketch_of_the_core_is_the_sketch_of_numpy() -> None:
+def test_the_native_sketch_equals_the_one_in_numpy() -> None:
     for distribution in ("gaussian", "uniform", "sign"):
         sketch = Sketch(7, seed=2**63 + 5, distribution=distribution)
         propagator = Propagator(
@@ -516,9 +518,7 @@ def test_the_sketch_of_the_core_is_the_sketch_of_numpy() -> None:
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("heaviest", [1.0, 2.0**20])
-def test_one_silence_of_any_length_leaves_no_drift_that_counts(
-    heaviest: float, beta: float
-) -> None:
+def test_a_silence_of_any_length_leaves_no_significant_drift(heaviest: float, beta: float) -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(60, 16))
     src, dst = rng.integers(0, 60, (2, 200))
@@ -550,7 +550,7 @@ def test_a_node_idle_for_thousands_of_half_lives_stays_finite() -> None:
         assert (propagator.degree() > 0).all()
 
 
-def test_propagate_is_one_static_propagation() -> None:
+def test_propagate_equals_a_static_propagator() -> None:
     rng = np.random.default_rng(0)
     src, dst = rng.integers(0, 50, (2, 200))
     features = rng.normal(size=(50, 6))
@@ -571,16 +571,55 @@ def test_the_steps_of_a_stream_are_applied_as_they_are() -> None:
     expected = other.apply_steps(steps.batch(0, len(steps)), steps.offsets)
     assert np.array_equal(counts, expected)
     assert np.array_equal(one.embedding(), other.embedding())
-    with pytest.raises(EventError, match="leave offsets out"):
+    with pytest.raises(EventError, match="offsets"):
         one.apply_steps(steps, [0, 1])
-    with pytest.raises(EventError, match="no offsets; give Steps"):
+    with pytest.raises(EventError, match=r"Batch .*offsets.*Steps"):
         one.apply_steps(Batch(src=[0], dst=[1]))
 
 
 def test_propagating_once_copies_no_features() -> None:
     features = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
-    assert _Features(features, None, still=True).lasting() is features
-    assert _Features(features, None).lasting() is None  # its owner may write to it later
+    assert Features(features, None, unchanging=True).in_place() is features
+    assert Features(features, None).in_place() is None  # somebody may write to it later
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        Channel.low_pass(),
+        Channel.high_pass(0.3, window=40, beta=0.0),
+        Channel(gamma0=1.0, gamma=0.5, direction="in"),
+        Channel(gamma0=0.2, gamma=0.8, half_life=2, last=None),
+        Sketch(8),
+        Sketch(8, seed=3, distribution="sign", first_column=5),
+    ],
+    ids=repr,
+)
+def test_the_repr_of_a_channel_or_sketch_is_the_call_that_makes_it(one: Channel | Sketch) -> None:
+    assert eval(repr(one), {"Channel": Channel, "Sketch": Sketch}) == one
+    assert "None" not in repr(one)
+
+
+def test_propagators_and_engine_settings_have_the_same_defaults() -> None:
+    settings = tg.EngineSettings()
+    parameters = inspect.signature(Propagator).parameters
+    for field in dataclasses.fields(settings):
+        assert parameters[field.name].default == getattr(settings, field.name)
+    assert Propagator(np.eye(3)).settings == settings
+
+
+def test_the_repr_of_a_propagator_shows_what_it_computes() -> None:
+    propagator = busy_propagator(directed=True)
+    for fact in (
+        "directed",
+        "nodes=60",
+        "columns=40",
+        "time=117",
+        "Channel.low_pass(0.2, window=40)",
+    ):
+        assert fact in repr(propagator)
+    assert "time" not in repr(Propagator(np.eye(3)))
+    assert propagator.settings.channels == EVERY_VERSION
 
 
 def test_steps_without_nodes_do_nothing() -> None:

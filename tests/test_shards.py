@@ -34,7 +34,7 @@ from tidegraph import (
 )
 from tidegraph.cli import main
 from tidegraph.core import workers
-from tidegraph.engine.channels import Settings
+from tidegraph.engine.channels import EngineSettings
 from tidegraph.events.stream import Edges
 from tidegraph.learning.features import PairFeatures
 from tidegraph.learning.history import History
@@ -43,7 +43,7 @@ from tidegraph.store.trajectories import ChangeKind
 
 NODES, COLUMNS = 30, 7
 SKETCH = Sketch(COLUMNS, seed=4)
-SETTINGS = Settings(channels=(Channel.low_pass(), Channel.high_pass(half_life=40.0)))
+SETTINGS = EngineSettings(channels=(Channel.low_pass(), Channel.high_pass(half_life=40.0)))
 # Many segments and checkpoints.
 SMALL: dict[str, Any] = {"segment_bytes": 20_000, "checkpoint_every_s": 0.0}
 

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
         UnknownNodeError,
     )
     from tidegraph.engine import reference
-    from tidegraph.engine.channels import Audit, Channel, Sketch
+    from tidegraph.engine.building import build
+    from tidegraph.engine.channels import Audit, Channel, EngineSettings, Sketch
+    from tidegraph.engine.compact import CompactGraph, open_graph
+    from tidegraph.engine.embeddings import Embeddings
     from tidegraph.engine.explanation import Explanation, explain
-    from tidegraph.engine.passes import Embeddings
+    from tidegraph.engine.passes import propagate_in_passes
+    from tidegraph.engine.planning import Plan, plan
     from tidegraph.engine.propagator import Propagator, propagate
     from tidegraph.events.batch import Batch, Op
     from tidegraph.events.datasets import generate_communities, load_dataset
@@ -41,9 +45,11 @@ __all__ = [
     "Batch",
     "Channel",
     "ClusterError",
+    "CompactGraph",
     "DataError",
     "Edges",
     "Embeddings",
+    "EngineSettings",
     "EvaluationError",
     "EventError",
     "EventStream",
@@ -53,6 +59,7 @@ __all__ = [
     "NodeLabels",
     "Op",
     "ParameterError",
+    "Plan",
     "PrecisionError",
     "Propagator",
     "ShardedTrajectories",
@@ -65,11 +72,15 @@ __all__ = [
     "Trajectories",
     "UnknownNodeError",
     "__version__",
+    "build",
     "evaluation",
     "explain",
     "generate_communities",
     "load_dataset",
+    "open_graph",
+    "plan",
     "propagate",
+    "propagate_in_passes",
     "read",
     "read_table",
     "record",
@@ -81,9 +92,13 @@ __all__ = [
 # Names are looked up when first used: the command line answers --help without NumPy and the core.
 _HOMES = {
     "core.errors": tuple(name for name in __all__ if name.endswith("Error")),
-    "engine.channels": ("Audit", "Channel", "Sketch"),
+    "engine.building": ("build",),
+    "engine.channels": ("Audit", "Channel", "EngineSettings", "Sketch"),
+    "engine.compact": ("CompactGraph", "open_graph"),
+    "engine.embeddings": ("Embeddings",),
     "engine.explanation": ("Explanation", "explain"),
-    "engine.passes": ("Embeddings",),
+    "engine.passes": ("propagate_in_passes",),
+    "engine.planning": ("Plan", "plan"),
     "engine.propagator": ("Propagator", "propagate"),
     "events.batch": ("Batch", "Op"),
     "events.datasets": ("generate_communities", "load_dataset"),

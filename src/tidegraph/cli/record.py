@@ -93,7 +93,7 @@ def record(
     """
     from tidegraph.core.words import counted
     from tidegraph.core.workers import check_engine
-    from tidegraph.engine.channels import Channel, Settings, Sketch
+    from tidegraph.engine.channels import Channel, EngineSettings, Sketch
     from tidegraph.store.shards import record_shards
 
     check_engine(options["engine"], options["address"], options["workers"])
@@ -102,7 +102,7 @@ def record(
         channels.append(Channel.low_pass(alpha, half_life=half_life))
         if high_pass:
             channels.append(Channel.high_pass(alpha, half_life=half_life))
-    settings = Settings(channels=tuple(channels), directed=directed, r_max=r_max)
+    settings = EngineSettings(channels=tuple(channels), directed=directed, r_max=r_max)
     reading = {name: options.pop(name) for name in list(options) if name not in _OWN}
     stream = read_and_report(data, reading)
     features: Any = Sketch(columns, seed=seed)

@@ -16,7 +16,7 @@ from tidegraph.cli.terminal import Command, Group, console, echo_json, on_interr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tidegraph.engine.passes import Embeddings
+    from tidegraph.engine.embeddings import Embeddings
 
 __all__ = ["embeddings", "graph", "plan", "propagate"]
 
@@ -174,9 +174,9 @@ def plan(as_json: bool, **options: Any) -> None:
       tidegraph plan --nodes 121751665 --edges 1297748926 --columns 64 --memory 8G
     """
     from tidegraph.core.words import counted
-    from tidegraph.engine import passes
+    from tidegraph.engine import planning
 
-    made = passes.plan(**options)
+    made = planning.plan(**options)
     console().print(
         f"{counted(made.passes, 'pass')} of {counted(made.columns_per_pass, 'column')},"
         f" {_size(made.memory_bytes)} of memory{' each' if made.passes > 1 else ''}\n"
@@ -291,7 +291,7 @@ def embeddings_info(directory: Path, verify: bool, as_json: bool) -> None:
     \b
       tidegraph embeddings info mag.embeddings --verify
     """
-    from tidegraph.engine.passes import Embeddings
+    from tidegraph.engine.embeddings import Embeddings
 
     with progress("verify") as report:
         opened = Embeddings.open(directory, verify=verify, progress=report)

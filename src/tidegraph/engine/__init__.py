@@ -1,5 +1,6 @@
-"""The state of now: propagation over a graph that changes, its reference, and what explains it.
+"""The state of now: propagation over a graph that changes.
 
-Compact graphs, passes over them and the check of the promise live here too. It may import from
-`core`, `events` and the native module.
+`Propagator` and its settings, the reference it is tested against, compact graphs and passes over
+them, explanations, and the check of the promise. May import from `core`, `events` and the native
+module.
 """

@@ -1,4 +1,4 @@
-"""Compact graphs from tables of edges, in bounded memory; what is interrupted goes on."""
+"""Compact graphs from tables of edges, in bounded memory; an interrupted build resumes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def build(
     threads: int = 2,
     progress: Progress | None = None,
 ) -> CompactGraph:
-    """Builds the graph of all edges in `source` in the new directory `path`, and opens it.
+    """Build the graph of all edges in `source` in the new directory `path`, and open it.
 
     source: a Parquet file with columns `src` and `dst`, any other table of edges that
         `tidegraph.read` takes, or the directory of a generated stream. Times are not read, and need
@@ -91,15 +91,15 @@ def build(
     if (table / storage.DESCRIPTION).is_file():
         table = table / storage.EDGES
     if not table.is_file():
-        raise DataError(f"there is no file of edges {table}")
+        raise DataError(f"{table} is not a file of edges")
     if nodes is not None and not 0 < nodes <= _MAX_NODES:
         raise ParameterError(f"nodes is {nodes}; give 1 to {_MAX_NODES}")
     if ids not in ("auto", "keep", "number"):
         raise ParameterError(f"ids is {ids!r}; give 'auto', 'keep' or 'number'")
     if ids == "number" and nodes is not None:
         raise ParameterError(
-            f"nodes={nodes} was given with ids='number', by which there are as many nodes as ids;"
-            " leave one of them out"
+            f"nodes={nodes} and ids='number' exclude each other: numbering makes as many nodes as"
+            " there are ids; leave one of them out"
         )
     stat = table.stat()
     order = {
@@ -126,20 +126,20 @@ def build(
             return _Build(work, table, room, threads, progress).run()
     except MemoryError as error:
         raise ShortOfMemoryError(
-            f"building {path} was refused memory by the system, though memory={memory} was allowed;"
-            " what is done is kept: repeat the command with less, or where there is more"
+            f"building {path}: the system has less memory than memory={memory}; finished work is"
+            " safe: repeat the command with a smaller memory, or on a larger machine"
         ) from error
     except OSError as error:
         if isinstance(error, StorageError):
             raise
         raise StorageError(
-            f"building {path} stopped: {error.strerror or error}; what is done is kept: make room"
+            f"building {path} stopped: {error.strerror or error}; finished work is safe: make room"
             " and repeat the command"
         ) from error
 
 
 class _Work:
-    """How far a build has come: a manifest beside files of which only a known part counts."""
+    """The progress of a build: a manifest, and files of which only a known part counts."""
 
     def __init__(self, path: Path, order: dict[str, Any]) -> None:
         self.path, self.directory = path, path / UNFINISHED
@@ -156,25 +156,25 @@ class _Work:
                 self.state = saved["state"]
             elif saved["state"]["stage"] != "read" or saved["state"]["group"]:
                 raise StorageError(
-                    f"{path} holds the beginning of another build; give a new directory, or"
+                    f"{path} holds an unfinished build of other inputs; give a new directory, or"
                     " delete it"
                 )
-        self.save()  # the order, also in place of one of which nothing was done
+        self.save()  # replaces an order of which nothing was done yet
 
     def restart(self, named: Kind | None) -> None:
-        """Has the table read from its beginning, with ids numbered as of a kind, or kept."""
+        """Start reading the table again, with ids numbered as of a kind, or kept."""
         self.state |= {"rows": 0, "group": 0, "loops": 0, "largest": -1}
         self.state |= {"named": named, "names": 0, "text_bytes": 0}
 
     def save(self, **changes: Any) -> None:
-        """Remembers what holds from now on; files must be safe before."""
+        """Save changes of the state; the files it refers to must be safe on disk before."""
         self.state |= changes
         content = json.dumps({"order": self.order, "state": self.state})
         replace_file(self._manifest, content, only_writer=True)
 
     @contextmanager
     def appending(self, sizes: Mapping[Path, int]) -> Iterator[list[Any]]:
-        """The files, cut to the part that counts, to be written on; safe on disk afterwards."""
+        """Open files for appending, cut to the part that counts, and sync them at the end."""
         with ExitStack() as opened:
             files = []
             for path, size in sizes.items():
@@ -187,7 +187,7 @@ class _Work:
 
 
 class _Build:
-    """The stages of a build, each of which begins where the manifest says.
+    """The stages of a build, each of which starts where the manifest says.
 
     read     rows of the table become pairs of 32-bit ids in files; self-edges are put aside. Where
              ids cannot be kept it begins again, and numbers them
@@ -234,7 +234,7 @@ class _Build:
                 return self._read_rows()
             except _OtherIds as found:
                 self._work.restart(found.kind)
-                self._work.save()  # before files are cut that counted until now
+                self._work.save()  # before any file that counted is cut
 
     def _read_rows(self) -> None:
         work, state = self._work, self._work.state
@@ -294,7 +294,7 @@ class _Build:
         }
 
     def _integers(self, ids: Any) -> NDArray[Any]:
-        """Ids that can be kept, as far as their type goes."""
+        """Return ids if their type allows them to be kept, else raise."""
         if not is_arrow(ids):
             return ids  # type: ignore[no-any-return]
         order = self._work.order
@@ -302,23 +302,23 @@ class _Build:
             raise _OtherIds("texts")
         advice = "leave out nodes" if order["nodes"] else "say ids='auto'"
         raise DataError(
-            f"{self._table} has the node id {ids[0].as_py()!r}, and integers from 0 on are needed:"
-            f" {advice}, and the nodes are numbered"
+            f"{self._table} has the node id {ids[0].as_py()!r}; ids that are kept must be integers"
+            f" from 0 on: {advice} to have nodes numbered"
         )
 
     def _within_memory(self, ids: int, needed: int) -> None:
-        """Refuses to number more ids than memory holds, and says how much all may take."""
+        """Raise ParameterError, with an estimate of what is needed, if ids need too much memory."""
         if needed + _OVERHEAD <= self._memory:
             return
         done, total = self._rows_read
-        # As many new ids in every row to come are seldom exceeded; of a text the rows are unknown.
+        # Later rows rarely bring new ids faster. The number of rows of a text file is unknown.
         share = total / done if total > done > 0 else 2
         raise ParameterError(
             f"memory={memory_text(self._memory)} is too little to number the nodes: {ids:,} ids in"
-            f" the rows read so far take {memory_text(needed)} beside the {memory_text(_OVERHEAD)}"
-            f" of the process, and there are rows left; give"
-            f" memory={memory_text(int(needed * share) + _OVERHEAD)}, which is enough where those"
-            " bring new ids no faster, or less: the build goes on where it stood"
+            f" the rows read so far take {memory_text(needed)} on top of the"
+            f" {memory_text(_OVERHEAD)} of the process, and there are rows left; give"
+            f" memory={memory_text(int(needed * share) + _OVERHEAD)}, which is enough if those"
+            " bring new ids no faster: the build resumes where it stopped"
         )
 
     def _largest(self, columns: list[NDArray[Any]]) -> int:
@@ -382,7 +382,7 @@ class _Build:
         )
 
     def _groups(self, begin: int) -> Iterator[tuple[int | None, list[Any], tuple[int, int]]]:
-        """`(where to go on after it, or None; columns; done, of how many)` of the table's rows."""
+        """Yield `(group to resume at, or None; columns; (rows done, of how many))` of the table."""
         src, dst, weight = self._work.order["columns"]
         parquet = _ParquetEdges.of(self._table, src or "src", dst or "dst", weight)
         if parquet is not None:
@@ -403,7 +403,7 @@ class _Build:
         return src, dst, weight[0] if weight else None
 
     def _lengths(self, side: str) -> NDArray[np.uint32]:
-        """How many entries the list of each node has, repetitions counted."""
+        """Return how many entries the list of each node has, repetitions included."""
         work, nodes = self._work, int(self._work.state["nodes"])
         path = work.directory / f"{side}.lengths"
         if not path.is_file():
@@ -540,7 +540,7 @@ class _Build:
     # merge
 
     def _merge(self) -> None:
-        """Writes the lists anew, every neighbour once and with a weight."""
+        """Write the lists again, with every neighbour once and with a weight."""
         work = self._work
         for side in self._sides:
             lengths = self._lengths(side)
@@ -555,7 +555,7 @@ class _Build:
                     work.state |= self._fine(side, fine)
                     begun, place = last, place + len(lists)
                     self._report(last, len(lengths), "lists merged")
-        # The old lists go last: until then merging can be begun again.
+        # The old lists are replaced last: until then merging can start again.
         work.save(stage="seal", merged=True, moving=True)
 
     def _merge_window(
@@ -615,9 +615,9 @@ class _Build:
         shutil.rmtree(work.directory)
 
     def _place_names(self, kind: Kind, nodes: int) -> tuple[str, ...]:
-        """Puts the files of names, and of their order, into the graph; which these are."""
+        """Move the files of names and of their order into the graph; return their names."""
         directory, names = self._work.directory, files_of(kind)
-        if (directory / names[0]).is_file():  # it goes first
+        if (directory / names[0]).is_file():  # which is moved first
             if ORDER_BYTES * nodes + _OVERHEAD > self._memory:
                 self._refuse(ORDER_BYTES * nodes)
             self._report(0, nodes, "names sorted")
@@ -640,7 +640,7 @@ class _Build:
 
 
 class _OtherIds(Exception):
-    """Ids are not of the kind they were read as; they have to be numbered as of another."""
+    """Raised when ids are not of the kind they were read as, with the kind to number them as."""
 
     def __init__(self, kind: Kind) -> None:
         super().__init__(kind)
@@ -648,7 +648,7 @@ class _OtherIds(Exception):
 
 
 def _of_kind(ids: Any, kind: Kind) -> Any:
-    """A column of ids as `Naming` takes them: int64, or text in which numbers are written out."""
+    """Return a column of ids as `Naming` takes them: int64, or text, numbers converted."""
     import pyarrow as pa
 
     if kind == "texts":
@@ -659,12 +659,12 @@ def _of_kind(ids: Any, kind: Kind) -> Any:
 
 
 def _names_of(naming: Naming | None) -> dict[str, int]:
-    """What a manifest keeps of the names so far."""
+    """Return what the manifest records about the names so far."""
     return {} if naming is None else {"names": len(naming), "text_bytes": naming.text_bytes}
 
 
 def _append(files: list[Any], *parts: NDArray[Any]) -> int:
-    """Writes one part to the end of each file; the length of the first."""
+    """Append one part to each file; return the length of the first."""
     for file, part in zip(files, parts, strict=True):
         file.write(part.data)
     return len(parts[0])
@@ -688,28 +688,28 @@ def _append_weights(files: list[Any], weights: NDArray[np.float64]) -> bool:
 
 
 def _starts(lengths: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """Where each list begins, and the last ends."""
+    """Return where each list begins, followed by where the last ends."""
     starts = np.zeros(len(lengths) + 1, dtype=np.uint64)
     np.cumsum(lengths, dtype=np.uint64, out=starts[1:])
     return starts
 
 
 class _ParquetEdges:
-    """A Parquet file, read by row group and without the columns that are no ids or weights."""
+    """A Parquet file of which only ids and weights are read, by row group."""
 
-    _GROUPS = 16  # between two points at which an interrupted build goes on
+    _GROUPS = 16  # between two points at which an interrupted build can resume
 
     def __init__(self, path: Path, file: Any, names: list[str], rows: int) -> None:
         self._path, self._file, self._names, self._rows_at_once = path, file, names, rows
 
     @classmethod
     def of(cls, path: Path, src: str, dst: str, weight: str | None) -> _ParquetEdges | None:
-        """The file, or None where it is not one of this kind."""
+        """Return the file, or None if it is not Parquet or lacks such columns."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            # Row groups may be large: without pre-buffering only the pages in work are held.
+            # Row groups may be large: without pre-buffering only the pages in use are in memory.
             file = pq.ParquetFile(path, pre_buffer=False, buffer_size=_READ_BYTES)
         except (pa.ArrowInvalid, OSError):
             return None
@@ -744,7 +744,7 @@ class _ParquetEdges:
                 yield point, columns, (done, int(ends[-1]))
 
     def _rows(self, group: int) -> Iterator[list[Any]]:
-        """The columns of a row group, which may be larger than memory, in pieces."""
+        """Yield the columns of a row group, which may be larger than memory, in pieces."""
         import pyarrow as pa
 
         try:

@@ -1,10 +1,10 @@
-"""What a propagator is told to compute: filters on versions of the graph, and random features."""
+"""What a propagator computes: filters on versions of the graph, random features, settings."""
 
 from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -17,11 +17,9 @@ __all__ = [
     "Channel",
     "Direction",
     "Distribution",
+    "EngineSettings",
     "RMaxUnit",
-    "Settings",
     "Sketch",
-    "column_norms",
-    "feature_matrix",
     "is_number",
 ]
 
@@ -29,17 +27,17 @@ Direction: TypeAlias = Literal["out", "in", "both"]
 Distribution: TypeAlias = Literal["gaussian", "uniform", "sign"]
 RMaxUnit: TypeAlias = Literal["rms", "absolute", "l1"]
 
-_MAX_HALF_LIVES = 63  # each is a further weight per edge
-_WINDOW_LIMIT = 2**62  # as for times: no sum or difference leaves int64
+_MAX_HALF_LIVES = 63  # each adds a weight to every edge
+_WINDOW_LIMIT = 2**62  # as for times: no sum or difference overflows int64
 
 
 def is_number(value: Any, kinds: Any) -> bool:
-    """Whether it is a finite one of those kinds; a truth value is none."""
+    """Return whether `value` is a finite number of one of these kinds; booleans are not."""
     return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < math.inf
 
 
 def _real(value: Any, name: str, accepted: str) -> float:
-    """`value` as a finite float; texts, booleans and arrays are not numbers here."""
+    """Return `value` as a finite float; raise ParameterError for strings, booleans and arrays."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
         raise ParameterError(f"{name} is {value!r}; give {accepted}")
     number = float(value)
@@ -49,7 +47,7 @@ def _real(value: Any, name: str, accepted: str) -> float:
 
 
 def _count(value: Any, name: str, accepted: str) -> int:
-    """`value` as a positive int below 2**62."""
+    """Return `value` as an int; raise ParameterError unless it is positive and below 2**62."""
     try:
         number = 0 if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
@@ -63,14 +61,14 @@ def _count(value: Any, name: str, accepted: str) -> int:
 class Channel:
     """One filter on one version of the graph: `pi = gamma0 · Σ_k (gamma·P)^k · x`.
 
-    The version is all edges, or the edges forgotten with `half_life`, or those of the last `window`
-    units of time, or those of the `last` events. On a directed graph `direction` says which edges
-    a node gathers from: those it sends ("out"), receives ("in"), or both, added up.
-    `beta` None means the propagator's.
+    The version is all edges, edges whose weight halves every `half_life`, edges of the last
+    `window` units of time, or edges of the `last` events. On a directed graph `direction` says
+    which edges a node gathers from: those it sends ("out"), those it receives ("in"), or the sum of
+    both. With `beta=None` the channel uses the propagator's `beta`.
 
     >>> channel = Channel.low_pass(0.2, half_life=3600)
-    >>> channel.gamma0, channel.gamma
-    (0.2, 0.8)
+    >>> channel, channel.gamma0, channel.gamma
+    (Channel.low_pass(0.2, half_life=3600.0), 0.2, 0.8)
     """
 
     gamma0: float
@@ -89,12 +87,12 @@ class Channel:
             raise ParameterError("gamma0 is 0; give a finite number other than 0")
         if not 0 < abs(self.gamma) < 1:
             raise ParameterError(
-                f"gamma is {self.gamma}; the series converges for 0 < |gamma| < 1 only"
+                f"gamma is {self.gamma}; the series converges only for 0 < |gamma| < 1"
             )
         if sum(rule is not None for rule in (self.half_life, self.window, self.last)) > 1:
             raise ParameterError(
                 f"half_life={self.half_life}, window={self.window}, last={self.last}: a channel"
-                " forgets in one way at most; use several channels"
+                " forgets in at most one way; use several channels"
             )
         if self.half_life is not None:
             accepted = "a number of time units, at least 0.001 and below 2**62"
@@ -116,13 +114,13 @@ class Channel:
 
     @classmethod
     def low_pass(cls, alpha: float = 0.2, **version: Any) -> Channel:
-        """Personalised PageRank: `gamma0 = alpha, gamma = 1 - alpha`."""
+        """Return personalised PageRank: `gamma0 = alpha, gamma = 1 - alpha`."""
         alpha = _alpha(alpha)
         return cls(alpha, 1 - alpha, **version)
 
     @classmethod
     def high_pass(cls, alpha: float = 0.2, **version: Any) -> Channel:
-        """The same with alternating signs: `gamma0 = alpha, gamma = alpha - 1`."""
+        """Return the filter with alternating signs: `gamma0 = alpha, gamma = alpha - 1`."""
         alpha = _alpha(alpha)
         return cls(alpha, alpha - 1, **version)
 
@@ -130,6 +128,28 @@ class Channel:
     def timed(self) -> bool:
         """Whether this version of the graph depends on the times of the events."""
         return self.half_life is not None or self.window is not None
+
+    @property
+    def sees_all_edges(self) -> bool:
+        """Whether the channel forgets nothing: neither decay nor a window."""
+        return not self.timed and self.last is None
+
+    def __repr__(self) -> str:
+        version = _changed_fields(self, skip=("gamma0", "gamma"))
+        for name, gamma in (("low_pass", 1 - self.gamma0), ("high_pass", self.gamma0 - 1)):
+            if 0 < self.gamma0 < 1 and gamma == self.gamma:
+                return f"Channel.{name}({', '.join([repr(self.gamma0), *version])})"
+        gammas = [f"gamma0={self.gamma0!r}", f"gamma={self.gamma!r}"]
+        return f"Channel({', '.join([*gammas, *version])})"
+
+
+def _changed_fields(settings: Any, *, skip: tuple[str, ...]) -> list[str]:
+    """Return `name=value` for the fields of a dataclass that differ from their defaults."""
+    return [
+        f"{field.name}={getattr(settings, field.name)!r}"
+        for field in fields(settings)
+        if field.name not in skip and getattr(settings, field.name) != field.default
+    ]
 
 
 def _alpha(alpha: float) -> float:
@@ -154,7 +174,7 @@ _MEAN_ABS = {"gaussian": _GAUSSIAN_ABS, "uniform": 0.5, "sign": 1.0}
 
 
 def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64; arrays of uint64 wrap around silently, as meant."""
+    """Apply the finaliser of splitmix64; uint64 arrays wrap around silently, as intended."""
     z = (z ^ (z >> np.uint64(30))) * _MIX1
     z = (z ^ (z >> np.uint64(27))) * _MIX2
     return z ^ (z >> np.uint64(31))
@@ -162,12 +182,12 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Sketch:
-    """Random features as a function of (seed, node, column): nothing to store, new nodes included.
+    """Random features as a function of (seed, node, column): nothing is stored, even for new nodes.
 
-    Integer arithmetic up to one final division, so every implementation agrees to the bit.
+    Arithmetic is on integers up to one final division, so every implementation agrees to the bit.
     "gaussian" is the sum of twelve 16-bit integers scaled to variance 1; "uniform" lies in [0, 1);
-    "sign" is -1 or 1. `first_column` is the number of the first column: the columns 8 to 15 of a
-    wider sketch are `Sketch(8, first_column=8)`.
+    "sign" is -1 or 1. `first_column` is the number of the first column: columns 8 to 15 of a wider
+    sketch are `Sketch(8, first_column=8)`.
 
     >>> Sketch(columns=4, distribution="sign").rows([7]).shape
     (1, 4)
@@ -197,11 +217,11 @@ class Sketch:
             )
 
     def part(self, first: int, columns: int) -> Sketch:
-        """So many columns of this sketch from its column `first` on, as a sketch."""
+        """Return the sketch of this many columns, starting at column `first` of this one."""
         return replace(self, columns=columns, first_column=self.first_column + first)
 
     def rows(self, nodes: ArrayLike) -> NDArray[np.float64]:
-        """Features `[len(nodes), columns]` of the given node ids."""
+        """Return the features `[len(nodes), columns]` of nodes, given by their numbers."""
         ids = np.atleast_1d(np.asarray(nodes, dtype=np.uint64))
         columns = np.arange(self.columns, dtype=np.uint64) + np.uint64(self.first_column)
         key = _mix(np.array([self.seed], dtype=np.uint64) + _GOLDEN)
@@ -217,55 +237,25 @@ class Sketch:
             h = _mix(h + _GOLDEN)
         return (total.astype(np.float64) - _GAUSSIAN_MEAN) / _GAUSSIAN_STD
 
+    def norms(self, unit: RMaxUnit, nodes: int) -> NDArray[np.float64]:
+        """Return the unit of `r_max` per column: its RMS, 1, or its L1 norm over so many nodes.
 
-def column_norms(
-    features: NDArray[np.float64] | Sketch, unit: RMaxUnit, nodes: int
-) -> NDArray[np.float64]:
-    """What `r_max` counts in, `[columns]`: each column's RMS, 1, or its L1 norm; 1 where that is 0.
-
-    A sketch answers in theory and not from its rows, so that the value does not depend on luck.
-    """
-    if isinstance(features, Sketch):
-        theory = {
-            "rms": _RMS[features.distribution],
+        These are expected values, not those of the rows, so that they do not depend on chance.
+        """
+        expected = {
+            "rms": _RMS[self.distribution],
             "absolute": 1.0,
-            "l1": nodes * _MEAN_ABS[features.distribution],
+            "l1": nodes * _MEAN_ABS[self.distribution],
         }
-        norms = np.full(features.columns, theory[unit])
-    elif unit == "absolute" or nodes == 0:
-        norms = np.ones(features.shape[1])
-    elif unit == "rms":
-        norms = np.sqrt(np.mean(np.square(features), axis=0))
-    else:
-        norms = np.abs(features).sum(axis=0)
-    return np.where(norms > 0, norms, 1.0)
+        return np.full(self.columns, expected[unit] or 1.0)
 
-
-def feature_matrix(features: Any, nodes: int | None) -> NDArray[np.float64]:
-    """The features to start with as a fresh float64 `[n, columns]`; a sketch needs `nodes`."""
-    if isinstance(features, Sketch):
-        if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 0:
-            raise ParameterError(f"nodes is {nodes!r}; with a Sketch give the number of nodes")
-        return features.rows(np.arange(nodes))
-    try:
-        array = np.asarray(features)
-    except (ValueError, TypeError) as error:
-        raise ParameterError(f"features are not a matrix of numbers: {error}") from None
-    if array.dtype.kind not in "fiu":
-        raise ParameterError(f"features have dtype {array.dtype}; give floating-point numbers")
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise ParameterError(f"features have shape {array.shape}; give [nodes, columns]")
-    if nodes is not None and nodes != array.shape[0]:
-        raise ParameterError(
-            f"nodes is {nodes} but features has {array.shape[0]} rows; leave it out"
-        )
-    if not np.isfinite(array).all():
-        raise ParameterError("features hold NaN or infinity; they must be finite")
-    return array.astype(np.float64, order="C")
+    def __repr__(self) -> str:
+        changed = _changed_fields(self, skip=("columns",))
+        return f"Sketch({', '.join([repr(self.columns), *changed])})"
 
 
 @dataclass(frozen=True)
-class Settings:
+class EngineSettings:
     """The settings of a propagator that decide what it computes and how closely."""
 
     channels: tuple[Channel, ...] = (Channel.low_pass(),)
@@ -311,7 +301,7 @@ class Settings:
         if len(half_lives) > _MAX_HALF_LIVES:
             raise ParameterError(
                 f"the channels have {len(half_lives)} different half-lives; one propagator takes"
-                f" at most {_MAX_HALF_LIVES}: share the channels out over several"
+                f" at most {_MAX_HALF_LIVES}: divide the channels among several"
             )
         for number, channel in enumerate(self.channels):
             if channel.direction != "out" and not self.directed:
@@ -321,17 +311,18 @@ class Settings:
                 )
 
     def beta_of(self, channel: Channel) -> float:
-        """The normalisation this channel uses."""
+        """Return the normalisation exponent that a channel uses."""
         return self.beta if channel.beta is None else channel.beta
 
     def forget_bits(self, half_life: float) -> int:
-        """F: without self-loops a decayed edge is forgotten after F half-lives or more (8 to 24).
+        """Return F: without self-loops a decayed edge is dropped after F or more half-lives (8-24).
 
-        It goes at the first boundary, a whole number of half-lives after the first event, at which
-        it is lighter than `2^-F` times the lightest weight that any earlier batch gave or left. The
-        threshold of a node shrinks by `2^(F·(1-beta))` until then, which F keeps near 2^8 for every
-        channel that shares the half-life. With self-loops, which are renewed at every boundary,
-        edges fade away, and go when all that go in a row weigh less than rounding.
+        An edge is dropped at the first boundary, a whole number of half-lives after the first
+        event, at which it is lighter than `2^-F` times the lightest weight that any earlier batch
+        gave or left. Until then the threshold of a node shrinks by `2^(F·(1-beta))`, which F keeps
+        near 2^8 for every channel that shares the half-life. With self-loops, which are renewed at
+        every boundary, edges fade away, and are dropped once all those of a row together weigh
+        less than rounding.
         """
         betas = [self.beta_of(c) for c in self.channels if c.half_life == half_life]
         lowest = min(betas)
@@ -340,11 +331,11 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """How far a propagator has drifted, per channel, as multiples of its stopping threshold.
+    """How far a propagator has drifted, per channel, in multiples of its stopping threshold.
 
     drift: the largest difference between the stored and the true residual of the stored estimate.
     residual: the largest true residual; at most 1 after every call.
-    untracked: how far, at most, a drift exceeds what the engine has accounted for; 0 if none does.
+    untracked: the most by which a drift exceeds the engine's own account of it; 0 if none does.
     """
 
     drift: NDArray[np.float64]  # [channels]

@@ -1,4 +1,4 @@
-"""Graphs near the size of memory: lists of neighbours in files, mapped and not read.
+"""Graphs near the size of memory: lists of neighbours in memory-mapped files.
 
 A compact graph is a directory:
 
@@ -27,7 +27,7 @@ import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -71,7 +71,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def memory_bytes(memory: str | int) -> int:
-    """The bytes that a number, or a text such as "8G" or "500M", stands for.
+    """Return the number of bytes meant by a number, or by text such as "8G" or "500M".
 
     >>> memory_bytes("1.5G")
     1610612736
@@ -81,13 +81,13 @@ def memory_bytes(memory: str | int) -> int:
     match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*)\s*([KMGT]?)I?B?\s*", str(memory).upper())
     if not isinstance(memory, str) or match is None or float(match[1]) == 0:
         raise ParameterError(
-            f"memory={memory!r} is no size; give a number of bytes, or 500M, 8G, ..."
+            f"memory={memory!r} is not a size; give a number of bytes, or 500M, 8G, ..."
         )
     return int(float(match[1]) * _UNITS[match[2]])
 
 
 def memory_text(size: int) -> str:
-    """A short text that stands for so many bytes or a little more.
+    """Return a short text for this many bytes, rounded up.
 
     >>> memory_text(1_600_000_000)
     '1.5G'
@@ -102,7 +102,7 @@ def memory_text(size: int) -> str:
 
 @dataclass(frozen=True)
 class CompactGraph:
-    """A graph in a directory: mapped into memory, shared by all who read it, never written to.
+    """A graph in a directory: mapped into memory, shared by its readers, never written to.
 
     `tidegraph.Propagator(features, initial=graph)` starts from it without copying an edge.
     """
@@ -114,15 +114,15 @@ class CompactGraph:
     directed: bool
     weighted: bool
     fingerprint: str  # of everything in it
-    _files: dict[str, dict[str, Any]]
+    _files: dict[str, dict[str, Any]] = field(repr=False)
     named: Kind | None = None  # what kind of ids the table has, where nodes were numbered
 
     def number(self, ids: ArrayLike) -> NDArray[np.int64]:
-        """The numbers of nodes that the table calls `ids`; an unknown one is an error naming it."""
+        """Return the numbers of nodes by name; raise UnknownNodeError for others."""
         return known_nodes(ids, self.nodes) if self._names is None else self._names.numbers(ids)
 
     def name(self, nodes: ArrayLike) -> NDArray[Any]:
-        """What the table calls the nodes with these numbers."""
+        """Return the names of the nodes with these numbers."""
         known = known_nodes(nodes, self.nodes)
         return known if self._names is None else self._names.names(known)
 
@@ -132,7 +132,7 @@ class CompactGraph:
 
     @property
     def name_files(self) -> dict[str, dict[str, Any]]:
-        """The files with the names of nodes, their `bytes` and `digests`; none without names."""
+        """The files with the names of nodes, with `bytes` and `digests`; empty without names."""
         names = () if self.named is None else files_of(self.named)
         return {name: self._files[name] for name in names}
 
@@ -197,17 +197,17 @@ class CompactGraph:
         )
 
     def verify(self, progress: Progress | None = None) -> None:
-        """Compares every byte with the digests; raises `StorageError` where one differs."""
+        """Compare every byte with the digests; raise StorageError if one differs."""
         total = len(self._files)
         for done, (name, file) in enumerate(self._files.items()):
             if file_digests(self.path / name) != file["digests"]:
-                raise StorageError(f"{self.path / name} is damaged: build the graph anew")
+                raise StorageError(f"{self.path / name} is damaged: build the graph again")
             if progress is not None:
                 progress(done + 1, total, "files compared with their digests")
 
 
 def open_graph(path: str | os.PathLike[str]) -> CompactGraph:
-    """The graph in a directory, in an instant: sizes are compared, contents are not (`verify`)."""
+    """Open the graph in a directory; sizes are checked, contents are not (see `verify`)."""
     path = Path(path)
     try:
         header = json.loads((path / HEADER).read_bytes())
@@ -216,7 +216,7 @@ def open_graph(path: str | os.PathLike[str]) -> CompactGraph:
     except FileNotFoundError as error:
         unfinished = (path / UNFINISHED).is_dir()
         raise DataError(
-            f"{path} holds a graph whose building has not ended; repeat the command that builds it"
+            f"{path} holds an unfinished graph; repeat the command that builds it"
             if unfinished
             else f"{path} holds no compact graph; make one with tidegraph graph build"
         ) from error
@@ -234,7 +234,7 @@ def open_graph(path: str | os.PathLike[str]) -> CompactGraph:
         if size != file["bytes"]:
             raise DataError(
                 f"{path / name} has {size} bytes where {file['bytes']} were written;"
-                " copy it again, or build the graph anew"
+                " copy it again, or build the graph again"
             )
     names = ("nodes", "edges", "entries", "directed", "weighted")
     return CompactGraph(
@@ -276,7 +276,7 @@ def _fraction_unit(weights: Weights) -> NDArray[np.float64]:
 
 
 def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
-    """The numbers in a file, read where they lie; what is empty cannot be mapped."""
+    """Return the numbers in a file as a memory map; an empty array if there are none."""
     if length == 0:
         return np.empty(0, dtype=dtype)
     return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(length,)))
@@ -287,7 +287,7 @@ def _digest(data: Any) -> str:
 
 
 def file_digests(path: Path) -> list[str]:
-    """The digests of the pieces of a file, one after the other."""
+    """Return the digests of the pieces of a file, in order."""
     size = path.stat().st_size
 
     def piece(first: int) -> str:

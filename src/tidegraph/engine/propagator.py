@@ -1,85 +1,73 @@
-"""The face of the native engine: features propagated over a changing graph, errors certified."""
+"""`Propagator`, the Python face of the native engine: features propagated over a changing graph."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import tempfile
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native
 from tidegraph.core import statefile
-from tidegraph.core.errors import (
-    DataError,
-    EventError,
-    ParameterError,
-    PrecisionError,
-    StateFileError,
-)
-from tidegraph.engine.channels import Audit, Channel, RMaxUnit, Settings, Sketch, column_norms
+from tidegraph.core.errors import EventError, ParameterError, PrecisionError, StateFileError
+from tidegraph.engine.base_graph import BaseGraph, check_fits
+from tidegraph.engine.bridge import CallLock, make_native, thread_count
+from tidegraph.engine.channels import Audit, Channel, EngineSettings, RMaxUnit, Sketch
 from tidegraph.engine.compact import CompactGraph, open_graph
+from tidegraph.engine.features import Features
+from tidegraph.engine.precision import (
+    Dtype,
+    advise_float64,
+    check_dtype,
+    check_estimates,
+    check_thresholds,
+    check_tolerance,
+)
+from tidegraph.engine.saving import Description
 from tidegraph.events.batch import Batch
+from tidegraph.events.names import known_nodes
 from tidegraph.events.steps import Steps
 
-__all__ = ["Dtype", "Propagator", "check_dtype", "check_features", "propagate"]
+__all__ = ["Propagator", "propagate"]
 
-Dtype: TypeAlias = Literal["float32", "float64"]
-_DISTRIBUTIONS = {"gaussian": 0, "uniform": 1, "sign": 2}
-_DIRECTIONS = {"out": 0, "in": 1, "both": 2}
-_ALL, _DECAY, _WINDOW, _LAST = range(4)
-_KEPT, _SKETCHED, _BORROWED = range(3)
-_STATE_LAYOUT = 3  # of the arrays in a saved state
-# Features are handed over in pieces: a whole copy in float64 would double them. Small ones, since
-# the allocator holds on to what large ones leave behind.
-_FEATURE_ROWS = 1 << 12
 _BLOCK_COLUMNS = 96
-# From so many nodes on the first propagation begins with sweeps over all of them, which share out
-# one block of columns among threads. Part of the result's bits.
-_SWEEP_NODES = 1 << 20
-# Over a compact graph lists that change are copied into memory. When they take so much of it, in
-# bytes and as a share of the lists they stand over, all are written anew as one compact graph.
-_MERGE_BYTES = 64 << 20
-_MERGE_SHARE = 0.25
-_ROWS_BETWEEN_MERGES = 1 << 20
-_BORROWABLE = {np.dtype(np.float32).str, np.dtype(np.float64).str}  # in this machine's byte order
+_ROWS_BETWEEN_MERGES = 1 << 20  # over a compact graph, how often to look at changed lists
 
 
 class Propagator:
     """Propagated features of every node, maintained while edges, features and nodes change.
 
-    For each channel and feature column it keeps an estimate of `pi = gamma0 · Σ_k (gamma·P)^k · x`
-    with `|pi(i) - estimate(i)| <= threshold(i)` after every `apply`, rounding included;
-    `error_bound` certifies what holds right now. Weights are those given, in float64. A batch that
-    asks for more than `dtype` can hold raises `PrecisionError` and changes nothing.
+    For each channel and feature column it maintains an estimate of
+    `pi = gamma0 · Σ_k (gamma·P)^k · x` with `|pi(i) - estimate(i)| <= threshold(i)` after every
+    `apply`, rounding included; `error_bound` certifies the present error. Weights are float64.
+    A batch that asks for more than `dtype` can hold raises `PrecisionError` and changes nothing.
 
-    Ctrl-C interrupts a long call. What it had begun is completed by the next call, so that a batch
-    has happened or has not.
+    Ctrl-C interrupts a long call. The next call completes what was begun, so that a batch is
+    either applied or not.
 
-    features: `[nodes, columns]`, or a `Sketch` together with `nodes`. A sketch takes no memory, nor
-        does a C-contiguous float array that nobody can write to (a memory map of mode "r", or one
-        after `setflags(write=False)`): it is read where it lies. Other arrays are copied.
+    features: `[nodes, columns]`, or a `Sketch` together with `nodes`. A sketch takes no memory.
+        Neither does a C-contiguous float array that nobody can write to (a memory map of mode "r",
+        or an array after `setflags(write=False)`), which is read in place. Other arrays are copied.
     channels: filters on versions of the graph; by default one low-pass filter on all edges.
-    r_max, r_max_unit: the error that is allowed: relative to each column's RMS ("rms"), absolute,
-        or relative to its L1 norm ("l1").
+    r_max, r_max_unit: the allowed error, relative to each column's RMS ("rms"), absolute, or
+        relative to its L1 norm ("l1").
     scale_by_degree: False stops at `min(1, d^(1-beta))` instead of `d^(1-beta)`, which is stricter.
-    self_loop: weight of the loop every node carries; 0 is allowed on undirected graphs.
-    threads: None takes all cores. Results are the same to the bit for any number.
-    block_columns: at most so many columns share a block, which one thread works on. Narrower
-        blocks occupy more cores, wider ones do less work in total. Part of the result's bits.
-    initial: rows of a graph to start from, or a graph that `tidegraph.engine.building.build` made
-        (or the path of one), which is read where it lies: only the lists of nodes whose edges
-        change are copied, and where these become many they go into nameless files beside the graph,
-        of its size, that vanish with the propagator. With it `nodes` may be left out. Saved states
-        name the graph's directory and need it again, unchanged.
+    self_loop: weight of the loop that every node has; 0 is allowed on undirected graphs.
+    threads: None uses all cores. Any number gives the same bits.
+    block_columns: the most columns in a block, which one thread works on. Narrower blocks use more
+        cores, wider ones do less work in total. Part of the result's bits.
+    initial: rows of a graph to start from, or a compact graph made by `tidegraph.build`, or the
+        path of one. A compact graph is read in place, and `nodes` may be omitted. Only lists that
+        change are copied; once they become large, all lists move to nameless files next to the
+        graph, as large as it, which vanish with the propagator. Saved states refer to the graph's
+        directory and need it again, unchanged.
 
     Calls from several threads queue; the interpreter lock is released while one computes. A child
-    made by fork() can go on with it, unless another thread was computing at that moment.
+    process made by fork() can continue with a propagator, unless another thread was computing in it
+    at that moment.
 
     >>> propagator = Propagator(np.eye(3), initial=Batch(src=[0], dst=[1]))
     >>> propagator.apply(Batch(src=[1], dst=[2]))
@@ -90,7 +78,7 @@ class Propagator:
 
     def __init__(
         self,
-        features: ArrayLike | Sketch | _Features,
+        features: ArrayLike | Sketch | Features,
         *,
         nodes: int | None = None,
         channels: Sequence[Channel] = (Channel.low_pass(),),
@@ -109,7 +97,7 @@ class Propagator:
             initial = open_graph(initial)
         if isinstance(initial, CompactGraph) and isinstance(features, Sketch) and nodes is None:
             nodes = initial.nodes
-        settings = Settings(
+        settings = EngineSettings(
             channels=tuple(channels),
             directed=directed,
             beta=beta,
@@ -119,173 +107,79 @@ class Propagator:
             self_loop=self_loop,
         )
         check_dtype(dtype)
-        source = features if isinstance(features, _Features) else _Features(features, nodes)
+        source = features if isinstance(features, Features) else Features(features, nodes)
         source.check(dtype)
         thresholds = settings.r_max * source.norms(settings.r_max_unit)
-        _check_promise_in_range(settings, thresholds, dtype)
-        borrowed = source.lasting()
-        self._build(
-            settings,
-            source.nodes,
-            thresholds,
-            dtype,
-            threads,
-            block_columns,
-            source.sketch,
-            _KEPT if borrowed is None else _BORROWED,
-        )
-        if borrowed is not None:
-            self._native.borrow_features(borrowed)
+        check_thresholds(settings, thresholds, dtype)
+        in_place = source.in_place()
+        described = Description(settings, source.nodes, dtype, block_columns, source.sketch)
+        self._build(described, thresholds, threads, in_place=in_place is not None)
+        if in_place is not None:
+            self._native.borrow_features(in_place)
         else:
             for first, rows in source.pieces():
                 self._native.set_features(first, rows)
         if isinstance(initial, CompactGraph):
-            self._stand_on(initial)
+            self._start_from(initial)
         elif initial is not None:
             self._load(initial)
         self._native.read_peak()
-        self._check_precision(1.0)
+        self._check_tolerance(1.0)
         self._native.start()
 
     def _build(
         self,
-        settings: Settings,
-        nodes: int,
+        described: Description,
         thresholds: NDArray[np.float64],
-        dtype: str,
         threads: int | None,
-        block_columns: Any,
-        sketch: Sketch | None,
-        rows: int = _KEPT,
+        *,
+        in_place: bool = False,
     ) -> None:
-        if not isinstance(block_columns, int) or not 8 <= block_columns <= 256:
-            raise ParameterError(f"block_columns is {block_columns!r}; give a number from 8 to 256")
-        self._settings = settings
-        self._dtype = np.dtype(dtype)
-        self._threads = _thread_count(threads)
+        self._settings = described.settings
+        self._dtype = np.dtype(described.dtype)
+        self._threads = thread_count(threads)
         self._thresholds = thresholds
-        self._block_columns = block_columns
-        self._sketch = sketch
-        self._graph: CompactGraph | None = None  # whose lists are read where they lie
-        self._merged: _Merged | None = None  # where they lie once changes were merged with them
-        self._merge_from = float("inf")  # bytes of changed lists
-        self._lock = _Lock()
-        versions: list[tuple[int, float, int, int]] = []
-        views: list[tuple[int, int]] = []
-        natives: list[tuple[int, float, float, float]] = []
-        for channel in settings.channels:
-            version = _version(channel, settings)
-            if version not in versions:
-                versions.append(version)
-            view = (versions.index(version), _DIRECTIONS[channel.direction])
-            if view not in views:
-                views.append(view)
-            beta = settings.beta_of(channel)
-            natives.append((views.index(view), channel.gamma0, channel.gamma, beta))
-        make = _native.PropagatorF32 if dtype == "float32" else _native.PropagatorF64
-        self._native = make(
-            nodes,
+        self._block_columns = described.block_columns
+        self._sketch = described.sketch
+        self._base: BaseGraph | None = None
+        self._lock = CallLock()
+        self._native = make_native(
+            described.settings,
+            described.nodes,
             thresholds,
-            settings.directed,
-            settings.self_loop,
-            settings.scale_by_degree,
-            block_columns,
-            self._threads,
-            versions,
-            views,
-            natives,
-            (rows, 0, 0, 0)
-            if sketch is None
-            else (
-                _SKETCHED,
-                sketch.seed,
-                sketch.first_column,
-                _DISTRIBUTIONS[sketch.distribution],
-            ),
-            _SWEEP_NODES,
+            described.dtype,
+            threads=self._threads,
+            block_columns=described.block_columns,
+            sketch=described.sketch,
+            in_place=in_place,
         )
 
-    def _stand_on(self, graph: CompactGraph) -> None:
-        if graph.directed != self.directed:
-            kind = {True: "directed", False: "undirected"}
-            raise ParameterError(
-                f"initial is an {kind[graph.directed]} graph".replace("an d", "a d")
-                + f" and the propagator is {kind[self.directed]}; give directed={graph.directed}"
-            )
-        if graph.nodes > self._native.nodes:
-            raise ParameterError(
-                f"initial has {graph.nodes} nodes and features has {self._native.nodes} rows;"
-                " give a row for every node"
-            )
-        if any(_version(channel, self._settings)[0] != _ALL for channel in self.channels):
-            self._load(graph.rows())  # windows and decay keep weights of their own
-            return
-        selves = graph.self_edges
-        targets = graph.targets if graph.directed else None
-        between = graph.edges - selves[0].size
-        try:
-            self._native.stand_on(graph.sources, targets, between, *selves)
-        except _native.EventError as error:  # built by a release that did not look
-            raise DataError(
-                f"{graph.path}: {error}: build the graph anew, in another unit"
-            ) from None
-        self._graph = graph
-        self._merge_from = max(_MERGE_BYTES, _MERGE_SHARE * 4 * graph.entries)
-
-    def _merge_where_much_changed(self) -> None:
-        """Moves the graph to fresh files once changed lists take much memory; no bit depends on it.
-
-        Where there is no room for that, changed lists stay in memory until they have doubled.
-        """
-        if self._graph is None:
-            return
-        taken = self._native.changed_list_bytes()
-        if taken < self._merge_from:
-            return
-        try:
-            merged = _Merged(self._graph.path, self._native.nodes, self._native.extents())
-        except OSError:
-            self._merge_from = 2 * taken
-            return
-        former, self._merged = self._merged, merged
-        try:
-            self._native.merge_into(merged.sources, merged.targets)
-        except MemoryError:
-            merged.former = former  # lists of one direction may still lie there
-            self._merge_from = 2 * taken
-            return
-        self._merge_from = max(_MERGE_BYTES, _MERGE_SHARE * 4 * merged.entries)
+    def _start_from(self, graph: CompactGraph) -> None:
+        check_fits(graph, directed=self.directed, nodes=self._native.nodes)
+        if all(channel.sees_all_edges for channel in self.channels):
+            self._base = BaseGraph(graph, self._native)
+        else:  # windows and decay have weights of their own
+            self._load(graph.rows())
 
     def _load(self, batch: Batch) -> None:
-        if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
-            raise EventError(
-                "initial takes edge rows only; give its nodes and features with features="
-            )
+        _require_edge_rows(batch, "initial", "give nodes and features with features=")
         try:
             self._native.load(batch.src, batch.dst, batch.weight, batch.op, batch.t, batch.time)
         except _native.EventError as error:
             raise EventError(f"initial: {error}") from None
 
-    def _check_precision(self, tolerance: float) -> None:
-        finest = self._native.finest_tolerance()
-        if not tolerance >= finest:
-            r_max = self._settings.r_max / self._native.tolerance  # the one at the start
-            much = (
-                f" >= {_round_up(finest * r_max):g}" if np.isfinite(finest) else ", a larger one,"
-            )
-            advice = f"use r_max{much}" + (
-                " or dtype='float64'" if self._dtype == np.float32 else ""
-            )
-            raise PrecisionError(
-                f"r_max={tolerance * r_max:g} (unit {self._settings.r_max_unit!r}) asks for more"
-                f" than {self._dtype} can hold on these features; {advice}"
-            )
+    def _merge_if_large(self) -> None:
+        if self._base is not None:
+            self._base.merge_if_large()
+
+    def _check_tolerance(self, tolerance: float) -> None:
+        check_tolerance(tolerance, self._native, self._settings, self._dtype)
 
     def apply(self, batch: Batch) -> NDArray[np.int64]:
-        """The nodes touched, sorted: those the batch names, and every other whose estimate moved.
+        """Apply a batch; return the nodes it names and all whose estimate moved, sorted.
 
-        All or nothing: a batch that does not fit raises `EventError`, one that asks for more than
-        the precision can hold `PrecisionError`, and neither changes anything.
+        Raise EventError if the batch does not fit the graph, PrecisionError if it asks for more
+        than the precision can hold. Either way nothing has changed then.
         """
         with self._lock:
             return self._apply(batch)
@@ -309,22 +203,23 @@ class Propagator:
             raise EventError(str(error)) from None
         except _native.PrecisionError as error:
             raise PrecisionError(f"{error}; {self._advice()}") from None
-        self._merge_where_much_changed()
+        self._merge_if_large()
         return touched
 
     def _advice(self) -> str:
-        """Say what helps where the precision cannot hold what a batch brings."""
-        wider = ", or use dtype='float64'" if self._dtype == np.float32 else ""
+        """Return advice for a batch that needs more than the precision can hold."""
+        wider = advise_float64(self._dtype, before=", or use")
         return f"give it another unit, promise less with refine(){wider}"
 
     def apply_steps(
         self, batch: Batch | Steps, offsets: ArrayLike | None = None
     ) -> NDArray[np.int64]:
-        """How many nodes each step touched; step `s` are the rows `offsets[s]:offsets[s+1]`.
+        """Apply steps and return how many nodes each one touched.
 
-        `Steps`, as `EventStream.steps` and `snapshots` give them, bring their offsets. One native
-        call for a whole stream. Every step is all or nothing: an `EventError` names the first step
-        that does not fit, and the steps before it stay applied.
+        Step `s` is the rows `offsets[s]:offsets[s+1]`. `Steps`, as made by `EventStream.steps` and
+        `snapshots`, contain their offsets. A whole stream takes one native call. Each step is
+        applied completely or not at all: an EventError names the first step that does not fit, and
+        the steps before it stay applied.
 
         >>> from tidegraph import EventStream
         >>> stream = EventStream.from_arrays([0, 1], [1, 2], [5, 9])
@@ -333,17 +228,15 @@ class Propagator:
         """
         if isinstance(batch, Steps):
             if offsets is not None:
-                raise EventError("Steps have offsets of their own; leave offsets out")
+                raise EventError("Steps contain their offsets; leave offsets out")
             offsets = batch.offsets
         elif offsets is None:
             raise EventError(
                 f"apply_steps got {type(batch).__name__} and no offsets; give Steps, such as"
                 " stream.steps(), or a Batch and the offsets of its steps"
             )
-        elif batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
-            raise EventError(
-                "apply_steps takes edge rows only; use apply for node and feature events"
-            )
+        else:
+            _require_edge_rows(batch, "apply_steps", "use apply for node and feature events")
         bounds = np.ascontiguousarray(offsets)
         if bounds.dtype.kind not in "iu" or bounds.ndim != 1 or bounds.size == 0:
             raise EventError(
@@ -359,7 +252,7 @@ class Propagator:
         with self._lock:
             while done < counts.size and not refusal:
                 end = counts.size
-                if self._graph is not None:
+                if self._base is not None:
                     until = bounds[done] + _ROWS_BETWEEN_MERGES
                     end = max(done + 1, int(np.searchsorted(bounds, until, side="right")) - 1)
                 some, refusal, of_precision = self._native.apply_steps(
@@ -372,7 +265,7 @@ class Propagator:
                     counts[done:end],
                 )
                 done += some
-                self._merge_where_much_changed()
+                self._merge_if_large()
         if refusal:
             applied = f"the {done} steps before it are applied"
             if of_precision:
@@ -388,10 +281,10 @@ class Propagator:
         times: NDArray[np.int64],
         limit: int,
     ) -> tuple[int, str, bool]:
-        """As `apply_steps`, watched by a recorder and ending when `limit` records wait in it.
+        """Apply steps watched by a recorder, and stop when `limit` records wait in it.
 
-        Returns how many steps were done, why the next was refused or an empty text, and whether
-        it asks for more than the precision can hold.
+        Return how many steps were done, why the next was rejected (or an empty string), and whether
+        it was rejected because it needs more than the precision can hold.
         """
         with self._lock:
             outcome = recorder.run(
@@ -405,20 +298,18 @@ class Propagator:
                 times,
                 limit,
             )
-            self._merge_where_much_changed()
+            self._merge_if_large()
         return outcome
 
     def _begin_record(self, recorder: _native.Recorder, first: int, last: int) -> None:
-        """Has the nodes `first` to `last` (not included) recorded as they are."""
+        """Record the present state of the nodes from `first` up to, not including, `last`."""
         with self._lock:
             recorder.begin(self._native, first, last)
 
     def _become(self, other: Propagator) -> None:
-        """Takes over the state of another one with the same settings, which is then used up."""
+        """Take over the state of a propagator with the same settings, not to be used afterwards."""
         with self._lock:
-            self._native = other._native
-            self._graph = other._graph
-            self._merged, self._merge_from = other._merged, other._merge_from
+            self._native, self._base = other._native, other._base
             self._native.set_threads(self._threads)
 
     def apply_snapshot(
@@ -429,10 +320,10 @@ class Propagator:
         *,
         t: int | None = None,
     ) -> NDArray[np.int64]:
-        """Moves the graph to exactly these edges and returns the nodes touched.
+        """Change the graph to exactly these edges and return the nodes touched.
 
-        Repeated rows are merged, their weights summed. Only the difference is worked on. All or
-        nothing, as `apply`.
+        Weights of repeated rows add up. Only the difference costs work. As with `apply`, an error
+        leaves everything unchanged.
         """
         snapshot = Batch(src=src, dst=dst, weight=weight)
         with self._lock:
@@ -440,72 +331,59 @@ class Propagator:
                 rows = self._native.difference(snapshot.src, snapshot.dst, snapshot.weight)
             except _native.EventError as error:
                 raise EventError(str(error)) from None
-            # Whatever could be wrong with a row was said by now, counting the rows given here.
+            # Errors in rows have been raised by now, with the numbers of the rows given here.
             return self._apply(Batch(src=rows[0], dst=rows[1], weight=rows[2], op=rows[3], t=t))
 
     def refine(self, r_max: float) -> None:
-        """Moves the promised error to a new `r_max`, in the unit chosen at the start."""
+        """Change the promised error to a new `r_max`, in the unit chosen at the start."""
         settings = dataclasses.replace(self._settings, r_max=r_max)
         with self._lock:
             factor = settings.r_max / self._settings.r_max * self._native.tolerance
-            self._check_precision(factor)
+            self._check_tolerance(factor)
             try:
                 self._native.refine(factor)
-            finally:  # interrupted, it may have begun
+            finally:  # it may have begun even if interrupted
                 if self._native.tolerance == factor:
                     self._settings = settings
 
     def repair(self) -> None:
-        """Compute all residuals from scratch; needed only by those who distrust the account."""
+        """Recompute all residuals from scratch; the promise holds without it."""
         with self._lock:
             self._native.repair()
 
     def embedding(self, nodes: ArrayLike | None = None) -> NDArray[Any]:
-        """The estimates `[k, channels, columns]` of the given nodes, or of all.
+        """Return the estimates `[k, channels, columns]` of the given nodes, or of all.
 
-        Raises `PrecisionError` where one is beyond the largest number of `dtype`.
+        Raise PrecisionError if one is beyond the largest number of `dtype`.
         """
-        return self._finite(self._rows("embedding", nodes, self._dtype, channels=True))
-
-    def _finite(self, estimates: NDArray[Any]) -> NDArray[Any]:
-        if not np.isfinite(estimates).all():
-            wider = " or use dtype='float64'" if self._dtype == np.float32 else ""
-            raise PrecisionError(
-                f"an estimate is beyond {np.finfo(self._dtype).max:.2g}, the largest {self._dtype};"
-                f" give features and gamma0 in other units{wider}"
-            )
-        return estimates
+        return check_estimates(self._rows("embedding", nodes, self._dtype, *self._shape))
 
     def residual(self, nodes: ArrayLike | None = None) -> NDArray[Any]:
-        """What is left to push, `[k, channels, columns]`."""
-        return self._rows("residual", nodes, self._dtype, channels=True)
+        """Return the residuals `[k, channels, columns]`: what is left to push."""
+        return self._rows("residual", nodes, self._dtype, *self._shape)
 
     def features(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
-        """The features `[k, columns]` that are being propagated."""
-        return self._rows("features", nodes, np.dtype(np.float64))
+        """Return the features `[k, columns]` that are being propagated."""
+        return self._rows("features", nodes, np.dtype(np.float64), self.columns)
 
     def degree(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Degrees `[k, channels]`, self-loops included, decayed weights at their present value."""
-        ids = self._ids(nodes)
-        out = np.empty((ids.size, len(self.channels)))
-        with self._lock:
-            self._native.degree(ids, out)
-        return out
+        """Return present degrees `[k, channels]`, self-loops included."""
+        return self._rows("degree", nodes, np.dtype(np.float64), len(self.channels))
 
     def threshold(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
-        """The promise `[k, channels, columns]`: how far an estimate may be from exact."""
-        return self._rows("threshold", nodes, np.dtype(np.float64), channels=True)
+        """Return the promise `[k, channels, columns]`: how far an estimate may be from exact."""
+        return self._rows("threshold", nodes, np.dtype(np.float64), *self._shape)
 
     def error_bound(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
-        """A certificate `[k, channels, columns]`: exact is at most this far from `embedding`.
+        """Return a certificate `[k, channels, columns]`: how far `embedding` is from exact at most.
 
-        Computed from the estimates and the graph alone, in float64, with one pass over all edges:
-        it needs no trust in the stored residuals and includes every rounding error ever made.
+        It is computed from the estimates and the graph alone, in float64, with one pass over all
+        edges. So it does not rely on stored residuals, and includes every rounding error ever made.
         """
-        return self._rows("error_bound", nodes, np.dtype(np.float64), channels=True)
+        return self._rows("error_bound", nodes, np.dtype(np.float64), *self._shape)
 
     def audit(self) -> Audit:
-        """How far stored residuals have drifted from the true ones, over the threshold."""
+        """Return how far stored residuals have drifted from the true ones, in thresholds."""
         with self._lock:
             drift, residual, untracked = self._native.audit()
         return Audit(
@@ -515,13 +393,16 @@ class Propagator:
     def edges(
         self, channel: int | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """`src, dst, weight` of the graph, or of what a channel sees; undirected edges once."""
+        """Return `src, dst, weight` of the graph, or of the version a channel sees.
+
+        Undirected edges occur once.
+        """
         number = None if channel is None else self._channel(channel)
         with self._lock:
             return self._native.edges(number)
 
     def loops(self, channel: int) -> NDArray[np.float64]:
-        """The self-loop each node carries in a channel now."""
+        """Return the present weight of every node's self-loop in a channel."""
         number = self._channel(channel)
         with self._lock:
             out = np.empty(self._native.nodes)
@@ -531,58 +412,51 @@ class Propagator:
     def _channel(self, channel: Any) -> int:
         if isinstance(channel, (int, np.integer)) and 0 <= channel < len(self.channels):
             return int(channel)
-        raise ParameterError(
-            f"channel is {channel!r}; there are channels 0 to {len(self.channels) - 1}"
-        )
+        raise ParameterError(f"channel is {channel!r}; channels are 0 to {len(self.channels) - 1}")
 
     def _finish(self) -> NDArray[Any]:
-        """`embedding()` of all nodes in less memory, after which this object is of no more use."""
+        """Return `embedding()` of all nodes in less memory; the propagator is unusable then."""
         with self._lock:
-            out = np.empty((self._native.nodes, len(self.channels), self.columns), self._dtype)
+            out = np.empty((self._native.nodes, *self._shape), self._dtype)
             self._native.finish(out)
-        return self._finite(out)
+        return check_estimates(out)
 
     def statistics(self) -> dict[str, int]:
-        """Counters since the start (events, pushes, edge_pushes, …) and sizes in bytes."""
+        """Return counts since the start (events, pushes, edge_pushes, …) and sizes in bytes."""
         with self._lock:
             return dict(self._native.statistics())
 
     def _ids(self, nodes: ArrayLike | None) -> NDArray[np.int64]:
-        count = self.nodes
         if nodes is None:
-            return np.arange(count)
-        ids = np.atleast_1d(np.asarray(nodes))
-        if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-            raise EventError(
-                f"nodes has dtype {ids.dtype} and shape {ids.shape}; give integer ids [k]"
-            )
-        ids = np.ascontiguousarray(ids, dtype=np.int64)
-        if ids.size and (ids.min() < 0 or ids.max() >= count):
-            wrong = ids[(ids < 0) | (ids >= count)][0]
-            raise EventError(f"node {wrong} was asked for; there are nodes 0 to {count - 1}")
-        return ids
+            return np.arange(self.nodes)
+        ids = np.atleast_1d(known_nodes(nodes, self.nodes))
+        if ids.ndim != 1:
+            raise EventError(f"nodes have shape {ids.shape}; give node numbers [k]")
+        return np.ascontiguousarray(ids)
 
     def _rows(
-        self, what: str, nodes: ArrayLike | None, dtype: np.dtype[Any], channels: bool = False
+        self, what: str, nodes: ArrayLike | None, dtype: np.dtype[Any], *shape: int
     ) -> NDArray[Any]:
+        """Return numbers of the given shape per node, from the native method `what`."""
         ids = self._ids(nodes)
-        shape = (
-            (ids.size, len(self.channels), self.columns) if channels else (ids.size, self.columns)
-        )
-        out = np.empty(shape, dtype=dtype)
+        out = np.empty((ids.size, *shape), dtype=dtype)
         with self._lock:
             getattr(self._native, what)(ids, out)
         return out
 
     @property
     def nodes(self) -> int:
-        """Number of nodes, removed ones included: ids are never used again."""
+        """The number of nodes, removed ones included: their numbers are never used again."""
         with self._lock:
             return int(self._native.nodes)
 
     @property
     def columns(self) -> int:
         return int(self._thresholds.size)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return len(self.channels), self.columns
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -614,29 +488,27 @@ class Propagator:
 
     @property
     def time(self) -> int | None:
-        """The time of the last batch that had one."""
+        """The time of the last batch that had one, else None."""
         with self._lock:
             return self._native.time
 
+    @property
+    def settings(self) -> EngineSettings:
+        """Everything that decides what is computed and how closely."""
+        return self._settings
+
     def _description(self) -> dict[str, Any]:
-        return {
-            "kind": "propagator",
-            "layout": _STATE_LAYOUT,
-            "settings": dataclasses.asdict(self._settings),
-            "nodes": self._native.nodes,
-            "dtype": self._dtype.name,
-            "block_columns": self._block_columns,
-            "sketch": None if self._sketch is None else dataclasses.asdict(self._sketch),
-            "graph": None
-            if self._graph is None
-            else {
-                "path": str(self._graph.path.resolve()),
-                "fingerprint": self._graph.fingerprint,
-            },
-        }
+        return Description(
+            settings=self._settings,
+            nodes=self._native.nodes,
+            dtype="float32" if self._dtype == np.float32 else "float64",
+            block_columns=self._block_columns,
+            sketch=self._sketch,
+            graph=None if self._base is None else self._base.graph,
+        ).to_dict()
 
     def save(self, path: str | Path) -> None:
-        """Writes everything needed to go on to the bit; the file appears whole or not at all."""
+        """Write everything needed to continue to the bit; an error leaves an old file unchanged."""
         with self._lock:
             statefile.write(path, self._description(), self._arrays())
 
@@ -645,7 +517,7 @@ class Propagator:
 
     @classmethod
     def load(cls, path: str | Path, *, threads: int | None = None) -> Propagator:
-        """The propagator that was saved; it continues as if it had never stopped."""
+        """Return the propagator that was saved; it continues as if it had never stopped."""
         return cls._from_state(*statefile.read(path), source=str(path), threads=threads)
 
     @classmethod
@@ -657,43 +529,16 @@ class Propagator:
         source: str,
         threads: int | None = None,
     ) -> Propagator:
-        if description.get("kind") != "propagator":
-            raise StateFileError(f"{source} holds a {description.get('kind')}, not a propagator")
-        if description.get("layout") != _STATE_LAYOUT:
-            raise StateFileError(
-                f"{source} has state layout {description.get('layout', 1)}; this release reads"
-                f" layout {_STATE_LAYOUT}: load it with the release that saved it"
-            )
-        settings = dict(description["settings"])
-        settings["channels"] = tuple(Channel(**channel) for channel in settings["channels"])
+        described = Description.from_dict(description, source)
         propagator = cls.__new__(cls)
-        propagator._build(
-            Settings(**settings),
-            description["nodes"],
-            arrays.pop("thresholds"),
-            description["dtype"],
-            threads,
-            description["block_columns"],
-            None if description["sketch"] is None else Sketch(**description["sketch"]),
-        )
-        if (saved := description.get("graph")) is not None:
-            try:
-                graph = open_graph(saved["path"])
-            except DataError as error:
-                raise StateFileError(
-                    f"{source} stands on a graph in a directory: {error}"
-                ) from None
-            if graph.fingerprint != saved["fingerprint"]:
-                raise StateFileError(
-                    f"{source} stands on another graph than the one now in {graph.path};"
-                    " bring back the one it was saved with"
-                )
-            propagator._stand_on(graph)
+        propagator._build(described, arrays.pop("thresholds"), threads)
+        if described.graph is not None:
+            propagator._start_from(described.graph)
         try:
             propagator._native.restore(arrays)
         except _native.ArchiveError as error:
             raise StateFileError(f"{source}: {error}") from None
-        propagator._merge_where_much_changed()
+        propagator._merge_if_large()
         return propagator
 
     def _packed(self) -> bytes:
@@ -710,9 +555,13 @@ class Propagator:
         return self.__copy__()
 
     def __repr__(self) -> str:
+        kind = "directed, " if self.directed else ""
+        channels = ", ".join(map(repr, self.channels))
+        at = "" if self.time is None else f", time={self.time}"
         return (
-            f"Propagator(nodes={self.nodes}, columns={self.columns}, channels={len(self.channels)},"
-            f" r_max={self.r_max:g} {self.r_max_unit}, dtype={self._dtype})"
+            f"Propagator({kind}nodes={self.nodes}, edges={self.statistics()['edges']},"
+            f" columns={self.columns}, channels=[{channels}], r_max={self.r_max:g}"
+            f" {self.r_max_unit}, dtype={self._dtype}{at})"
         )
 
 
@@ -720,6 +569,11 @@ def _unpack(data: bytes, threads: int) -> Propagator:
     return Propagator._from_state(
         *statefile.unpack(data), source="the pickled state", threads=threads
     )
+
+
+def _require_edge_rows(batch: Batch, name: str, advice: str) -> None:
+    if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
+        raise EventError(f"{name} takes edge rows only; {advice}")
 
 
 def propagate(
@@ -732,241 +586,18 @@ def propagate(
     channel: Channel | None = None,
     **options: Any,
 ) -> NDArray[Any]:
-    """Features propagated over a static graph, `[nodes, columns]`: GeneralPropagation.
+    """Return features propagated over a static graph, `[nodes, columns]`: GeneralPropagation.
 
-    A low-pass filter with `alpha`, or the given `channel`; `options` are those of `Propagator`.
-    C-contiguous floating-point features are read where they lie, so nobody may write to them
-    meanwhile.
+    The filter is low-pass with `alpha`, or the given `channel`; `options` are those of
+    `Propagator`. C-contiguous floating-point features are read in place: do not write to them
+    during the call.
 
     >>> propagate([0, 1], [1, 2], np.eye(3)).shape
     (3, 3)
     """
     filters = (channel if channel is not None else Channel.low_pass(alpha),)
-    source = _Features(features, options.pop("nodes", None), still=True)
+    source = Features(features, options.pop("nodes", None), unchanging=True)
     propagator = Propagator(
         source, channels=filters, initial=Batch(src=src, dst=dst, weight=weight), **options
     )
     return propagator._finish()[:, 0]
-
-
-class _Lock:
-    """A lock that a signal handler cannot wait for while it interrupts the call that holds it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._owner: int | None = None
-
-    def __enter__(self) -> None:
-        if self._owner == threading.get_ident():
-            raise RuntimeError(
-                "a signal handler called a propagator during a call that it interrupts; note what"
-                " is to be done, and do it afterwards"
-            )
-        self._lock.acquire()
-        self._owner = threading.get_ident()
-
-    def __exit__(self, *_: object) -> None:
-        self._owner = None
-        self._lock.release()
-
-
-class _Merged:
-    """Room for the lists of a compact graph and what changed in it, in files without a name.
-
-    Beside the graph, or where that cannot be written to, in the system's folder for such files.
-    Space is reserved: memory mapped to a full disk would end the process when it is written to.
-    """
-
-    def __init__(self, beside: Path, nodes: int, extents: list[tuple[int, bool, bool]]) -> None:
-        self.former: _Merged | None = None  # that has to outlive this one
-        self._beside = beside if os.access(beside, os.W_OK) else None
-        self.entries = sum(entries for entries, _, _ in extents)
-        self.sources, *others = (
-            (
-                self._room(nodes + 1, np.uint64),
-                self._room(entries, np.uint32),
-                None if plain else self._room(entries, np.float32),
-                self._room(entries, np.int32) if fine else None,
-            )
-            for entries, plain, fine in extents
-        )
-        self.targets = others[0] if others else None
-
-    def _room(self, count: int, dtype: Any) -> NDArray[Any]:
-        size = count * np.dtype(dtype).itemsize
-        if size == 0:
-            return np.empty(0, dtype=dtype)
-        with tempfile.TemporaryFile(dir=self._beside) as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
-            return np.asarray(np.memmap(file, dtype=dtype, mode="r+", shape=(count,)))
-
-
-class _Features:
-    """Features to start with: a sketch, or rows that are never copied as a whole.
-
-    still: nobody writes to the array while features are needed, though it may be writeable.
-    """
-
-    def __init__(self, features: Any, nodes: int | None, *, still: bool = False) -> None:
-        self._still = still
-        if isinstance(features, Sketch):
-            if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 0:
-                raise ParameterError(f"nodes is {nodes!r}; with a Sketch give the number of nodes")
-            self.nodes, self.columns = int(nodes), features.columns
-            self.sketch: Sketch | None = features
-            self._array = np.empty((0, self.columns))
-            return
-        try:
-            array = np.asarray(features)
-        except (ValueError, TypeError) as error:
-            raise ParameterError(f"features are not a matrix of numbers: {error}") from None
-        if array.dtype.kind not in "fiu":
-            raise ParameterError(f"features have dtype {array.dtype}; give floating-point numbers")
-        if array.ndim != 2 or array.shape[1] == 0:
-            raise ParameterError(f"features have shape {array.shape}; give [nodes, columns]")
-        if nodes is not None and nodes != array.shape[0]:
-            raise ParameterError(
-                f"nodes is {nodes} but features has {array.shape[0]} rows; leave it out"
-            )
-        self.nodes, self.columns = array.shape
-        self.sketch = None
-        self._array = array
-
-    def check(self, dtype: Dtype) -> None:
-        """Refuses numbers that cannot be propagated."""
-        for first, rows in self.pieces():
-            wider = " or use dtype='float64'" if dtype == "float32" else ""
-            check_features(rows, dtype, first_node=first, advice=f"scale the column{wider}")
-
-    def lasting(self) -> NDArray[Any] | None:
-        """The array, where it can be read in place for as long as features are needed."""
-        array = self._array
-        if self.sketch is not None or array.dtype.str not in _BORROWABLE:
-            return None
-        if not (array.flags.c_contiguous and array.flags.aligned):
-            return None
-        if self._still:
-            return array
-        owner: Any = array
-        while isinstance(owner, np.ndarray):
-            if owner.flags.writeable:  # a view may be read-only and what it shows may not
-                return None
-            owner = owner.base
-        return array if _never_changes(owner) else None
-
-    def pieces(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """`(first node, float64 rows)` from first to last; of a sketch there are none."""
-        for first in range(0, len(self._array), _FEATURE_ROWS):
-            rows = self._array[first : first + _FEATURE_ROWS]
-            yield first, np.ascontiguousarray(rows, dtype=np.float64)
-
-    def norms(self, unit: RMaxUnit) -> NDArray[np.float64]:
-        """What `r_max` counts in, per column; 1 where a column is zero."""
-        if self.sketch is not None:
-            return column_norms(self.sketch, unit, self.nodes)
-        if unit == "absolute" or self.nodes == 0:
-            return np.ones(self.columns)
-        peak, total = np.zeros(self.columns), np.zeros(self.columns)
-        for _, rows in self.pieces():
-            peak = np.maximum(peak, np.abs(rows).max(axis=0))
-        peak[peak == 0] = 1.0  # relative to it no square can overflow or vanish
-        for _, rows in self.pieces():
-            sizes = np.abs(rows) / peak
-            total += np.square(sizes).sum(axis=0) if unit == "rms" else sizes.sum(axis=0)
-        norms = peak * np.sqrt(total / self.nodes) if unit == "rms" else peak * total
-        return np.where(norms > 0, norms, 1.0)
-
-
-def _check_promise_in_range(
-    settings: Settings, thresholds: NDArray[np.float64], dtype: Dtype
-) -> None:
-    """Raise ParameterError where `dtype` cannot hold errors as small or large as promised."""
-    info = np.finfo(dtype)
-    for channel in settings.channels:
-        degree = (settings.self_loop or 2.0**-40) / 2
-        scale = abs(channel.gamma0) / (1 - abs(channel.gamma))
-        least = scale * degree ** (1 - settings.beta_of(channel))
-        promised = thresholds * min(least, scale, 1.0)
-        if not (np.isfinite(thresholds) & (promised > 256 * float(info.tiny))).all():
-            wider = " or use dtype='float64'" if dtype == "float32" else ""
-            raise ParameterError(
-                f"r_max={settings.r_max:g} times the norm of a column and gamma0={channel.gamma0:g}"
-                f" leaves the range of {dtype}; scale the features{wider}"
-            )
-
-
-def check_dtype(dtype: Any) -> None:
-    """Refuses what is not a dtype in which can be computed."""
-    if dtype not in ("float32", "float64"):
-        raise ParameterError(f"dtype is {dtype!r}; give 'float32' or 'float64'")
-
-
-def check_features(rows: NDArray[Any], dtype: Dtype, *, first_node: int, advice: str) -> None:
-    """Refuses rows of features of which `dtype` cannot hold a value, and names that.
-
-    advice: what to do with one that is too large.
-    """
-    largest = np.finfo(dtype).max
-    held = np.abs(rows) <= largest  # NaN is not
-    if held.all():
-        return
-    row, column = np.argwhere(~held)[0]
-    value = rows[row, column]
-    problem = (
-        f"beyond {largest:.2g}, the largest {dtype}; {advice}"
-        if np.isfinite(value)
-        else "where a finite number is needed; replace it"
-    )
-    raise ParameterError(
-        f"the feature of node {first_node + row} in column {column} is {value:g}, {problem}"
-    )
-
-
-def _never_changes(owner: Any) -> bool:
-    """Whether nobody can write to the memory that an array shows and does not own."""
-    while owner is not None:
-        try:
-            view = memoryview(owner)
-        except TypeError:  # it does not say
-            return False
-        if not view.readonly:
-            return False
-        # A read-only view may show what can be written to by its owner.
-        owner = view.obj if isinstance(owner, memoryview) else None
-    return True
-
-
-def _version(channel: Channel, settings: Settings) -> tuple[int, float, int, int]:
-    """Kind, half-life, span and forgetting of the version of the graph a channel reads."""
-    if channel.half_life is not None:
-        return _DECAY, channel.half_life, 0, settings.forget_bits(channel.half_life)
-    if channel.window is not None:
-        return _WINDOW, 0.0, channel.window, 0
-    if channel.last is not None:
-        return _LAST, 0.0, channel.last, 0
-    return _ALL, 0.0, 0, 0
-
-
-def _thread_count(threads: Any) -> int:
-    if threads is None:
-        return (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
-    if (
-        isinstance(threads, bool)
-        or not isinstance(threads, (int, np.integer))
-        or not 1 <= threads <= 1024
-    ):
-        raise ParameterError(
-            f"threads is {threads!r}; give a number from 1 to 1024, or None for all cores"
-        )
-    return int(threads)
-
-
-def _round_up(value: float) -> float:
-    """To two significant digits, upwards, so that the advice given is advice that works."""
-    step = 10.0 ** (np.floor(np.log10(value)) - 1)
-    return float(np.ceil(value / step) * step)

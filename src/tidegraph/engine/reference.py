@@ -5,9 +5,9 @@ For each channel the propagator keeps an estimate `pi` and a residual `r` with, 
     pi + gamma0·r = gamma0·x + gamma·P·pi          P(i,j) = w(i,j) / (d(i)^beta · d(j)^(1-beta))
 
 so that `pi` is exact where `r` is zero. A change of the graph is absorbed into `r` at the nodes
-whose edges changed (`_Layer.correct`), then residuals above threshold are pushed to the neighbours
-(`_Layer.push`). Everything is kept as the formulas have it and matrices are dense: meant for graphs
-of up to a few thousand nodes.
+whose edges changed (`_Layer.correct`); then residuals above their threshold are pushed to the
+neighbours (`_Layer.push`). The variables are those of the formulas and matrices are dense: it is
+meant for graphs of up to a few thousand nodes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ from tidegraph.engine.channels import (
     Audit,
     Channel,
     Direction,
-    RMaxUnit,
-    Settings,
+    EngineSettings,
     Sketch,
-    column_norms,
-    feature_matrix,
 )
+from tidegraph.engine.features import Features
 from tidegraph.events.batch import Batch, Op
 
 __all__ = ["Propagator", "exact", "exact_of", "invariant_defect"]
@@ -39,30 +37,31 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 Pair: TypeAlias = tuple[int, int]
 
-# A removal of so little more, or so little less, than the whole edge takes the whole edge.
+# A removal of this share more, or less, than the whole edge takes the whole edge.
 _MORE, _LESS = 1e-6, 2.0**-32
 
 
 class _Row(NamedTuple):
-    """One edge row together with the weights before and after it in the user's graph."""
+    """One edge row, with the weights before and after it in the user's graph."""
 
     pair: Pair
     op: Op
     weight: float
     old: float
     new: float
-    t: Any  # int, or None where no channel needs it
+    t: Any  # int, or None if no channel needs it
 
 
 class _Layer:
-    """One channel: the version of the graph it sees, and estimate and residual on it.
+    """One channel: the version of the graph it sees, with the estimate and residual on it.
 
-    Under decay, weights and self-loops are kept in the unit of the last boundary, a whole number of
-    half-lives after the first time seen. Passing one halves all weights and renews all self-loops;
-    between boundaries those of nodes that a row names are. `clock` and `mark` count half-lives.
+    Under decay, weights and self-loops are in the unit of the last boundary, a whole number of
+    half-lives after the first time seen. Passing a boundary halves all weights and renews all
+    self-loops; between boundaries a row renews those of the nodes it names. `clock` and `mark`
+    count half-lives.
     """
 
-    def __init__(self, channel: Channel, settings: Settings, columns: int) -> None:
+    def __init__(self, channel: Channel, settings: EngineSettings, columns: int) -> None:
         self.channel, self.settings = channel, settings
         self.gamma0, self.gamma = channel.gamma0, channel.gamma
         self.beta, self.self_loop = settings.beta_of(channel), settings.self_loop
@@ -76,9 +75,9 @@ class _Layer:
         self.forget_bits = settings.forget_bits(channel.half_life) if channel.half_life else 0
         self.origin: int | None = None  # the first time seen
         self.clock, self.mark = 0.0, 0  # now, and the last boundary passed
-        self.lightest = 1.0  # weight that any row has given or left
+        self.lightest = 1.0  # the least weight that any row has given or left
         self.events = 0
-        self.queue: deque[tuple[int, Pair, list[float]]] = deque()  # (when, edge, what is left)
+        self.queue: deque[tuple[int, Pair, list[float]]] = deque()  # (when, edge, weight left)
         self.live: dict[Pair, deque[list[float]]] = {}  # the same contributions, edge by edge
 
     # The graph ------------------------------------------------------------------------------------
@@ -90,14 +89,14 @@ class _Layer:
         self.r = np.concatenate([self.r, x])
         self.edges = np.pad(self.edges, (0, count))
         self.loops = np.append(self.loops, np.full(count, self.self_loop * self.grown()))
-        self.settle_graph()
+        self.update_matrix()
 
     def grown(self) -> float:
-        """s(t): the stored weight of what weighs 1 now."""
+        """Return s(t), the stored weight of an edge that weighs 1 now."""
         return float(2.0 ** (self.clock - self.mark))
 
-    def settle_graph(self) -> FloatArray:
-        """Bring `w` and `d` up to edges and self-loops; returns the change of `w`."""
+    def update_matrix(self) -> FloatArray:
+        """Recompute `w` and `d` from edges and self-loops; return the change of `w`."""
         a, before = self.edges, np.pad(self.w, (0, len(self.edges) - len(self.w)))
         if not self.settings.directed or self.channel.direction == "both":
             a = a + a.T - (0 if self.settings.directed else np.diag(np.diag(a)))
@@ -108,7 +107,7 @@ class _Layer:
         return self.w - before
 
     def follow(self, rows: Sequence[_Row], time: int | None, new: range) -> None:
-        """Take in the rows of a batch: time passes first. A correction and a push are then due."""
+        """Let time pass and apply the rows of a batch; the caller has to correct and push then."""
         if time is not None and self.channel.half_life is not None:
             origin = time if not rows or rows[0].t is None else rows[0].t
             self.origin = origin if self.origin is None else self.origin
@@ -141,9 +140,9 @@ class _Layer:
         self.clock, self.mark = clock, boundary
 
     def _floor(self) -> float:
-        """Return the weight below which an edge is forgotten: with self-loops, beyond any digit.
+        """Return the weight below which an edge is dropped: with self-loops, less than any digit.
 
-        Without them the factor keeps ties, whatever rounding does.
+        Without them the factor below 1 keeps edges of exactly that weight, despite rounding.
         """
         if self.self_loop:
             return self.self_loop * 2.0**-120
@@ -167,7 +166,7 @@ class _Layer:
 
     def _windowed(self, row: _Row) -> None:
         live = self.live.setdefault(row.pair, deque())
-        spare = np.inf  # what has to go, the oldest first
+        spare = np.inf  # weight to take away, the oldest first
         if row.op is Op.ADD:
             spare = 0.0
         elif row.op is Op.REMOVE and row.new > 0:
@@ -186,7 +185,7 @@ class _Layer:
         self._weigh(row.pair, row.new)
 
     def _expire(self, until: int) -> None:
-        """Let go of what came at `until` or before; what was removed has left already."""
+        """Drop contributions of time `until` or earlier that are still there."""
         while self.queue and self.queue[0][0] <= until:
             _, pair, left = self.queue.popleft()
             if left[0] > 0:
@@ -199,12 +198,12 @@ class _Layer:
     # Estimate and residual ------------------------------------------------------------------------
 
     def correct(self, x: FloatArray) -> set[int]:
-        """Absorb changed weights into estimate and residual of the nodes they belong to.
+        """Absorb changed weights into the estimates and residuals of their nodes; return these.
 
-        Without self-loops degrees can come from 0 (s = 0, pi stays) and go to 0 (pi = 0, r = x;
+        Without self-loops a degree can rise from 0 (s = 0, pi stays) and fall to 0 (pi = 0, r = x;
         the neighbours see the ratio it had).
         """
-        old, delta = self.d, self.settle_graph()
+        old, delta = self.d, self.update_matrix()
         u = np.flatnonzero(delta.any(axis=1))
         d, d_new, pi = old[u, None], self.d[u, None], self.pi[u]
         ratio = self.pi / _positive(np.where(old > 0, old, self.d))[:, None] ** (1 - self.beta)
@@ -218,10 +217,10 @@ class _Layer:
         return set(u.tolist())
 
     def push(self, theta: FloatArray) -> set[int]:
-        """Push until every residual is within its threshold; returns the pushed nodes."""
+        """Push until every residual is within its threshold; return the pushed nodes."""
         limit = self.stop(theta)
         alone = self.d == 0
-        self.pi[alone] += self.gamma0 * self.r[alone]  # settled exactly
+        self.pi[alone] += self.gamma0 * self.r[alone]  # exact
         self.r[alone] = 0.0
         pushed = set()
         waiting = deque(np.flatnonzero((np.abs(self.r) > limit).any(axis=1)).tolist())
@@ -242,18 +241,18 @@ class _Layer:
         return pushed
 
     def p_column(self, i: int | slice) -> FloatArray:
-        """Column(s) of P; a node without any edge has none."""
+        """Return column(s) of P; that of a node without edges is 0."""
         d = _positive(self.d)
         left = d**self.beta if isinstance(i, int) else d[:, None] ** self.beta
         return np.asarray(self.w[:, i] / (left * d[i] ** (1 - self.beta)))
 
     def unit(self) -> FloatArray:
-        """d^(1-beta) as of now [n]; 0 without any edge."""
+        """Return the present d^(1-beta) [n]; 0 for nodes without edges."""
         d = self.d / self.grown()
         return np.where(d > 0, d ** (1 - self.beta), 0.0)
 
     def stop(self, theta: FloatArray) -> FloatArray:
-        """The threshold of the residual [n, columns]."""
+        """Return the threshold of the residual [n, columns]."""
         unit = self.unit()
         return (unit if self.settings.scale_by_degree else np.minimum(unit, 1.0))[:, None] * theta
 
@@ -261,12 +260,12 @@ class _Layer:
         return abs(self.gamma0) / (1 - abs(self.gamma))
 
     def true_residual(self, x: FloatArray) -> FloatArray:
-        """The residual that the invariant gives for the estimate [n, columns]."""
+        """Return the residual that the invariant gives for the estimate [n, columns]."""
         gathered = self.p_column(slice(None)) @ self.pi
         return np.asarray(x + (self.gamma * gathered - self.pi) / self.gamma0)
 
     def rounding(self, x: FloatArray) -> FloatArray:
-        """How far rounding can have moved `true_residual` [n, columns]."""
+        """Return how far rounding can have moved `true_residual` [n, columns]."""
         size = np.abs(x) + 2 * np.abs(self.pi) / abs(self.gamma0)
         size += self.p_column(slice(None)) @ np.abs(self.pi) / abs(self.gamma0)
         terms = np.count_nonzero(self.w, axis=1) + 8
@@ -274,14 +273,15 @@ class _Layer:
 
 
 def _positive(d: FloatArray) -> FloatArray:
-    """Degrees to divide by: 1 for 0, where the quotient is not used."""
+    """Return degrees to divide by: 1 in place of 0, where the quotient is not used."""
     return np.where(d > 0, d, 1.0)
 
 
 class Propagator:
     """Estimates of `gamma0 · Σ_k (gamma·P)^k · x` that follow a changing graph, in float64.
 
-    Constructor and methods are those of `tidegraph.Propagator`; `dtype` and `threads` are ignored.
+    Constructor and methods are those of `tidegraph.Propagator`: `options` are the fields of
+    `EngineSettings`; `dtype` and `threads` are ignored.
 
     >>> p = Propagator(np.eye(3), r_max=1e-6)
     >>> p.apply(Batch(src=[0], dst=[1])).tolist()
@@ -295,28 +295,21 @@ class Propagator:
         features: ArrayLike | Sketch,
         *,
         nodes: int | None = None,
-        channels: Sequence[Channel] = (Channel.low_pass(),),
-        directed: bool = False,
-        beta: float = 0.5,
-        r_max: float = 1e-2,
-        r_max_unit: RMaxUnit = "rms",
-        scale_by_degree: bool = True,
-        self_loop: float = 1.0,
         dtype: str = "float32",
         threads: int | None = None,
         initial: Batch | None = None,
+        **options: Any,
     ) -> None:
-        settings = Settings(
-            tuple(channels), directed, beta, r_max, r_max_unit, scale_by_degree, self_loop
-        )
-        self.channels, self.directed, self.beta = settings.channels, directed, settings.beta
-        self.r_max, self.r_max_unit = settings.r_max, r_max_unit
+        settings = EngineSettings(**options)
+        self.channels, self.directed = settings.channels, settings.directed
+        self.beta, self.r_max, self.r_max_unit = settings.beta, settings.r_max, settings.r_max_unit
         self.dtype, self.threads = np.dtype(np.float64), 1
         self.time: int | None = None
-        self._sketch = features if isinstance(features, Sketch) else None
-        self._x = feature_matrix(features, nodes)  # [n, columns]
-        self.columns = self._x.shape[1]
-        self._norms = column_norms(self._sketch or self._x, r_max_unit, self.nodes)
+        source = Features(features, nodes)
+        source.check("float64")
+        self._sketch, self.columns = source.sketch, source.columns
+        self._x = source.matrix()  # [n, columns]
+        self._norms = source.norms(self.r_max_unit)
         self._deleted = np.zeros(self.nodes, dtype=bool)
         self._graph: dict[Pair, float] = {}  # the user's
         self._events = 0
@@ -329,21 +322,21 @@ class Propagator:
             rows = self._plan(initial)
             for layer in self._layers:
                 layer.follow(rows, initial.time, range(0))
-                layer.settle_graph()
+                layer.update_matrix()
             self._commit(initial, rows)
         self._push_all()
 
     @property
     def nodes(self) -> int:
-        """How many node ids there are, deleted ones included."""
+        """The number of nodes, removed ones included."""
         return len(self._x)
 
     # What a batch does ----------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> IntArray:
-        """The touched nodes, sorted: named by the batch, expired, or with an estimate that moved.
+        """Apply a batch; return the nodes it names, those of expired edges and all that moved.
 
-        Everything is checked first: after an `EventError` nothing has changed.
+        Everything is checked first: after an EventError nothing has changed.
         """
         rows = self._plan(batch)
         new = range(self.nodes, self.nodes + batch.new_nodes)
@@ -379,15 +372,15 @@ class Propagator:
             layer.add_nodes(x)
 
     def _plan(self, batch: Batch) -> list[_Row]:
-        """The edge rows with the weights they leave behind; raises before anything has changed."""
+        """Return the edge rows with the weights they leave; raise before anything has changed."""
         self._check_nodes(batch)
         if batch.rows and batch.t is None and any(c.timed for c in self.channels):
             raise EventError(
-                "rows without t; channels with half_life or window need a time per row"
+                "rows have no t; channels with half_life or window need a time per row"
             )
         first = batch.time if batch.t is None or not batch.rows else int(batch.t[0])
         if first is not None and self.time is not None and first < self.time:
-            raise EventError(f"t is {first}, time has reached {self.time}; it cannot run backwards")
+            raise EventError(f"t is {first} after {self.time}; times must not run backwards")
         rows: list[_Row] = []
         weights: dict[Pair, float] = {}
         for k, pair in enumerate(zip(batch.src.tolist(), batch.dst.tolist(), strict=True)):
@@ -401,7 +394,7 @@ class Propagator:
             elif op is Op.ADD:
                 new = old + w
             elif old == 0:
-                raise EventError(f"row {k} removes edge {pair}, which does not exist; check ids")
+                raise EventError(f"row {k} removes edge {pair}, which does not exist")
             elif w != np.inf and w > old * (1 + _MORE):
                 raise EventError(
                     f"row {k} removes {w} from edge {pair} of weight {old}; remove at most that,"
@@ -420,19 +413,19 @@ class Propagator:
             raise EventError(f"got {type(batch).__name__}; give a Batch")
         after = self.nodes + batch.new_nodes
         for name in ("src", "dst", "feature_nodes", "removed_nodes"):
-            n = self.nodes if name == "feature_nodes" else after  # new nodes come with theirs
+            n = self.nodes if name == "feature_nodes" else after  # new nodes have new_features
             for node in getattr(batch, name).tolist():
                 if node >= n:
                     raise EventError(f"{name} names node {node} of {n}; add it with new_nodes")
                 if node < self.nodes and self._deleted[node]:
-                    raise EventError(f"{name} names node {node}, which was deleted; use a new id")
+                    raise EventError(f"{name} names node {node}, which was removed; use a new node")
         for name in ("new_features", "feature_values"):
             x = getattr(batch, name)
             if x is not None and x.shape[1] != self.columns:
                 raise EventError(f"{name} has {x.shape[1]} columns; give {self.columns}")
 
     def _commit(self, batch: Batch, rows: Sequence[_Row]) -> None:
-        """Move the user's graph and clock."""
+        """Update the user's graph and clock."""
         self._graph.update((row.pair, row.new) for row in rows)
         gone = set(batch.removed_nodes.tolist())
         self._graph = {p: w for p, w in self._graph.items() if w > 0 and gone.isdisjoint(p)}
@@ -442,7 +435,7 @@ class Propagator:
     # Other ways to change -------------------------------------------------------------------------
 
     def apply_steps(self, batch: Batch, offsets: ArrayLike) -> IntArray:
-        """Touched nodes per step, where rows `offsets[s]:offsets[s+1]` of the batch are step s."""
+        """Apply rows `offsets[s]:offsets[s+1]` as step s; return how many nodes each touched."""
         ends = np.asarray(offsets)
         if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
             raise EventError("apply_steps takes edge rows only; apply() the rest")
@@ -466,9 +459,10 @@ class Propagator:
     def apply_snapshot(
         self, src: ArrayLike, dst: ArrayLike, weight: ArrayLike | None = None, *, t: Any = None
     ) -> IntArray:
-        """The touched nodes of a move to exactly these edges; repeated rows add up.
+        """Change the graph to exactly these edges and return the touched nodes.
 
-        The difference is applied as one batch: removals, then settings in the order given.
+        Repeated rows add up. The difference is applied as one batch: removals, then new weights in
+        the order given.
         """
         given = Batch(src, dst, weight=weight, t=t)
         wanted: dict[Pair, float] = {}
@@ -484,12 +478,12 @@ class Propagator:
         return self.apply(Batch(pairs[:, 0], pairs[:, 1], weight=weights, op=op, t=given.time))
 
     def refine(self, r_max: float) -> None:
-        """Move every threshold to `r_max` and push."""
-        self.r_max = Settings(r_max=r_max).r_max
+        """Change every threshold to `r_max` and push."""
+        self.r_max = EngineSettings(r_max=r_max).r_max
         self._push_all()
 
     def repair(self) -> None:
-        """Replace the residuals by the true ones of the estimates and push: no drift is left."""
+        """Replace the residuals by the true ones of the estimates, without drift, and push."""
         for layer in self._layers:
             layer.r = layer.true_residual(self._x)
         self._push_all()
@@ -499,38 +493,38 @@ class Propagator:
             layer.push(self._theta())
 
     def _theta(self) -> FloatArray:
-        """The threshold per column, before the factor d^(1-beta)."""
+        """Return the threshold per column, without the factor d^(1-beta)."""
         return self.r_max * self._norms
 
     # What can be read -----------------------------------------------------------------------------
 
     def embedding(self, nodes: ArrayLike | None = None) -> FloatArray:
-        """Estimates `[k, channels, columns]`."""
+        """Return estimates `[k, channels, columns]`."""
         return self._stack([layer.pi for layer in self._layers], nodes)
 
     def residual(self, nodes: ArrayLike | None = None) -> FloatArray:
-        """Residuals `[k, channels, columns]`."""
+        """Return residuals `[k, channels, columns]`."""
         return self._stack([layer.r for layer in self._layers], nodes)
 
     def features(self, nodes: ArrayLike | None = None) -> FloatArray:
-        """Features `[k, columns]`; zero for deleted nodes."""
+        """Return features `[k, columns]`; zero for removed nodes."""
         return self._stack([self._x], nodes)[:, 0]
 
     def degree(self, nodes: ArrayLike | None = None) -> FloatArray:
-        """Degrees `[k, channels]` as of now, self-loops included."""
+        """Return present degrees `[k, channels]`, self-loops included."""
         return self._stack([layer.d / layer.grown() for layer in self._layers], nodes)
 
     def threshold(self, nodes: ArrayLike | None = None) -> FloatArray:
-        """The promised error `[k, channels, columns]`: theta·d^(1-beta)·|gamma0|/(1-|gamma|)."""
+        """Return the promise `[k, channels, columns]`: theta·d^(1-beta)·|gamma0|/(1-|gamma|)."""
         theta = self._theta()
         promised = [layer.unit()[:, None] * theta * layer.amplification() for layer in self._layers]
         return self._stack(promised, nodes)
 
     def error_bound(self, nodes: ArrayLike | None = None) -> FloatArray:
-        """Certified `[k, channels, columns]`: the exact solution is no farther from the estimate.
+        """Return a certificate `[k, channels, columns]`: how far estimates are from exact at most.
 
-        The largest true residual per d^(1-beta) takes the place of theta; what rounding may hide of
-        it is added.
+        The largest true residual per d^(1-beta), plus what rounding may hide of it, takes the place
+        of theta.
         """
         bounds = []
         for layer in self._layers:
@@ -542,7 +536,7 @@ class Propagator:
         return self._stack(bounds, nodes)
 
     def audit(self) -> Audit:
-        """Drift and true residual of every channel, as multiples of the stopping threshold."""
+        """Return drift and true residual of every channel, in stopping thresholds."""
         drift, residual = [], []
         for layer in self._layers:
             limit, true = layer.stop(self._theta()), layer.true_residual(self._x)
@@ -552,7 +546,7 @@ class Propagator:
         return Audit(np.array(drift), np.array(residual), np.zeros(len(drift)))
 
     def edges(self, channel: int | None = None) -> tuple[IntArray, IntArray, FloatArray]:
-        """(src, dst, weight) of the user's graph, or of the version a channel sees, as of now."""
+        """Return (src, dst, weight) of the user's graph, or of the version a channel sees now."""
         if channel is not None:
             layer = self._layers[channel]
             src, dst = np.nonzero(layer.edges)
@@ -562,11 +556,11 @@ class Propagator:
         return ends[:, 0], ends[:, 1], np.array([self._graph[pair] for pair in pairs], dtype=float)
 
     def loops(self, channel: int) -> FloatArray:
-        """The self-loop `[n]` every node carries in this channel now."""
+        """Return the present weight `[n]` of every node's self-loop in a channel."""
         return self._layers[channel].loops / self._layers[channel].grown()
 
     def statistics(self) -> dict[str, int]:
-        """Counts of work since the start, and sizes."""
+        """Return counts of work since the start, and sizes in bytes."""
         counts = {"events": self._events, "edges": len(self._graph)}
         for name in ("pushes", "edge_pushes", "correction_rows"):
             counts[name] = sum(getattr(layer, name) for layer in self._layers)
@@ -579,11 +573,11 @@ class Propagator:
         if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
             raise EventError("nodes must be a vector of integers")
         if ids.size and not (ids.min() >= 0 and ids.max() < self.nodes):
-            raise EventError(f"nodes names an id that is not from 0 to {self.nodes - 1}")
+            raise EventError(f"nodes are 0 to {self.nodes - 1}; got {ids.min()} to {ids.max()}")
         return np.stack([values[ids.astype(np.int64)] for values in per_channel], axis=1)
 
 
-# The oracle ---------------------------------------------------------------------------------------
+# Exact solutions ----------------------------------------------------------------------------------
 
 
 def _propagation_matrix(
@@ -598,7 +592,7 @@ def _propagation_matrix(
 ) -> Any:
     """Return P as a scipy sparse array; repeated edges add up.
 
-    A self-edge counts once, but twice where both directions of a directed graph are added up.
+    A self-edge counts once, but twice if both directions of a directed graph are added up.
     """
     from scipy import sparse
 
@@ -616,7 +610,7 @@ def _propagation_matrix(
 
 
 def _channel_matrix(propagator: Any, c: int) -> Any:
-    """P as channel `c` of any propagator sees it."""
+    """Return P as channel `c` of any propagator sees it."""
     channel = propagator.channels[c]
     beta = propagator.beta if channel.beta is None else channel.beta
     src, dst, weight = propagator.edges(c)
@@ -633,7 +627,7 @@ def _solve(p: Any, x: FloatArray, gamma0: float, gamma: float) -> FloatArray:
     system = csc_array(eye_array(len(x)) - gamma * p)
     factors = splu(system)
     pi = factors.solve(gamma0 * x)
-    return np.asarray(pi + factors.solve(gamma0 * x - system @ pi))  # refined once
+    return np.asarray(pi + factors.solve(gamma0 * x - system @ pi))  # one step of refinement
 
 
 def exact(
@@ -650,9 +644,9 @@ def exact(
     gamma: float = 0.8,
     beta: float = 0.5,
 ) -> FloatArray:
-    """The solution `[n, columns]` of `pi = gamma0·x + gamma·P·pi` by a sparse solve (needs scipy).
+    """Return `pi = gamma0·x + gamma·P·pi`, `[n, columns]`, by a sparse solve (needs scipy).
 
-    `loops` is the self-loop weight, one for all nodes or one per node. A node without any edge has
+    `loops` is the weight of self-loops, one for all nodes or one per node. A node without edges has
     an empty row in P, hence the solution `gamma0·x`.
 
     >>> exact([0], [1], [[1.0], [0.0]], loops=0.0, gamma0=0.5, gamma=0.5).round(3).tolist()
@@ -665,7 +659,7 @@ def exact(
 
 
 def exact_of(propagator: Any) -> FloatArray:
-    """The exact solution `[n, channels, columns]` of what a propagator of any kind estimates."""
+    """Return the exact solution `[n, channels, columns]` that any propagator estimates."""
     x = np.asarray(propagator.features(), dtype=np.float64)
     solutions = [
         _solve(_channel_matrix(propagator, c), x, channel.gamma0, channel.gamma)
@@ -675,7 +669,7 @@ def exact_of(propagator: Any) -> FloatArray:
 
 
 def invariant_defect(propagator: Any) -> FloatArray:
-    """`pi + gamma0·r - gamma0·x - gamma·P·pi`, `[n, channels, columns]`: zero but for rounding."""
+    """Return `pi + gamma0·r - gamma0·x - gamma·P·pi`, `[n, channels, columns]`: about 0."""
     pi = np.asarray(propagator.embedding(), dtype=np.float64)
     r = np.asarray(propagator.residual(), dtype=np.float64)
     x = np.asarray(propagator.features(), dtype=np.float64)

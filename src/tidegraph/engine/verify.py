@@ -1,4 +1,4 @@
-"""A stream replayed through the engine and compared with exact solutions along the way."""
+"""The promise checked: a stream replayed through the engine and compared with exact solutions."""
 
 from __future__ import annotations
 
@@ -11,41 +11,44 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, Sketch
-from tidegraph.engine.propagator import Dtype, Propagator
+from tidegraph.engine.precision import Dtype
+from tidegraph.engine.propagator import Propagator
 from tidegraph.engine.reference import exact_of
 from tidegraph.events.batch import Batch
 from tidegraph.events.stream import EventStream
 
 __all__ = ["Replay", "Sample", "Verification", "sampled", "step_offsets", "verify"]
 
-_PIECES = 100  # a replay is cut into about so many, so that progress can be shown
+_PIECES = 100  # calls in which a replay is applied, so that progress can be shown
 
 
 def step_offsets(t: NDArray[np.int64], length: int | None = None) -> NDArray[np.int64]:
-    """Where steps begin, `[steps + 1]`: rows `offsets[s]:offsets[s + 1]` are step `s`.
+    """Return where steps begin, `[steps + 1]`: rows `offsets[s]:offsets[s + 1]` are step `s`.
 
-    A step is a distinct time, or with `length` a non-empty interval of that length.
+    A step is one distinct time, or with `length` one non-empty interval of that length.
 
     >>> t = np.array([3, 3, 5, 9])
     >>> step_offsets(t).tolist(), step_offsets(t, 5).tolist()
     ([0, 2, 3, 4], [0, 2, 4])
     """
     if length is not None and length <= 0:
-        raise ParameterError(f"snapshots are {length} long; give a positive length in units of t")
+        raise ParameterError(f"snapshots have length {length}; give a positive length")
     key = t if length is None else t // length
     inner = np.flatnonzero(key[1:] != key[:-1]) + 1
     return np.concatenate([[0], inner, [len(t)]]) if len(t) else np.zeros(1, dtype=np.int64)
 
 
 def sampled(steps: int, samples: int) -> list[int]:
-    """Up to `samples` evenly spaced step counts, the last of them `steps`."""
+    """Return up to `samples` evenly spaced step counts, the last of them `steps`."""
     return [int(step) for step in np.unique(np.linspace(0, steps, samples + 1)[1:].round()) if step]
 
 
 class Replay:
-    """The steps of a recorded stream, applied to a propagator piece by piece and timed.
+    """The steps of a stream, applied to a propagator in pieces and timed.
 
-    Only the engine is timed; preparing its input is not.
+    The time is that of the engine alone, without preparing its input.
+
+    steps, touched, elapsed_s: steps applied so far, nodes they touched, and seconds they took.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class Replay:
         *,
         progress: Progress | None = None,
     ) -> None:
-        self.steps = 0  # done so far, as are those below
+        self.steps = 0
         self.touched = 0
         self.elapsed_s = 0.0
         self._propagator, self._events, self._offsets = propagator, events, offsets
@@ -65,10 +68,11 @@ class Replay:
 
     @property
     def events(self) -> int:
+        """The number of events applied so far."""
         return int(self._offsets[self.steps])
 
     def advance(self, until: int) -> None:
-        """Applies the steps up to `until`."""
+        """Apply the steps up to `until`."""
         while self.steps < until:
             count = min(self._piece, until - self.steps)
             offsets = self._offsets[self.steps : self.steps + count + 1]
@@ -81,25 +85,26 @@ class Replay:
             self.report(f"{self.events:,} events")
 
     def report(self, what: str) -> None:
+        """Report progress."""
         if self._progress is not None:
             self._progress(self.steps, len(self._offsets) - 1, what)
 
 
 def _rows(events: EventStream, part: slice) -> Batch:
-    weight = None if events.weight is None else events.weight[part]
-    return Batch(events.src[part], events.dst[part], weight=weight, t=events.t[part])
+    weight, op = (None if c is None else c[part] for c in (events.weight, events.op))
+    return Batch(events.src[part], events.dst[part], weight=weight, op=op, t=events.t[part])
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The engine compared with the exact solution after so many steps: the worst of all numbers."""
+    """The largest errors of the engine after a number of steps."""
 
     step: int
     events: int
     touched_per_step: float  # since the sample before
-    error_over_bound: float  # against the certificate, `error_bound`
-    error_over_threshold: float  # against the promise, `threshold`
-    drift: float  # of the stored residuals, in units of the threshold
+    error_over_bound: float  # relative to the certificate, `error_bound`
+    error_over_threshold: float  # relative to the promise, `threshold`
+    drift: float  # of the stored residuals, in thresholds
 
     @property
     def holds(self) -> bool:
@@ -109,7 +114,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Verification:
-    """What a replay showed at its samples, and how fast the engine was."""
+    """The errors at the samples of a replay, and the time the engine took."""
 
     samples: tuple[Sample, ...]
     steps: int
@@ -152,13 +157,14 @@ def verify(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Verification:
-    """The engine's errors on the first `steps` steps of a stream, all where None; needs scipy.
+    """Return the engine's errors on the first `steps` steps of a stream, or on all; needs scipy.
 
-    A low-pass and a high-pass channel on random features, and with `half_life` the same two under
-    decay. The exact solutions are sparse solves in float64 of the graph the engine says it holds.
+    It propagates random features through a low-pass and a high-pass channel, and with `half_life`
+    through the same two under decay. Exact solutions come from sparse solves in float64 on the
+    graph as the engine reports it.
     """
     if samples < 1 or (steps is not None and steps < 1):
-        raise ParameterError(f"steps={steps} and samples={samples}; give at least 1 of each")
+        raise ParameterError(f"steps={steps} and samples={samples}; give at least 1 for each")
     offsets = step_offsets(events.t, snapshots)[: None if steps is None else steps + 1]
     channels = [Channel.low_pass(alpha), Channel.high_pass(alpha)]
     if half_life is not None:
@@ -198,6 +204,6 @@ def _compare(propagator: Propagator, step: int, events: int, touched_per_step: f
 
 
 def _worst(error: NDArray[np.float64], allowed: NDArray[np.float64]) -> float:
-    """The largest `error / allowed`; where nothing is allowed, any error is infinitely much."""
+    """Return the largest `error / allowed`; infinity for an error where none is allowed."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.where(error > 0, error / allowed, 0.0).max())

@@ -21,7 +21,7 @@ from tidegraph.core.durable import not_written
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.core.workers import Engine, check_engine, run
-from tidegraph.engine.channels import Settings, Sketch
+from tidegraph.engine.channels import EngineSettings, Sketch
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
 from tidegraph.events.names import NodeNames
@@ -118,7 +118,7 @@ class _Common:
 
     events: EventStream | Path
     features: Sketch | NDArray[Any]
-    settings: Settings
+    settings: EngineSettings
     directory: Path
     options: dict[str, Any]  # of `record`
     threads: int | None
@@ -130,7 +130,7 @@ def record_shards(
     path: str | os.PathLike[str],
     *,
     shards: int,
-    settings: Settings | None = None,
+    settings: EngineSettings | None = None,
     epsilon: float = 0.05,
     dtype: StoreDtype = "float32",
     engine: Engine = "local",
@@ -163,7 +163,7 @@ def record_shards(
     """
     check_engine(engine, address, workers)
     stream = events if isinstance(events, EventStream) else EventStream.load(Path(events))
-    settings = Settings() if settings is None else settings
+    settings = EngineSettings() if settings is None else settings
     matrix = features if isinstance(features, Sketch) else np.asarray(features)
     if not isinstance(matrix, Sketch) and matrix.ndim != 2:
         raise ParameterError(f"features have shape {matrix.shape}; give [nodes, columns]")
@@ -270,7 +270,7 @@ def _record_shard(common: _Common, shard: _Shard, progress: Progress) -> str:
         initial=initial,
         **{
             field.name: getattr(common.settings, field.name)
-            for field in dataclasses.fields(Settings)
+            for field in dataclasses.fields(EngineSettings)
         },
     )
     store = common.directory / shard.name

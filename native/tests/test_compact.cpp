@@ -125,7 +125,7 @@ TEST(repeated_pairs_without_weights_are_counted_beyond_what_float32_can) {
   base.offsets = begin.data();
   base.neighbours = neighbours.data();
   Adjacency lists(1);
-  lists.stand_on(base);
+  lists.attach_base(base);
   CHECK_EQUAL(lists.weight(0, lists.find(0, 7), 0), double(kMany));
   lists.set_weight(0, lists.find_to_change(0, 2), 0, 3);
   CHECK_EQUAL(lists.size(0), 3u);
@@ -166,7 +166,7 @@ TEST(lists_with_fractions_keep_them_when_they_are_copied_and_merged) {
   base.weights = weights.data();
   base.fractions = fractions.data();
   Adjacency over(1);
-  over.stand_on(base);
+  over.attach_base(base);
   CHECK(over.fine());
   const auto same = [&] {
     for (Node node = 0; node < kNodes; ++node) {
@@ -202,7 +202,7 @@ TEST(a_weight_that_float32_takes_for_one_is_not_merged_as_one) {
   base.offsets = offsets.data();
   base.neighbours = neighbours.data();
   Adjacency lists(1);
-  lists.stand_on(base);
+  lists.attach_base(base);
   CHECK(lists.extent().plain);
   lists.set_weight(0, lists.find_to_change(0, 1), 0, 1 + 0x1p-40);
   CHECK(!lists.extent().plain);
@@ -222,7 +222,7 @@ TEST(weights_out_of_range_are_refused_before_anything_changes) {
       tidegraph::Versions versions(2, false, 1, 0, {{}}, {{0, tidegraph::Direction::out}});
       bool refused = false;
       try {
-        versions.stand_on(base, base, 1, {selves.data(), own.data(), nullptr, 1});
+        versions.attach_base(base, base, 1, {selves.data(), own.data(), nullptr, 1});
       } catch (const tidegraph::EventError&) { refused = true; }
       CHECK(refused);
       CHECK_EQUAL(versions.edges(), 0u);

@@ -621,7 +621,7 @@ TEST(lists_merged_into_a_new_base_are_those_that_were_over_the_old_one) {
   std::vector<std::int32_t> new_fractions[2];
   for (Adjacency* lists : {&over, &merged}) {
     lists->resize(kNodes + 3);  // some came later
-    lists->stand_on(base);
+    lists->attach_base(base);
   }
   for (std::size_t round = 0; round < 6; ++round) {
     for (std::size_t change = 0; change < 500; ++change) {

@@ -24,7 +24,7 @@ using tidegraph::Node;
 using tidegraph::Op;
 using tidegraph::PrecisionError;
 using tidegraph::Propagator;
-using tidegraph::Refusal;
+using tidegraph::Rejection;
 using tidegraph::Settings;
 using tidegraph::VersionSpec;
 using tidegraph::View;
@@ -703,13 +703,13 @@ TEST(without_self_loops_a_light_edge_and_a_large_feature_are_refused_together) {
   large.row(0, 2, 1e-4);
   CHECK(imprecise([&] { p.apply(large.update()); }));
   CHECK(contents(p) == before);
-  Refusal refusal;
+  Rejection rejection;
   std::vector<std::int64_t> counts(2);
   const Step steps = Step().row(0, 2, 0.5).row(0, 2, 1e-7);
   const std::vector<std::int64_t> offsets{0, 1, 2};
-  CHECK_EQUAL(p.apply_steps(steps.rows(), offsets, counts, refusal), 1);
-  CHECK(!refusal.empty() && refusal.of_precision);
-  Refusal other;
+  CHECK_EQUAL(p.apply_steps(steps.rows(), offsets, counts, rejection), 1);
+  CHECK(!rejection.empty() && rejection.of_precision);
+  Rejection other;
   const Step bad = Step().row(0, 3);
   CHECK_EQUAL(p.apply_steps(bad.rows(), std::span(offsets).first(2), counts, other), 0);
   CHECK(!other.empty() && !other.of_precision);
@@ -830,8 +830,8 @@ TEST(steps_in_one_call_are_steps_one_by_one) {
   for (int round = 0; round < 4; ++round) {
     const Stream stream = stream_through(single, history, 30);
     std::vector<std::int64_t> counts(stream.steps());
-    Refusal refusal;
-    CHECK_EQUAL(joint.apply_steps(stream.rows(), stream.offsets, counts, refusal), counts.size());
+    Rejection rejection;
+    CHECK_EQUAL(joint.apply_steps(stream.rows(), stream.offsets, counts, rejection), counts.size());
     CHECK(counts == stream.touched);
     Reading<float> a(single), b(joint);
     std::sort(b.touched.begin(), b.touched.end());
@@ -860,8 +860,8 @@ TEST(a_long_stream_leads_to_the_same_bytes_on_any_number_of_threads) {
     for (const int threads : {1, 2, 5}) {
       Started<float> joint(many_channels(directed, threads), x, theta);
       std::vector<std::int64_t> counts(stream.steps());
-      Refusal refusal;
-      const std::size_t done = joint.apply_steps(stream.rows(), stream.offsets, counts, refusal);
+      Rejection rejection;
+      const std::size_t done = joint.apply_steps(stream.rows(), stream.offsets, counts, rejection);
       CHECK_EQUAL(done, stream.steps());
       CHECK(counts == stream.touched);
       CHECK(contents(joint) == bytes);
@@ -879,9 +879,9 @@ TEST(a_refused_step_among_many_leaves_the_earlier_ones_applied) {
   const Step steps = Step().row(0, 1).row(1, 2).row(0, 2).remove(1, 1).row(0, 1);
   const std::vector<std::int64_t> offsets{0, 1, 2, 4, 5};
   std::vector<std::int64_t> counts(4, -1);
-  Refusal refusal;
-  CHECK_EQUAL(p.apply_steps(steps.rows(), offsets, counts, refusal), 2);
-  CHECK(!refusal.empty());
+  Rejection rejection;
+  CHECK_EQUAL(p.apply_steps(steps.rows(), offsets, counts, rejection), 2);
+  CHECK(!rejection.empty());
   CHECK(counts[1] > 0);
   CHECK_EQUAL(counts[2], -1);
   same.apply(Step().row(0, 1).update());
@@ -891,7 +891,7 @@ TEST(a_refused_step_among_many_leaves_the_earlier_ones_applied) {
 
 // Columns of different reach: blocks touch so many nodes, and not equally many, that those on
 // different threads do not come to the refused step together.
-TEST(a_refusal_late_in_a_long_stream_ends_all_threads_at_the_same_step) {
+TEST(a_rejection_late_in_a_long_stream_ends_all_threads_at_the_same_step) {
   history::Options options;
   options.timed = true;
   options.node_events = false;
@@ -915,10 +915,10 @@ TEST(a_refusal_late_in_a_long_stream_ends_all_threads_at_the_same_step) {
     settings.threads = threads;
     Started<float> joint(settings, x, theta);
     std::vector<std::int64_t> counts(stream.steps(), -1);
-    Refusal refusal;
-    CHECK_EQUAL(joint.apply_steps(stream.rows(), stream.offsets, counts, refusal),
+    Rejection rejection;
+    CHECK_EQUAL(joint.apply_steps(stream.rows(), stream.offsets, counts, rejection),
                 stream.touched.size());
-    CHECK(refusal.why.find("node 300") != std::string::npos);
+    CHECK(rejection.reason.find("node 300") != std::string::npos);
     CHECK(std::equal(stream.touched.begin(), stream.touched.end(), counts.begin()));
     CHECK_EQUAL(counts[stream.touched.size()], -1);
     CHECK(contents(joint) == contents(single));
@@ -1127,15 +1127,15 @@ TEST(steps_that_were_interrupted_go_on_where_they_ended) {
     Slow<float> p(threads);
     p.start();
     std::vector<std::int64_t> counts(kSteps);
-    Refusal refusal;
+    Rejection rejection;
     std::size_t calls = 0;
     for (std::size_t done = 0; done < kSteps; ++calls) {
       p.begin([&] { return true; });
       done += p.apply_steps(all.rows(), std::span(offsets).subspan(done),
-                            std::span(counts).subspan(done), refusal);
+                            std::span(counts).subspan(done), rejection);
       p.begin({});
       p.complete();
-      CHECK(refusal.empty());
+      CHECK(rejection.empty());
       if (calls > 10 * kSteps) break;
     }
     CHECK(support::kSanitized || calls > 1);

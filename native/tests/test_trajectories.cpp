@@ -73,10 +73,10 @@ std::vector<SealedRecords> recorded(Propagator<Real>& propagator, const Stream& 
   std::vector<SealedRecords> segments;
   segments.push_back(recorder.seal());
   for (std::size_t done = 0; done < stream.times.size();) {
-    Refusal refusal;
+    Rejection rejection;
     done += recorder.run(propagator, stream.rows(), std::span(stream.offsets).subspan(done),
-                         std::span(stream.times).subspan(done), limit, refusal);
-    CHECK(refusal.empty());
+                         std::span(stream.times).subspan(done), limit, rejection);
+    CHECK(rejection.empty());
     if (recorder.waiting()) segments.push_back(recorder.seal());
   }
   return segments;
@@ -114,9 +114,9 @@ TEST(what_was_recorded_last_is_always_near_the_state) {
       std::vector<float> now(kNodes * 2 * kColumns), then(now.size());
       int far = 0, beyond = 0;
       for (std::size_t s = 0; s < stream.times.size(); ++s) {
-        Refusal refusal;
+        Rejection rejection;
         std::vector<std::int64_t> counts(1);
-        plain.apply_steps(stream.rows(), std::span(stream.offsets).subspan(s, 2), counts, refusal);
+        plain.apply_steps(stream.rows(), std::span(stream.offsets).subspan(s, 2), counts, rejection);
         if (s + 1 < stream.times.size() && stream.times[s + 1] == stream.times[s]) continue;
         const std::vector<std::int64_t> times(kNodes, stream.times[s] + 1);
         plain.embedding(nodes, now);
@@ -143,8 +143,8 @@ TEST(watching_does_not_change_what_is_watched) {
   Started<double> watched, plain;
   recorded(watched, stream, false, 0.05, 50);
   std::vector<std::int64_t> counts(stream.times.size());
-  Refusal refusal;
-  plain.apply_steps(stream.rows(), stream.offsets, counts, refusal);
+  Rejection rejection;
+  plain.apply_steps(stream.rows(), stream.offsets, counts, rejection);
   CHECK(support::contents(watched) == support::contents(plain));
 }
 
@@ -171,9 +171,9 @@ TEST(segments_depend_neither_on_threads_nor_on_where_a_recorder_was_restored) {
         trajectories.state(nodes, times, rows, 2);
         trajectories.scales(nodes, times, scales, 2);
         recorder.restore(0, rows, scales);
-        Refusal refusal;
+        Rejection rejection;
         done += recorder.run(third, stream.rows(), std::span(stream.offsets).subspan(done),
-                             std::span(stream.times).subspan(done), 60, refusal);
+                             std::span(stream.times).subspan(done), 60, rejection);
       }
       if (recorder.waiting()) resumed.push_back(recorder.seal());
     }

@@ -318,20 +318,20 @@ class Ledger {
       };
       for (std::size_t node = 0; node < versions.nodes(); ++node)
         depart(node, sums[node], view.degree(Node(node)));
-      std::span<const Versions::Swept> swept;
-      if (time_passed) swept = versions.swept(view.version());
-      const double factor = versions.factor(view.version());
+      std::span<const Versions::RescaledRow> swept;
+      if (time_passed) swept = versions.rescaled(view.version());
+      const double factor = versions.rescale_factor(view.version());
       std::vector<std::uint8_t> partly(versions.nodes());  // lost an edge on the way
       std::vector<double> factors(versions.nodes(), 1.0);
       for (std::size_t i = 0; i < swept.size(); ++i) {
         if (i && swept[i].node <= swept[i - 1].node) worst = 1;
         partly[swept[i].node] = !swept[i].whole;
         factors[swept[i].node] = factor;
-        depart(swept[i].node, view.swept_degrees()[i].before, old_sums[swept[i].node]);
-        depart(swept[i].node, view.swept_degrees()[i].after, sums[swept[i].node]);
+        depart(swept[i].node, view.rescaled_degrees()[i].before, old_sums[swept[i].node]);
+        depart(swept[i].node, view.rescaled_degrees()[i].after, sums[swept[i].node]);
       }
       for (auto& [pair, w] : told) w *= factors[std::size_t(pair.first)];
-      for (const Versions::Swept& each : swept)
+      for (const Versions::RescaledRow& each : swept)
         told[{each.node, each.node}] += each.loop_after - factor * each.loop_before;
       for (std::size_t node = before_nodes(v); node < versions.nodes(); ++node)
         told[{node, node}] += versions.stored_loop(view, Node(node));
@@ -683,10 +683,10 @@ class NaiveWindow {
       parts_[i].left = std::max(0.0L, weight - rest);
     }
   }
-  void leave_beyond(std::size_t most) {
+  void drop_beyond(std::size_t most) {
     while (parts_.size() > most) parts_.pop_front();
   }
-  void leave_until(std::int64_t until) {
+  void drop_until(std::int64_t until) {
     while (!parts_.empty() && parts_.front().t <= until) parts_.pop_front();
   }
 
@@ -728,13 +728,13 @@ TEST(a_window_of_edges_is_the_list_of_what_came_into_it) {
           }
         }
         if (seed % 2) {
-          window->leave_until(t - 15);
-          naive.leave_until(t - 15);
+          window->drop_until(t - 15);
+          naive.drop_until(t - 15);
         } else {
-          window->leave_beyond(25);
-          naive.leave_beyond(25);
+          window->drop_beyond(25);
+          naive.drop_beyond(25);
         }
-        window->settle([&](Node src, Node dst, double before, double after) {
+        window->apply([&](Node src, Node dst, double before, double after) {
           double& known = told[std::uint64_t(src) << 32 | dst];
           wrong += known != before;
           known = after;
@@ -838,9 +838,9 @@ TEST(with_self_loops_an_edge_fades_until_it_is_far_below_them) {
   }
   CHECK_EQUAL(versions.forgotten(0), 4 * kForgotten);
   CHECK_EQUAL(weight(versions, 0, {0, 1}), 0.0);
-  CHECK(!versions.swept(0).empty() || versions.views()[0].degree(0) == 4);
+  CHECK(!versions.rescaled(0).empty() || versions.views()[0].degree(0) == 4);
   apply(versions, Step().at(1000));
-  CHECK(versions.swept(0).empty());
+  CHECK(versions.rescaled(0).empty());
 }
 
 TEST(all_self_loops_are_renewed_at_every_boundary_and_by_rows_between_them) {
@@ -942,7 +942,7 @@ TEST(half_lives_that_no_number_tells_apart_are_refused) {
   CHECK_EQUAL(weight(versions, 0, {0, 1}), 3.0);
 }
 
-// ---- refusals
+// ---- rejections
 // -------------------------------------------------------------------------------------------------------
 
 TEST(what_cannot_be_applied_is_refused_and_changes_nothing) {

@@ -10,7 +10,7 @@
 
 namespace tidegraph {
 
-// An array that is missing, or of another kind or size than the state needs.
+// An array is missing, or has another type or size than the state needs.
 struct ArchiveError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -22,18 +22,18 @@ class Archive {
   virtual ~Archive() = default;
   virtual bool reading() const = 0;
 
-  // Writes the vector out, or reads it in, taking the size it had.
+  // Writes or reads a vector; reading sets its size.
   template <class T>
   void vector(const std::string& name, std::vector<T>& values) {
     if (reading()) values.resize(count(name));
     block(name, values.data(), values.size());
   }
-  // Likewise for memory whose size is known from elsewhere.
+  // Writes or reads memory of a known size.
   template <class T>
   void block(const std::string& name, T* values, std::size_t size) {
     move(name, kind<T>(), values, size, false);
   }
-  // Memory that outlives the archive: need not be copied when writing.
+  // The same for memory that outlives the archive, so that writing need not copy it.
   template <class T>
   void lasting(const std::string& name, T* values, std::size_t size) {
     move(name, kind<T>(), values, size, true);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kNodesAtOnce = 1 << 12;
 
-// Calls visit(row, node, neighbour) for every end that stands in a list of the nodes [first, last).
+// Calls visit(row, node, neighbour) for every entry in the lists of the nodes [first, last).
 template <class Visit>
 void for_ends(const Pairs& pairs, Ends ends, std::size_t first, std::size_t last, Visit visit) {
   const bool at_src = ends != Ends::dst, at_dst = ends != Ends::src;
@@ -25,8 +25,8 @@ void for_ends(const Pairs& pairs, Ends ends, std::size_t first, std::size_t last
 
 }  // namespace
 
-// Every thread reads all pairs and takes the ends among its own nodes: reading in order costs
-// little beside writing at random.
+// Every thread reads all pairs and takes the entries of its own nodes: reading in order costs
+// little compared with writing at random.
 void count_entries(const Pairs& pairs, Ends ends, int threads, std::span<std::uint32_t> lengths) {
   const std::size_t shares = std::size_t(threads);
   parallel_for(shares, threads, [&](std::size_t share) {
@@ -39,7 +39,7 @@ void count_entries(const Pairs& pairs, Ends ends, int threads, std::span<std::ui
 void fill_lists(const Pairs& pairs, Ends ends, int threads, const Window& window,
                 std::span<std::uint32_t> filled) {
   const std::size_t shares = std::size_t(threads);
-  // Shares of equal numbers of entries: degrees differ much between old and new nodes.
+  // Shares with equal numbers of entries: degrees of old and new nodes differ a lot.
   const auto border = [&](std::size_t share) {
     const std::uint64_t entries = window.begin.back() * share / shares;
     return std::size_t(std::lower_bound(window.begin.begin(), window.begin.end() - 1, entries) -

@@ -45,8 +45,8 @@ void EdgeWindow::add(std::int64_t t, std::uint64_t key, double weight) {
   of.weight.add(weight);
 }
 
-// What is left of the oldest contribution; with nothing left it counts no more.
-void EdgeWindow::leave_of_first(Pair& pair, double left) {
+// Reduces the oldest contribution of an edge to `left`.
+void EdgeWindow::reduce_first(Pair& pair, double left) {
   Entry& oldest = entry(pair.first);
   pair.weight.add(left);
   pair.weight.add(-oldest.weight);
@@ -55,7 +55,7 @@ void EdgeWindow::leave_of_first(Pair& pair, double left) {
   if (pair.first == kNone || !pair.weight.exact()) sum(pair);
 }
 
-// Makes the sum anew, which is due where rounding shows in it.
+// Recomputes the sum, for when rounding shows in it.
 void EdgeWindow::sum(Pair& pair) {
   pair.weight = {};
   for (std::uint64_t number = pair.first; number != kNone; number = entry(number).next)
@@ -71,23 +71,23 @@ void EdgeWindow::lower(std::uint64_t key, double weight) {
   spare.add(-weight);
   while (of.first != kNone && (weight == 0 || spare.value > 0)) {
     spare.add(-entry(of.first).weight);
-    leave_of_first(of, weight == 0 ? 0 : std::max(0.0, -spare.value));
+    reduce_first(of, weight == 0 ? 0 : std::max(0.0, -spare.value));
   }
 }
 
-void EdgeWindow::leave() {
+void EdgeWindow::drop_first() {
   const Entry oldest = queue_.front();
-  if (oldest.weight > 0) leave_of_first(pair(oldest.key), 0);
+  if (oldest.weight > 0) reduce_first(pair(oldest.key), 0);
   queue_.pop_front();
   ++popped_;
 }
 
-void EdgeWindow::leave_beyond(std::size_t most) {
-  while (queue_.size() > most) leave();
+void EdgeWindow::drop_beyond(std::size_t most) {
+  while (queue_.size() > most) drop_first();
 }
 
-void EdgeWindow::leave_until(std::int64_t until) {
-  while (!queue_.empty() && queue_.front().t <= until) leave();
+void EdgeWindow::drop_until(std::int64_t until) {
+  while (!queue_.empty() && queue_.front().t <= until) drop_first();
 }
 
 void EdgeWindow::archive(Archive& archive, const std::string& name) {
@@ -117,12 +117,13 @@ void EdgeWindow::archive(Archive& archive, const std::string& name) {
   if (!archive.reading()) return;
   if (times.size() != entry_keys.size() || times.size() != entry_weights.size() ||
       3 * pair_keys.size() != sums.size())
-    throw ArchiveError(name + ": the queue does not fit together");
+    throw ArchiveError(name + ": the arrays of the queue do not match each other");
   for (std::size_t i = 0; i < times.size(); ++i) {
     queue_.push_back({times[i], entry_keys[i], entry_weights[i], kNone});
     if (entry_weights[i] > 0) link(pair(entry_keys[i]), i);
   }
-  if (index_.size() != pair_keys.size()) throw ArchiveError(name + ": the pairs do not fit");
+  if (index_.size() != pair_keys.size())
+    throw ArchiveError(name + ": the pairs do not match the queue");
   for (std::size_t i = 0; i < pair_keys.size(); ++i) {
     if (index_.find(pair_keys[i]) == PairMap::kAbsent)
       throw ArchiveError(name + ": a pair is not in the queue");

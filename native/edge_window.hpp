@@ -1,4 +1,4 @@
-// The edges inside a window of time, or of the last events, and a queue of what will leave it.
+// The edges inside a window of time or of the last events, and the queue of what will leave it.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,22 @@ class EdgeWindow {
  public:
   explicit EdgeWindow(bool directed) : graph_(0, directed, 1) {}
 
-  // As of the last settle().
+  // As of the last apply().
   const Graph& graph() const { return graph_; }
   void resize(std::size_t nodes) { graph_.resize(nodes); }
   std::size_t bytes() const;
 
-  // A key is two nodes, the first in the upper half.
+  // A key is two node numbers, the first in the upper half.
   void add(std::int64_t t, std::uint64_t key, double weight);
-  // Brings an edge to at most this weight: its oldest contributions go first.
+  // Lowers an edge to at most this weight, taking its oldest contributions first.
   void lower(std::uint64_t key, double weight);
-  // Lets contributions go while there are more than `most`, or the oldest came at `until` or
-  // before.
-  void leave_beyond(std::size_t most);
-  void leave_until(std::int64_t until);
-  // Brings the graph up to all of that; calls visit(src, dst, weight before, and after) for the
-  // edges named since the last time.
+  // Drops the oldest contributions beyond `most`, or those that came at `until` or before.
+  void drop_beyond(std::size_t most);
+  void drop_until(std::int64_t until);
+  // Brings the graph up to date; calls visit(src, dst, weight before, weight after) for the edges
+  // named since the last call.
   template <class Visit>
-  void settle(Visit visit) {
+  void apply(Visit visit) {
     for (const std::uint32_t slot : touched_) {
       marked_[slot] = 0;
       const Node src = Node(keys_[slot] >> 32), dst = Node(keys_[slot]);
@@ -56,32 +55,33 @@ class EdgeWindow {
 
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t(0);
-  // A contribution, in the order of arrival; number `popped_` is the first in the queue.
+  // A contribution, in order of arrival; number `popped_` is the first in the queue.
   struct Entry {
     std::int64_t t;
     std::uint64_t key;
-    double weight;       // what counts of it; 0 where it has been taken out
-    std::uint64_t next;  // the next one of its edge
+    double weight;       // what is left of it; 0 once it has been removed
+    std::uint64_t next;  // the next one of the same edge
   };
   struct Pair {
     Sum weight;
-    std::uint64_t first = kNone, last = kNone;  // contributions that count
+    std::uint64_t first = kNone, last = kNone;  // contributions with a weight left
   };
   Entry& entry(std::uint64_t number) { return queue_[std::size_t(number - popped_)]; }
-  Pair& pair(std::uint64_t key);  // made where absent, and marked as touched
+  // Creates the pair if it is absent, and marks it as touched.
+  Pair& pair(std::uint64_t key);
   void link(Pair& pair, std::uint64_t number);
-  void leave_of_first(Pair& pair, double left);
+  void reduce_first(Pair& pair, double left);
   void sum(Pair& pair);
-  void leave();
+  void drop_first();
 
   Graph graph_;
   std::deque<Entry> queue_;
   std::uint64_t popped_ = 0;
-  PairMap index_;  // of the edges that have contributions, to slots
+  PairMap index_;  // from edges with contributions to slots
   std::vector<Pair> pairs_;
   std::vector<std::uint64_t> keys_;
   std::vector<std::uint32_t> vacant_;
-  std::vector<std::uint32_t> touched_;  // slots, since the last settle()
+  std::vector<std::uint32_t> touched_;  // slots, since the last apply()
   std::vector<std::uint8_t> marked_;
 };
 

@@ -6,8 +6,8 @@
 namespace tidegraph {
 namespace {
 
-constexpr std::size_t kRecentRows = 512;  // four of five rows that a stream of edits asks for
-constexpr Node kNobody = ~Node(0);        // above kMaxNodes
+constexpr std::size_t kCachedRows = 512;  // serves four of five reads on a stream of edits
+constexpr Node kNobody = ~Node(0);        // no node has this number
 
 }  // namespace
 
@@ -49,7 +49,7 @@ void Features<Real>::clear(Node node) {
   ++version_;
 }
 
-// Where to write the row of a node that lies over the source.
+// Returns where to write the row of a node over the source.
 template <class Real>
 Real* Features<Real>::changed_row(Node node) {
   const std::size_t padded = blocks_.back().first + blocks_.back().width;
@@ -122,7 +122,7 @@ void Features<Real>::archive(Archive& archive) {
     archive.vector("features.zero", zero);
     for (const std::vector<Node>* nodes : {&changed, &zero})
       for (const Node node : *nodes)
-        if (node >= nodes_) throw ArchiveError("features: a changed node does not exist");
+        if (node >= nodes_) throw ArchiveError("features: a changed node is unknown");
     if (archive.reading())
       for (const Node node : zero) clear(node);
     const std::size_t padded = blocks_.back().first + blocks_.back().width;
@@ -156,7 +156,7 @@ void Features<Real>::Reader::open(const Features& features, std::size_t block) {
   block_ = block;
   version_ = 0;
   if (features.kept(block)) return;
-  nodes_.assign(std::min(kRecentRows, std::bit_ceil(features.nodes_)), kNobody);
+  nodes_.assign(std::min(kCachedRows, std::bit_ceil(features.nodes_)), kNobody);
   recent_.resize(nodes_.size(), features.blocks_[block].width);
 }
 

@@ -1,4 +1,4 @@
-// The features being propagated, wherever they come from, in units of their column's threshold.
+// The features being propagated, from any source, in units of their column's threshold.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,14 @@
 #include <vector>
 
 #include "archive.hpp"
+#include "columns.hpp"
 #include "kernels.hpp"
 #include "rowstore.hpp"
 #include "sketch.hpp"
 
 namespace tidegraph {
 
-// Columns [first, first + count), padded with zeros to `width`.
-struct ColumnBlock {
-  std::size_t first, count, width;
-};
-
-// Rows kept here; rows computed when they are read; rows of a matrix that someone else keeps.
+// Where rows come from: they are stored here, computed when read, or read from the caller's matrix.
 struct FeatureSource {
   enum class Kind : std::uint8_t { kept = 0, sketched = 1, borrowed = 2 };
   Kind kind = Kind::kept;
@@ -30,33 +26,36 @@ struct FeatureSource {
   std::uint64_t first_column = 0;
 };
 
-// A sketch and a borrowed matrix stay as they are: rows that events change lie over them.
+// A sketch and a borrowed matrix never change: rows that events change are stored over them.
 template <class Real>
 class Features {
  public:
   Features(const FeatureSource& source, std::vector<ColumnBlock> blocks,
            std::span<const double> thresholds);
 
-  // New nodes have the sketch's rows, or zeros.
+  // New nodes get the sketch's rows, or zeros.
   void resize(std::size_t nodes);
-  // Rows of the nodes from 0 on, [count, columns], that outlive this object.
+  // Reads the rows of the first nodes from here, [count, columns]; must outlive this object.
   void borrow(const float* rows, std::size_t count) { lent_ = {rows, count}; }
   void borrow(const double* rows, std::size_t count) { lent_ = {rows, count}; }
-  void write(Node node, const double* row);  // [columns], in natural units
-  void clear(Node node);                     // zeros, for good
+  // Sets a row, [columns], given in natural units.
+  void write(Node node, const double* row);
+  // Sets a row to zero for good.
+  void clear(Node node);
 
-  // The row of a node in one block, [width].
+  // Copies the row of a node in one block, [width].
   void read(std::size_t block, Node node, Real* out) const;
-  // All rows of a block, [nodes, width], where they are kept; null elsewhere.
+  // Returns all rows of a block, [nodes, width], if they are stored; otherwise null.
   const Real* kept(std::size_t block) const {
     return source_.kind == FeatureSource::Kind::kept ? kept_[block].data() : nullptr;
   }
   std::size_t bytes() const;
-  // Kept and borrowed rows in full, which come back as kept ones; of a sketch the changed rows.
+  // Writes stored and borrowed rows in full, which are read back as stored ones; of a sketch, only
+  // the changed rows.
   void archive(Archive& archive);
 
-  // One block read row by row, on one thread at a time. What had to be computed is remembered for
-  // a while: events come back to the nodes they have just changed.
+  // Reads one block row by row, on one thread at a time. Caches computed rows: events return to the
+  // nodes they have just changed.
   class Reader {
    public:
     void open(const Features& features, std::size_t block);
@@ -66,8 +65,8 @@ class Features {
    private:
     const Features* features_ = nullptr;
     std::size_t block_ = 0;
-    std::uint64_t version_ = 0;  // of the features, when the first of the remembered rows was read
-    std::vector<Node> nodes_;    // which one a slot remembers
+    std::uint64_t version_ = 0;  // of the features, when the first cached row was read
+    std::vector<Node> nodes_;    // per slot
     RowStore<Real> recent_;
   };
 
@@ -76,7 +75,7 @@ class Features {
     std::variant<const float*, const double*> rows;
     std::size_t count = 0;
   };
-  static constexpr std::size_t kZero = ~std::size_t(0);  // the place of a row of zeros
+  static constexpr std::size_t kZero = ~std::size_t(0);  // stands for a row of zeros
 
   Real* changed_row(Node node);
 
@@ -86,10 +85,10 @@ class Features {
   std::size_t nodes_ = 0;
   std::vector<RowStore<Real>> kept_;  // per block
   Lent lent_;
-  std::unordered_map<Node, std::size_t> changed_;  // place among changed_rows_, or kZero
+  std::unordered_map<Node, std::size_t> changed_;  // row of changed_rows_, or kZero
   std::vector<Real> changed_rows_;                 // [changed, all blocks]
-  std::vector<std::size_t> vacant_;                // places of nodes that were cleared
-  std::uint64_t version_ = 1;                      // counts the changes of rows that were there
+  std::vector<std::size_t> vacant_;                // rows of nodes that were cleared
+  std::uint64_t version_ = 1;                      // counts changes of existing rows
 };
 
 }  // namespace tidegraph

@@ -9,10 +9,11 @@ namespace tidegraph {
 namespace {
 
 constexpr std::size_t kChunk = 1024;
-constexpr double kLately = 10;  // puts a single event a few half-lives old within the log's reach
-constexpr std::size_t kLatest = 64;  // events that are searched for a partner
+// Makes a single event a few half-lives old visible in a logarithm.
+constexpr double kRecentScale = 10;
+constexpr std::size_t kLatest = 64;  // events searched for a partner
 constexpr std::uint32_t kNotYet = 0xffffffff;
-constexpr std::int64_t kNobody = 0xffffffff;  // has no sequels
+constexpr std::int64_t kNobody = 0xffffffff;  // a node without sequels
 
 double decayed(double value, std::int64_t elapsed, double half_life) {
   return value * std::exp2(-double(elapsed) / half_life);
@@ -38,10 +39,10 @@ History::History(std::size_t nodes, std::vector<double> half_lives)
 void History::Series::append(std::int64_t when, std::span<const double> half_lives) {
   const std::size_t last = t.size();
   for (std::size_t h = 0; h < half_lives.size(); ++h) {
-    const double before = last ? decayed(double(lately[(last - 1) * half_lives.size() + h]),
+    const double before = last ? decayed(double(recent[(last - 1) * half_lives.size() + h]),
                                          when - t.back(), half_lives[h])
                                : 0;
-    lately.push_back(float(before + 1));
+    recent.push_back(float(before + 1));
   }
   t.push_back(when);
 }
@@ -96,7 +97,7 @@ void History::append(std::span<const std::int64_t> src, std::span<const std::int
   }
 }
 
-// The logarithm told of what never happened: longer ago than anything could be.
+// The log of the time since an event that never happened: longer than any other.
 double History::unseen(std::int64_t t) const {
   return std::log1p(double(all_.t.empty() ? 0 : std::max<std::int64_t>(t - all_.t[0], 0))) + 1;
 }
@@ -105,10 +106,10 @@ float* History::write_series(const Series& series, std::size_t count, std::int64
                              float* out) const {
   const std::size_t kinds = half_lives_.size();
   for (std::size_t h = 0; h < kinds; ++h)
-    *out++ =
-        count ? float(std::log1p(kLately * decayed(double(series.lately[(count - 1) * kinds + h]),
-                                                   t - series.t[count - 1], half_lives_[h])))
-              : 0.0f;
+    *out++ = count ? float(std::log1p(kRecentScale *
+                                      decayed(double(series.recent[(count - 1) * kinds + h]),
+                                              t - series.t[count - 1], half_lives_[h])))
+                   : 0.0f;
   return out;
 }
 
@@ -161,7 +162,7 @@ void History::write_habits(std::int64_t node, std::int64_t partner, int role, st
       const std::uint32_t earlier = count > last ? (*total)[count - 1 - last] : 0;
       *out++ = count ? float((*total)[count - 1] - earlier) / float(among) : 0.0f;
     }
-  // Walking back, an event stands for its partner if it is the last one with that partner.
+  // Walking back, count an event if it is the last one with its partner.
   std::size_t place = count, since = 0;
   const std::size_t end = count - std::min(count, kLatest);
   while (place > end && series.partner[place - 1] != std::uint32_t(partner))

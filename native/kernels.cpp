@@ -1,7 +1,9 @@
 #include "kernels.hpp"
 
-// Compiled several times with TIDEGRAPH_KERNELS_NS naming the instruction set and the size of its
-// vectors, TIDEGRAPH_VECTOR_BYTES; see CMakeLists.txt.
+#include "weights.hpp"
+
+// Compiled several times: TIDEGRAPH_KERNELS_NS names the instruction set, TIDEGRAPH_VECTOR_BYTES is
+// the size of its vectors; see CMakeLists.txt.
 #ifndef TIDEGRAPH_KERNELS_NS
 #define TIDEGRAPH_KERNELS_NS generic
 #endif
@@ -41,8 +43,7 @@ inline bool any(V mask) {
 #endif
 }
 
-// Running extremes of the values of a row, compared with the limit once at its end: no branch, no
-// early exit.
+// The extremes of a row, compared with the limit once at its end: no branch, no early exit.
 template <class Real>
 struct Extremes {
   using V = typename Vector<Real>::type;
@@ -71,19 +72,19 @@ struct Extremes {
   static inline V larger(V a, V b) { return a > b ? a : b; }
 };
 
-// What each write to a residual adds to its drift: a rounded sum of size `sum`, and a product of
-// `sent` whose factors have been rounded five times before, both with something to spare. The limit
-// stands for what rounding can take from the drift itself, which is no larger.
+// What a write to a residual adds to its drift: the error of a rounded sum of size `sum`, and that
+// of a product `sent` whose factors were rounded five times before, both with a margin. The limit
+// term covers the rounding of the drift itself, which is no larger than the limit.
 template <class Real>
 constexpr Real kUlp = sizeof(Real) == 4 ? Real(0x1p-24) : Real(0x1p-53);
 template <class Real>
 inline Real write_noise(Real sum, Real sent, Real limit) {
   return Real(1.25) * kUlp<Real> * sum + Real(7.5) * kUlp<Real> * sent + kUlp<Real> * limit;
 }
-// A residual whose drift exceeds this share of its limit is computed anew before it is pushed.
+// A residual whose drift exceeds this share of its limit is recomputed before it is pushed.
 template <class Real>
 constexpr Real kDriftShare = Real(1) / 8;
-constexpr std::uint64_t kPushesPerQuestion = 1024;  // whether to stop
+constexpr std::uint64_t kPushesPerCheck = 1024;  // for an interrupt
 
 template <class Real>
 inline typename Vector<Real>::type* row(Real* base, const Block<Real>& block, Node node) {
@@ -105,20 +106,21 @@ inline Extremes<Real> extremes_of(const Block<Real>& block, Node node) {
   return extremes;
 }
 
-// What an excess is at least while its node waits.
+// The least excess of a queued node.
 template <class Real>
-constexpr Real kWaits = sizeof(Real) == 4 ? Real(0x1p-126) : Real(0x1p-1022);
+constexpr Real kQueued = sizeof(Real) == 4 ? Real(0x1p-126) : Real(0x1p-1022);
 
 template <class Real>
 inline void enqueue(Block<Real>& block, Node node) {
   block.queue[(block.head + block.queued++) & block.ring] = node;
 }
 
-// Whether a node that does not wait, with a residual of this size, is above its limit; takes note.
+// Returns whether a node that is not queued, with a residual of this size, is above its limit, and
+// sets its excess.
 template <class Real>
 inline bool above(Bounds<Real>& bounds, Real size) {
   const bool is = size > bounds.limit - bounds.drift;
-  bounds.excess = is ? size + kWaits<Real> : 0;
+  bounds.excess = is ? size + kQueued<Real> : 0;
   return is;
 }
 
@@ -127,9 +129,9 @@ inline bool above(Block<Real>& block, Node node) {
   return above(block.bounds[node], extremes_of(block, node).largest());
 }
 
-// Queues a node that is above its limit, unless it waits already.
+// Queues a node that is above its limit, unless it is queued already.
 template <class Real>
-inline void look_at(Block<Real>& block, Node node) {
+inline void queue_if_above(Block<Real>& block, Node node) {
   const Real before = block.bounds[node].excess;
   const bool is = above(block, node);
   if (before == 0 && is) enqueue(block, node);
@@ -138,10 +140,11 @@ inline void look_at(Block<Real>& block, Node node) {
 
 template <class Real>
 inline void touch(Block<Real>& block, Node node) {
-  if (block.is_touched[node]) return;
-  block.is_touched[node] = 1;
-  block.touched[block.touches < block.touched_room ? block.touches : block.touched_room] = node;
-  ++block.touches;
+  TouchedList& touched = block.touched;
+  if (touched.marks[node]) return;
+  touched.marks[node] = 1;
+  touched.nodes[touched.count < touched.room ? touched.count : touched.room] = node;
+  ++touched.count;
 }
 
 template <bool kToWrite>
@@ -152,8 +155,8 @@ inline void fetch(const void* memory, std::size_t bytes) {
 
 inline bool is_compact(const Lists& lists) { return lists.compact[0] || lists.compact[1]; }
 
-// The entries of a node in the first or second of the lists. Pushes are compiled for one form at a
-// time: on a stream of small steps a question per push costs some percent.
+// The entries of a node in the first or second list. Pushes are compiled for each form: a branch
+// per push costs some percent on a stream of small steps.
 template <bool kCompact>
 inline Entries entries_at(const Lists& lists, int which, Node node) {
   const auto entries_of = [&](const List& list) -> Entries {
@@ -179,26 +182,12 @@ inline Entries entries_at(const Lists& lists, int which, Node node) {
           base.fractions ? base.fractions + first : nullptr, std::uint32_t(last - first)};
 }
 
-// The weight of an entry with what rounding to float32 took from it.
-inline double exact_weight(const Entries& list, std::uint32_t e) {
-  if (!list.weights) return 1;
-  const float weight = list.weights[e];
-  if (!list.fractions) return double(weight);
-  std::uint32_t bits;
-  __builtin_memcpy(&bits, &weight, sizeof bits);
-  bits &= 0x7f800000u;  // the power of two below it
-  float power;
-  __builtin_memcpy(&power, &bits, sizeof power);
-  constexpr double kUnit = 1.0 / (1ull << (23 + kFractionBits));
-  return double(weight) + double(list.fractions[e]) * (double(power) * kUnit);
-}
-
 inline Entries entries_in(const Lists& lists, int which, Node node) {
   return is_compact(lists) ? entries_at<true>(lists, which, node)
                            : entries_at<false>(lists, which, node);
 }
 
-// The value, or 0, without a branch: which of the two is a coin toss.
+// Returns the value or 0 without a branch, which would be unpredictable.
 template <class Real>
 struct BitsOf;
 template <>
@@ -210,7 +199,7 @@ struct BitsOf<double> {
   using type = std::uint64_t;
 };
 template <class Real>
-inline Real kept_if(unsigned wanted, Real value) {
+inline Real value_if(unsigned wanted, Real value) {
   typename BitsOf<Real>::type bits;
   __builtin_memcpy(&bits, &value, sizeof bits);
   bits &= typename BitsOf<Real>::type(0) - wanted;
@@ -219,9 +208,9 @@ inline Real kept_if(unsigned wanted, Real value) {
 }
 
 // Adds weight * q to the residual of every neighbour and queues those that cross their limit.
-// Fields are copied to locals, since a store through a vector may alias them. Queueing is written
-// without a branch, since whether a neighbour crosses its limit is a coin toss: the entry behind
-// the last is always written, and counted only when it is wanted.
+// Fields are copied to locals, since a store through a vector may alias them. Queueing has no
+// branch, since whether a neighbour crosses its limit is unpredictable: the entry behind the last
+// is always written, and counted only if the neighbour crosses.
 template <bool kCompact, class Real>
 inline void spread(Block<Real>& block, const Lists& graph, Node node,
                    const typename Vector<Real>::type* q, Real largest_q) {
@@ -249,15 +238,16 @@ inline void spread(Block<Real>& block, const Lists& graph, Node node,
         target[c] = sum;
         extremes.see(sum);
       }
-      // |sum| is at most limit + excess: its own size is not needed, only whether it crosses.
+      // |sum| is at most limit + excess, so only whether it crosses has to be computed.
       const Bounds<Real> of = bounds[other];
-      const Real sent = weight * largest_q, excess = of.excess + sent + kWaits<Real>;
+      const Real sent = weight * largest_q, excess = of.excess + sent + kQueued<Real>;
       const Real drift = of.drift + write_noise(of.limit + excess, sent, of.limit);
-      const unsigned waited = of.excess > 0, waits = waited | extremes.exceed(of.limit - drift);
+      const unsigned was_queued = of.excess > 0;
+      const unsigned is_queued = was_queued | extremes.exceed(of.limit - drift);
       queue[(head + queued) & ring] = other;
-      queued += waits ^ waited;
+      queued += is_queued ^ was_queued;
       bounds[other].drift = drift;
-      bounds[other].excess = kept_if(waits, excess);
+      bounds[other].excess = value_if(is_queued, excess);
     }
     block.edge_pushes += size;
   };
@@ -266,8 +256,7 @@ inline void spread(Block<Real>& block, const Lists& graph, Node node,
     if (list.size == 0) continue;
     const float* const weights = list.weights;
     if (sizeof(Real) == 8 && list.fractions)
-      walk(list.neighbours, list.size,
-           [&](std::uint32_t e) { return Real(exact_weight(list, e)); });
+      walk(list.neighbours, list.size, [&](std::uint32_t e) { return Real(weight_at(list, e)); });
     else if (weights || !kCompact)
       walk(list.neighbours, list.size, [weights](std::uint32_t e) { return Real(weights[e]); });
     else
@@ -276,8 +265,8 @@ inline void spread(Block<Real>& block, const Lists& graph, Node node,
   block.queued = queued;
 }
 
-// One push. The estimate gains what the addition achieved in the precision at hand and the residual
-// loses that; what the estimate cannot feel stays in the residual.
+// One push. The residual loses exactly what the addition to the estimate achieved in the working
+// precision; what the estimate could not take up stays in the residual.
 template <bool kCompact, class Real>
 __attribute__((always_inline)) inline void push(Block<Real>& block, const Lists& graph, Node node) {
   using V = typename Vector<Real>::type;
@@ -287,7 +276,7 @@ __attribute__((always_inline)) inline void push(Block<Real>& block, const Lists&
   V q[kMaxWidth / kLanes<Real>];
   const Real pivot = block.pivot[node], relaxed = block.relaxation / pivot;
   block.bounds[node].excess = 0;
-  if (pivot <= 0) return;  // lost its last edge while it waited: settled exactly
+  if (pivot <= 0) return;  // lost its last edge while queued: its result is exact
   const Real gamma = Real(block.gamma);
   Extremes<Real> after, gained;
   for (std::size_t c = 0; c < vectors; ++c) {
@@ -304,12 +293,12 @@ __attribute__((always_inline)) inline void push(Block<Real>& block, const Lists&
   ++block.pushes;
   Bounds<Real>& bounds = block.bounds[node];
   const Real left = after.largest(), largest = gained.largest();
-  if (largest == 0) {  // nothing can be felt
+  if (largest == 0) {  // too small to change the estimate
     block.stalled += left > bounds.limit - bounds.drift;
     return;
   }
   touch(block, node);
-  // What there was is at most what was pushed and what is left.
+  // The residual before was at most what was pushed plus what is left.
   bounds.drift += write_noise(left, left + pivot * largest, bounds.limit);
   spread<kCompact>(block, graph, node, q, block.steepness * largest);
   // Over-relaxation and rounding may leave this node above its limit.
@@ -324,16 +313,16 @@ inline Node pop(Block<Real>& block) {
   return node;
 }
 
-// Calls visit(neighbour, weight) for the entries of a row or column, and foresee(neighbour) some
-// entries before.
-template <class Visit, class Foresee>
-inline void for_entries(const Lists& lists, Node node, Visit visit, Foresee foresee) {
+// Calls visit(neighbour, weight) for the entries of a row or column, and ahead(neighbour) some
+// entries earlier.
+template <class Visit, class Ahead>
+inline void for_entries(const Lists& lists, Node node, Visit visit, Ahead ahead) {
   constexpr std::uint32_t kAhead = 16;
   for (int which = 0; which < 2; ++which) {
     const Entries list = entries_in(lists, which, node);
     for (std::uint32_t e = 0; e < list.size; ++e) {
-      if (e + kAhead < list.size) foresee(list.neighbours[e + kAhead]);
-      visit(list.neighbours[e], exact_weight(list, e));
+      if (e + kAhead < list.size) ahead(list.neighbours[e + kAhead]);
+      visit(list.neighbours[e], weight_at(list, e));
     }
   }
 }
@@ -342,8 +331,8 @@ inline std::size_t entries_of(const Lists& lists, Node node) {
   return std::size_t(entries_in(lists, 0, node).size) + entries_in(lists, 1, node).size;
 }
 
-// The residual of a node from the estimates: d^beta x - pivot p + gamma sum_j w(i,j) p(j),
-// evaluated in float64. Returns the features, valid until the next are read.
+// Evaluates the residual of a node in float64: d^beta x - pivot p + gamma sum_j w(i,j) p(j).
+// Returns the features, which are valid until the next are read.
 template <class Real>
 inline const Real* true_residual(const Block<Real>& block, const Matrix& matrix,
                                  const Range<Real>& range, std::size_t node, double* sum) {
@@ -386,7 +375,7 @@ inline const Real* true_residual(const Block<Real>& block, const Matrix& matrix,
 template <class Real>
 void rewrite(Block<Real>& block, const Matrix& matrix, const Range<Real>& range) {
   for (std::size_t node = range.first; node < range.last; ++node) {
-    if (matrix.degree[node] <= 0) continue;  // settled exactly
+    if (matrix.degree[node] <= 0) continue;  // its result is exact
     double sum[kMaxWidth];
     true_residual(block, matrix, range, node, sum);
     Real* const r = block.residual + node * block.width;
@@ -396,7 +385,7 @@ void rewrite(Block<Real>& block, const Matrix& matrix, const Range<Real>& range)
   }
 }
 
-// In the precision at hand: what is lost here shows when the residuals are rewritten afterwards.
+// In the working precision: the residuals are rewritten in float64 afterwards.
 template <class Real>
 std::size_t sweep(const Block<Real>& block, const Matrix& matrix, const Range<Real>& range,
                   Real* next) {
@@ -408,7 +397,7 @@ std::size_t sweep(const Block<Real>& block, const Matrix& matrix, const Range<Re
   std::size_t above = 0;
   for (std::size_t node = range.first; node < range.last; ++node) {
     V* const out = reinterpret_cast<V*>(next) + node * vectors;
-    if (matrix.degree[node] <= 0) {  // settled exactly
+    if (matrix.degree[node] <= 0) {  // its result is exact
       for (std::size_t c = 0; c < vectors; ++c) out[c] = V{};
       continue;
     }
@@ -426,7 +415,7 @@ std::size_t sweep(const Block<Real>& block, const Matrix& matrix, const Range<Re
     for (int which = 0; which < 2; ++which) {
       const Entries list = entries_in(matrix.rows, which, Node(node));
       if (sizeof(Real) == 8 && list.fractions)
-        gather(list, [&](std::uint32_t e) { return Real(exact_weight(list, e)); });
+        gather(list, [&](std::uint32_t e) { return Real(weight_at(list, e)); });
       else if (list.weights)
         gather(list, [&](std::uint32_t e) { return Real(list.weights[e]); });
       else
@@ -450,12 +439,12 @@ std::size_t sweep(const Block<Real>& block, const Matrix& matrix, const Range<Re
 
 template <class Real>
 inline bool interrupted(const Block<Real>& block) {
-  return block.pushes % kPushesPerQuestion == 0 && block.interrupted(block.owner);
+  return block.pushes % kPushesPerCheck == 0 && block.interrupted(block.owner);
 }
 
-// Computes the residual of a node anew where its drift takes too much of the limit.
+// Recomputes the residual of a node if its drift takes too much of the limit; returns whether.
 template <class Real>
-inline bool renew(Block<Real>& block, Node node) {
+inline bool rewrite_drifted(Block<Real>& block, Node node) {
   const Bounds<Real>& bounds = block.bounds[node];
   if (bounds.drift <= kDriftShare<Real> * bounds.limit) return false;
   block.rewrite(block.owner, node);
@@ -463,7 +452,7 @@ inline bool renew(Block<Real>& block, Node node) {
   return true;
 }
 
-// How far above its limit, in powers of two, the farthest of some waiting nodes is.
+// Returns a power of two: how far above its limit the farthest of a sample of queued nodes is.
 template <class Real>
 Real highest_level(const Block<Real>& block) {
   constexpr std::size_t kSample = 64;
@@ -476,12 +465,11 @@ Real highest_level(const Block<Real>& block) {
   return level;
 }
 
-// Large residuals first: while much is to be done, nodes within `level` times their limit wait, so
-// that what their neighbours are about to send them goes out in one push instead of two. Saves a
-// sixth of the work on snapshots. Where it was interrupted before, it goes on as if it had not
-// been.
+// Large residuals first: while many nodes are queued, those within `level` times their limit wait,
+// so that what their neighbours are about to send them goes out in one push instead of two. Saves a
+// sixth of the work on snapshots. Resumes an interrupted call as if it had not been interrupted.
 template <bool kCompact, class Real>
-void settle_over(Block<Real>& block, const Matrix& matrix) {
+void converge_over(Block<Real>& block, const Matrix& matrix) {
   constexpr std::size_t kMany = 64;
   bool resumed = block.level > 0;
   Real level = resumed ? block.level : block.queued > kMany ? highest_level(block) : 1;
@@ -498,7 +486,7 @@ void settle_over(Block<Real>& block, const Matrix& matrix) {
     for (; round; --round) {
       if (pause()) return;
       const Node node = pop(block);
-      renew(block, node);
+      rewrite_drifted(block, node);
       if (extremes_of(block, node).exceed(level * block.bounds[node].limit))
         push<kCompact>(block, matrix.columns, node);
       else if (above(block, node))
@@ -508,21 +496,23 @@ void settle_over(Block<Real>& block, const Matrix& matrix) {
   while (block.queued && block.pushes - block.begun < block.most_pushes) {
     if (pause()) return;
     const Node node = pop(block);
-    if (!renew(block, node) || above(block, node)) push<kCompact>(block, matrix.columns, node);
+    if (!rewrite_drifted(block, node) || above(block, node))
+      push<kCompact>(block, matrix.columns, node);
   }
   block.stalled += block.queued;
   while (block.queued) block.bounds[pop(block)].excess = 0;
 }
 
 template <class Real>
-void settle(Block<Real>& block, const Matrix& matrix) {
-  is_compact(matrix.columns) ? settle_over<true>(block, matrix) : settle_over<false>(block, matrix);
+void converge(Block<Real>& block, const Matrix& matrix) {
+  is_compact(matrix.columns) ? converge_over<true>(block, matrix)
+                             : converge_over<false>(block, matrix);
 }
 
 template <class Real>
 void correct(Block<Real>& block, const Moved* moved, std::size_t count, const Term* terms) {
   const std::size_t width = block.width;
-  // The estimates must stay as they are until every residual has been corrected with them.
+  // Estimates must not change before every residual has been corrected.
   for (std::size_t m = 0; m < count; ++m) {
     const Moved& move = moved[m];
     Real* const r = block.residual + std::size_t(move.node) * width;
@@ -553,19 +543,19 @@ void correct(Block<Real>& block, const Moved* moved, std::size_t count, const Te
         block.residual[first + c] = block.estimate[first + c] = 0;
       block.bounds[move.node].drift = 0;
     }
-    look_at(block, move.node);
+    queue_if_above(block, move.node);
   }
 }
 
 template <class Real>
 void scan(Block<Real>& block, std::size_t first, std::size_t last, bool moved) {
   for (std::size_t node = first; node < last; ++node) {
-    look_at(block, Node(node));
+    queue_if_above(block, Node(node));
     if (moved) touch(block, Node(node));
   }
 }
 
-// The larger of the two; a value that is not a number wins, so that a certificate cannot miss it.
+// Returns the larger of the two. NaN wins, so that a certificate cannot miss it.
 inline double larger(double a, double b) { return a != a || b <= a ? a : b; }
 
 template <class Real>
@@ -584,15 +574,14 @@ void measure(const Block<Real>& block, const Matrix& matrix, const Range<Real>& 
   const double gamma = block.gamma < 0 ? -block.gamma : block.gamma;
   for (std::size_t node = range.first; node < range.last; ++node) {
     const double degree = matrix.degree[node];
-    if (degree <= 0) continue;  // settled exactly
+    if (degree <= 0) continue;  // its result is exact
     double sum[kMaxWidth];
     const Real* const x = true_residual(block, matrix, range, node, sum);
     const Real* const r = block.residual + node * width;
     const double limit = double(block.bounds[node].limit),
                  admitted = double(block.bounds[node].drift);
-    // What evaluating the sum in float64 may hide, how far weights may differ from the user's, what
-    // edges that faded away would add, and what keeping the features in the working precision
-    // takes.
+    // The errors of the sum in float64, of weights that differ from the user's, of dropped edges,
+    // and of features stored in the working precision.
     const double of_sum =
         ((kEvaluation<Real> + kWeightRounding) * degree + matrix.forgotten) * (1 + gamma);
     const double of_features =
@@ -615,11 +604,11 @@ void measure(const Block<Real>& block, const Matrix& matrix, const Range<Real>& 
 
 }  // namespace
 
-extern const Kernels<float> kernels_float{settle<float>,  correct<float>, scan<float>,
-                                          measure<float>, peak<float>,    rewrite<float>,
+extern const Kernels<float> kernels_float{converge<float>, correct<float>, scan<float>,
+                                          measure<float>,  peak<float>,    rewrite<float>,
                                           sweep<float>};
-extern const Kernels<double> kernels_double{settle<double>,  correct<double>, scan<double>,
-                                            measure<double>, peak<double>,    rewrite<double>,
+extern const Kernels<double> kernels_double{converge<double>, correct<double>, scan<double>,
+                                            measure<double>,  peak<double>,    rewrite<double>,
                                             sweep<double>};
 
 }  // namespace tidegraph::TIDEGRAPH_KERNELS_NS

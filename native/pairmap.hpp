@@ -1,3 +1,4 @@
+// A hash map from pairs of nodes.
 #pragma once
 
 #include <cstddef>
@@ -6,14 +7,15 @@
 
 namespace tidegraph {
 
-// From pairs of nodes to small integers, by open addressing; nothing is allocated once it has
-// grown.
+// Maps pairs of nodes to small integers, by open addressing. Allocates only to grow.
 class PairMap {
  public:
   static constexpr std::uint32_t kAbsent = 0xffffffff;
   std::uint32_t find(std::uint64_t key) const;
-  void insert(std::uint64_t key, std::uint32_t value);  // key must be absent
-  void erase(std::uint64_t key);                        // key must be present
+  // The key must be absent.
+  void insert(std::uint64_t key, std::uint32_t value);
+  // The key must be present.
+  void erase(std::uint64_t key);
   std::size_t size() const { return size_; }
   std::size_t bytes() const {
     return keys_.size() * (sizeof(std::uint64_t) + sizeof(std::uint32_t));

@@ -26,12 +26,12 @@ void relax() {
 #endif
 }
 
-constexpr int kSpins =
-    2000;  // some tens of microseconds: longer than a step of a stream, shorter than anyone notices
+// Some tens of microseconds: longer than a step of a stream, and not noticeable.
+constexpr int kSpins = 2000;
 
-// The caller publishes a ticket: which round this is, how many items it has, and the next one to
-// take. Whoever moves the ticket on owns an item. The caller waits for items, never for threads: a
-// thread that is late finds nothing left, and one that looks at an old ticket cannot move it.
+// The caller publishes a ticket: the round, its number of items, and the next one to take. The
+// thread that increments the ticket owns an item. The caller waits for items, never for threads: a
+// late thread finds no items left, and one with an old ticket cannot increment it.
 struct Ticket {
   static constexpr int kBits = 24;
   static constexpr std::uint64_t kMask = (std::uint64_t(1) << kBits) - 1;
@@ -51,7 +51,8 @@ class Pool {
     try {
       while (int(workers_.size()) < threads - 1)
         workers_.emplace_back([this, number = int(workers_.size()) + 1] { serve(number); });
-    } catch (const std::system_error&) {  // no more threads to be had: those there are will do
+    } catch (
+        const std::system_error&) {  // no more threads available: continue with those there are
     }
     work_ = &work;
     failure_ = nullptr;
@@ -117,8 +118,7 @@ class Pool {
   alignas(64) std::atomic<int> sleeping_{0};
 };
 
-// Never destroyed: at exit its threads sleep, and joining them could wait for ever in a forked
-// child.
+// Never destroyed: at exit its threads sleep, and joining them in a forked child could hang.
 std::atomic<Pool*> pool{nullptr};
 std::atomic_flag in_use = ATOMIC_FLAG_INIT;
 
@@ -143,7 +143,7 @@ void parallel_for(std::size_t items, int threads, const std::function<void(std::
   struct Release {
     ~Release() { in_use.clear(std::memory_order_release); }
   } release;
-  // A ticket counts so far and no further.
+  // A ticket counts up to kMask items.
   for (std::size_t first = 0; first < items; first += Ticket::kMask) {
     const std::function<void(std::size_t)> part = [&](std::size_t item) { work(first + item); };
     shared_pool().run(std::min<std::size_t>(items - first, Ticket::kMask), threads,

@@ -1,22 +1,26 @@
-// Features propagated over a changing graph, kept within a guaranteed error of the exact solution.
+// Features propagated over a changing graph, within a guaranteed error of the exact solution.
 // ARCHITECTURE.md has the equations in the scaled variables used here.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
+#include "block_state.hpp"
+#include "channel_state.hpp"
+#include "columns.hpp"
 #include "features.hpp"
-#include "ground.hpp"
-#include "rowstore.hpp"
+#include "interrupt.hpp"
+#include "parallel.hpp"
+#include "replicas.hpp"
+#include "touched.hpp"
 
 namespace tidegraph {
 
@@ -24,9 +28,10 @@ struct Settings {
   bool directed = false;
   double self_loop = 1;
   bool scale_by_degree = true;
-  std::size_t block_columns = 0;  // widest block
+  // The widest block.
+  std::size_t block_columns = 0;
   int threads = 1;
-  // From so many nodes on the first propagation begins with sweeps over all of them.
+  // From this number of nodes on, the first propagation begins with sweeps over all of them.
   std::size_t sweep_nodes = std::size_t(1) << 20;
   FeatureSource features;
   std::vector<VersionSpec> versions;
@@ -34,38 +39,29 @@ struct Settings {
   std::vector<ChannelSpec> channels;
 };
 
-// Changes that take effect together; node and feature events beside the rows. Feature rows are
-// [count, columns].
+// Changes that take effect together. Feature rows are [count, columns].
 struct Update {
   Rows rows;
-  std::optional<std::int64_t> end;  // the time the step moves to
+  // The time the step moves to.
+  std::optional<std::int64_t> end;
   std::size_t new_nodes = 0;
-  std::span<const double> new_features;  // empty: what the source of the features says
+  // Of the new nodes; if empty, the feature source decides.
+  std::span<const double> new_features;
   std::span<const std::int64_t> feature_nodes;
   std::span<const double> feature_values;
   std::span<const std::int64_t> removed_nodes;
 };
 
-// Why a step was refused; an empty text where none was.
-struct Refusal {
-  std::string why;
+// Why a step was rejected; empty if none was.
+struct Rejection {
+  std::string reason;
   bool of_precision = false;  // a PrecisionError rather than an EventError
-  bool empty() const { return why.empty(); }
+  bool empty() const { return reason.empty(); }
 };
 
-// Whether a call is to end early. The thread that made it asks someone outside, now and then.
-class Interrupt {
- public:
-  // `ask` is called on the thread that begins, and must not throw. None: nothing interrupts.
-  void begin(std::function<bool()> ask);
-  bool check();
-  bool happened() const { return stop_.load(std::memory_order_relaxed); }
-
- private:
-  std::function<bool()> ask_;
-  std::thread::id caller_;
-  std::chrono::steady_clock::time_point next_;
-  std::atomic<bool> stop_{false};
+// A change failed half-way, as when memory runs out. Thrown by every later use of the propagator.
+struct BrokenError : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 template <class Real>
@@ -74,210 +70,159 @@ class Propagator {
   // One threshold per column. Nothing is propagated before start().
   Propagator(Settings settings, std::size_t nodes, std::span<const double> thresholds);
 
-  // Features of the nodes from `first` on, [count, columns], or of all in a matrix that outlives
-  // this object, and rows of a graph to start from, in any number of calls; then start() propagates
-  // for the first time.
+  // Before start(): the features of the nodes from `first` on, [count, columns], or those of all
+  // nodes in a matrix that outlives this object; in any number of calls.
   void set_features(std::size_t first, std::span<const double> rows);
   template <class Given>
   void borrow_features(std::span<const Given> rows) {
     features_.borrow(rows.data(), rows.size() / columns());
   }
-  // The largest of them, in units of their thresholds, decides what the precision can hold. To be
-  // read before start().
-  void read_peak() { ground_.peak = peak_of(0, nodes()); }
+  // Finds the largest feature in units of its threshold, which decides what the precision can hold.
+  // Must follow the features and precede start().
+  void read_peak() { state_.peak = peak_of(0, nodes()); }
+  // Before start(): edges of the graph, in any number of calls.
   void load(const Rows& rows, std::optional<std::int64_t> end);
-  // Instead: lists that outlive this object; `targets` where the graph is directed.
-  void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
-                const Entries& selves) {
-    ground_.versions.stand_on(sources, targets, edges, selves);
-  }
-  // Over such lists: those that changed, to be merged with the others. No result depends on it.
-  Graph& graph_to_merge() { return ground_.versions.graph_to_merge(); }
+  // Instead of load(): lists that outlive this object; `targets` counts if the graph is directed.
+  void attach_base(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
+                   const Entries& selves);
+  // The graph, to merge its changed lists with the base. No result depends on it.
+  Graph& graph_to_merge() { return state_.versions.graph_to_merge(); }
+  // Propagates for the first time.
   void start();
 
-  // A long call may be interrupted between any two pushes. What it has begun is then completed by
-  // the next call that needs it, so that nobody sees it half done. begin() before the call, and
-  // interrupted() after it.
-  void begin(std::function<bool()> ask) { interrupt_.begin(std::move(ask)); }
+  // A long call can be interrupted between any two pushes. The next call completes what it began,
+  // so that nobody sees it half done. Call begin() before the call and interrupted() after it.
+  void begin(std::function<bool()> poll) { interrupt_.begin(std::move(poll)); }
   bool interrupted() const { return interrupt_.happened(); }
-  // Completes what an interrupted call left. Every other function expects that.
+  // Completes an interrupted call. Must precede every other function.
   void complete();
 
-  // All or nothing. The touched nodes, sorted, stay readable until the next step.
+  // Applies all of an update or, if it throws EventError or PrecisionError, nothing. touched()
+  // returns the touched nodes, sorted, until the next step.
   void apply(const Update& update);
-  std::span<const Node> touched() const { return touched_; }
-  // Steps rows[offsets[s]:offsets[s + 1]] one after the other; touched nodes per step into counts.
-  // Returns the number of steps done: fewer than asked where one was refused, whose error then
-  // stands in `refusal`. `after(s)` is called when step s has been applied; false ends there.
+  std::span<const Node> touched() const { return touched_.nodes(); }
+  // Applies steps rows[offsets[s]:offsets[s + 1]] one after the other and writes the number of
+  // touched nodes per step to `counts`. Returns the number of steps applied; if that is fewer than
+  // given, `rejection` holds the reason. Calls after(s) once step s has been applied; false stops.
   std::size_t apply_steps(const Rows& rows, std::span<const std::int64_t> offsets,
-                          std::span<std::int64_t> counts, Refusal& refusal,
+                          std::span<std::int64_t> counts, Rejection& rejection,
                           const std::function<bool(std::size_t)>& after = {});
 
-  std::size_t nodes() const { return ground_.versions.nodes(); }
+  std::size_t nodes() const { return state_.versions.nodes(); }
   std::size_t columns() const { return thresholds_.size(); }
-  std::size_t channels() const { return ground_.channels.size(); }
-  const Versions& versions() const { return ground_.versions; }
+  std::size_t channels() const { return state_.channels.size(); }
+  const Versions& versions() const {
+    require_intact();
+    return state_.versions;
+  }
   const Settings& settings() const { return settings_; }
   void set_threads(int threads) { settings_.threads = threads; }
 
-  // Rows for the given nodes, [count, channels, columns] (features: [count, columns]).
+  // Results for the given nodes, [count, channels, columns]; features [count, columns], degrees
+  // [count, channels].
   void embedding(std::span<const std::int64_t> nodes, std::span<Real> out) const;
-  // The embedding of all nodes, as the last thing asked of this object: it lets go of its residuals
-  // first, so that they and `out` need not be in memory together.
-  void finish(std::span<Real> out);
   void residual(std::span<const std::int64_t> nodes, std::span<Real> out) const;
   void features(std::span<const std::int64_t> nodes, std::span<double> out) const;
-  void degree(std::span<const std::int64_t> nodes,
-              std::span<double> out) const;  // [count, channels]
-  void threshold(std::span<const std::int64_t> nodes, std::span<double> out) const;  // the promise
-  void error_bound(std::span<const std::int64_t> nodes, std::span<double> out);  // the certificate
+  void degree(std::span<const std::int64_t> nodes, std::span<double> out) const;
+  // The promised error.
+  void threshold(std::span<const std::int64_t> nodes, std::span<double> out) const;
+  // The certificate: the error computed now.
+  void error_bound(std::span<const std::int64_t> nodes, std::span<double> out);
+  // The embedding of all nodes, as the last use of this object: it frees the residuals first, so
+  // that they and `out` need not be in memory together.
+  void finish(std::span<Real> out);
 
-  // Largest |stored - true residual| and |true residual| over the limit, per channel; and how much
-  // of the former the account of rounding has missed.
+  // Per channel, relative to the limits: the largest |stored - true residual|, the largest
+  // |true residual|, and how far the former exceeds the recorded drift.
   struct Audit {
     std::vector<double> drift, residual, untracked;
   };
   Audit audit();
+  // Recomputes all residuals and converges.
   void repair();
-  // Multiplies every threshold promised at the start by `factor` and settles.
+  // Sets every threshold to `factor` times the one given at the start, and converges.
   void refine(double factor);
-  double tolerance() const { return ground_.tolerance; }
+  double tolerance() const { return state_.tolerance; }
   // The smallest factor of refine() that the precision can hold, with features as large as those
   // so far, or as `peak`, in units of their thresholds.
   double finest_tolerance(double peak = 0) const;
 
   struct Statistics {
     std::uint64_t events = 0, pushes = 0, edge_pushes = 0, correction_rows = 0, stalled = 0;
-    std::uint64_t rewrites = 0;     // of residuals whose drift had grown, one node in one block
-    std::uint64_t sweeps = 0;       // of one channel on one block of columns
-    std::uint64_t most_pushes = 0;  // that one step can take
+    std::uint64_t rewrites = 0;     // recomputed residuals of one node in one block
+    std::uint64_t sweeps = 0;       // of one channel on one block
+    std::uint64_t most_pushes = 0;  // of one step
     std::size_t graph_bytes = 0, state_bytes = 0, edges = 0;
   };
   Statistics statistics() const;
 
-  // Reading takes the place of load() and start(), on a propagator made with the same settings,
-  // nodes and thresholds.
+  // Reading replaces load() and start() on a propagator made with the same settings, nodes and
+  // thresholds.
   void archive(Archive& archive);
 
  private:
-  using Channel = typename Ground<Real>::Channel;
-  // States that go through steps together. The ground of a lane tells everything but the states, so
-  // that lanes on equal grounds need not wait for each other.
-  struct Lane {
-    Ground<Real>& ground;
-    std::span<const std::size_t> items;  // of states_
-    int threads;
-  };
-  // On a line of memory of its own: threads count pushes in neighbouring states.
-  struct alignas(64) State {
-    RowStore<Real> estimate, residual;
-    std::vector<Bounds<Real>> bounds;
-    typename Features<Real>::Reader features;
-    std::vector<Node> queue, touched;
-    std::vector<std::uint8_t> is_touched;
-    // Nodes touched in the steps since they were last united, and where each step begins.
-    std::vector<Node> log;
-    std::vector<std::size_t> log_begins;
-    Block<Real> block{};
-    // Where the residuals of this state follow from.
-    Propagator* of = nullptr;
-    const Ground<Real>* ground = nullptr;
-    std::size_t channel = 0, number = 0;  // of the block
-  };
+  using Channel = typename ChannelState<Real>::Channel;
 
-  State& state(std::size_t channel, std::size_t block) {
-    return states_[channel * blocks_.size() + block];
-  }
-  const State& state(std::size_t channel, std::size_t block) const {
-    return states_[channel * blocks_.size() + block];
-  }
-  // Keeps steps from being interrupted, where wanted, for as long as it lives.
-  class Uninterrupted {
+  // Marks the propagator as broken if an exception leaves its scope.
+  class Changing {
    public:
-    Uninterrupted(Propagator& of, bool wanted) : of_(of) { of_.interruptible_ = !wanted; }
-    Uninterrupted(const Uninterrupted&) = delete;
-    Uninterrupted& operator=(const Uninterrupted&) = delete;
-    ~Uninterrupted() { of_.interruptible_ = true; }
-
-   private:
-    Propagator& of_;
-  };
-  // All states shared out, for as long as this lives. The first lane stands on the ground of the
-  // propagator, so that when all have gone through the same steps the copies are no longer needed.
-  class Lanes {
-   public:
-    Lanes(Propagator& of, std::size_t count);
-    Lanes(const Lanes&) = delete;
-    Lanes& operator=(const Lanes&) = delete;
-    ~Lanes();
-    std::size_t size() const { return items_.size(); }
-    Lane operator[](std::size_t lane) const {
-      return {ground(lane), items_[lane], size() > 1 ? 1 : of_.settings_.threads};
+    explicit Changing(Propagator& of) : of_(of), exceptions_(std::uncaught_exceptions()) {}
+    Changing(const Changing&) = delete;
+    Changing& operator=(const Changing&) = delete;
+    ~Changing() {
+      if (std::uncaught_exceptions() > exceptions_) of_.broken_ = true;
     }
 
    private:
-    Ground<Real>& ground(std::size_t lane) const { return lane ? *copies_[lane - 1] : of_.ground_; }
-
     Propagator& of_;
-    std::vector<std::unique_ptr<Ground<Real>>> copies_;
-    std::vector<std::vector<std::size_t>> items_;  // per lane
+    int exceptions_;
   };
+  void require_intact() const;
 
-  Lane whole() { return {ground_, items_, settings_.threads}; }
+  const BlockState<Real>& block(std::size_t channel, std::size_t number) const {
+    return blocks_[channel * columns_.size() + number];
+  }
+  // All blocks, on all threads.
+  Replica<Real> all() { return {state_, all_blocks_, settings_.threads}; }
   void resize(std::size_t nodes);
-  void initialise(const Ground<Real>& ground, std::size_t channel, std::size_t block);
-  void initialise_row(const Ground<Real>& ground, std::size_t channel, std::size_t block,
-                      std::size_t node, double degree);
   double peak_of(std::size_t first, std::size_t last) const;
   double peak_of(const Update& update) const;
-  void isolated(Node node, std::size_t channel, double* row) const;
-  void clear_row(std::size_t channel, std::size_t block, Node node);
-  void change_features(const Update& update);
-  void correct(const Ground<Real>& ground, std::size_t channel, std::size_t block);
-  void step(const Lane& lane, const Update& update);
-  void log_touched(State& s);
-  void forget_touched();
-  void unite_touched(std::size_t step, const Update& update);
-  bool logged_much(const Lane& lane) const;
-  void drop_logs(std::size_t steps);
-  std::size_t lanes_for(std::size_t steps) const;
-  void stand(std::size_t item, const Ground<Real>& ground);
+  bool set_precision(const Replica<Real>& replica);
   template <class Work>
-  void for_items(const Lane& lane, Work work);
+  void for_blocks(const Replica<Real>& replica, Work work) {
+    const auto item = [&](std::size_t i) { work(*replica.blocks[i]); };
+    const auto waiting = [&] { interrupt_.check(); };
+    // References, so that nothing is allocated.
+    parallel_for(replica.blocks.size(), replica.threads, std::ref(item), std::ref(waiting));
+  }
+  // Converges all blocks after `prepare(block)`.
+  template <class Prepare>
+  void converge_all(Prepare prepare);
+  void discard_touched();
+
+  void change_features(const Update& update);
+  void step(const Replica<Real>& replica, const Update& update);
+  void merge_touched(std::size_t step, const Update& update);
+  void drop_logs(std::size_t steps);
+
   template <class Visit>
   void for_nodes(std::span<const std::int64_t> nodes, Visit visit) const;
-  template <class Work>
-  void with_range(const Ground<Real>& ground, std::size_t channel, std::size_t block,
-                  std::size_t first, Work work);
-  template <class Work>
-  void for_ranges(std::size_t channel, std::size_t block, Work work);
-  void sweep(std::size_t channel, std::size_t block);
-  void rewrite_node(const Ground<Real>& ground, std::size_t channel, std::size_t block, Node node);
-  void rewrite(const Ground<Real>& ground, std::size_t channel, std::size_t block);
-  bool set_precision(const Lane& lane);
-  void set_limits(const Ground<Real>& ground, std::size_t channel, std::size_t block);
-  struct Certificate {
-    std::vector<double> ratio;                     // [channels, padded columns]
-    std::vector<double> drift, untracked, excess;  // [channels, blocks]
-  };
-  Certificate certify();
-  void settle(const Ground<Real>& ground, std::size_t channel, std::size_t block);
+  void isolated_error(Node node, std::size_t channel, double* row) const;
 
   Settings settings_;
-  Ground<Real> ground_;
+  ChannelState<Real> state_;
   std::vector<double> thresholds_;
-  std::vector<ColumnBlock> blocks_;
+  std::vector<ColumnBlock> columns_;
   Features<Real> features_;
-  std::vector<State> states_;
-  std::vector<std::size_t> items_;      // all of states_
-  std::vector<double> feature_change_;  // scratch: [count, columns] in units of the threshold
-  std::vector<Node> touched_;
-  std::vector<std::uint8_t> is_touched_;  // all zero between two calls of unite_touched
+  std::vector<BlockState<Real>> blocks_;       // [channels, blocks of columns]
+  std::vector<BlockState<Real>*> all_blocks_;  // pointers to all of them
+  std::vector<double> feature_change_;         // scratch: [count, columns], in thresholds
+  TouchedNodes touched_;
   std::uint64_t sweeps_ = 0;
   bool started_ = false;
   Interrupt interrupt_;
-  bool interruptible_ = true;  // within a step
-  std::atomic<bool> unsettled_{false};
+  std::atomic<bool> incomplete_{false};  // an interrupted call left nodes queued
+  bool broken_ = false;
 };
 
 }  // namespace tidegraph

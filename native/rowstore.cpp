@@ -12,12 +12,11 @@ namespace {
 
 constexpr std::size_t kLargePage = std::size_t(1) << 21;
 
-// Rows are read at random: with pages of 4 KiB a large state misses the page tables before it
-// misses the cache.
+// Rows are read at random: with pages of 4 KiB, a large state suffers from TLB misses.
 void use_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
 #ifdef MADV_HUGEPAGE
   if (bytes >= kLargePage)
-    madvise(memory, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);  // a wish, not a need
+    madvise(memory, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);  // only a hint
 #endif
 }
 

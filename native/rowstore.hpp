@@ -7,8 +7,8 @@
 
 namespace tidegraph {
 
-// Zeroed memory for rows, in large pages where it is large. Growing copies this store alone, so
-// that no more than one block of columns exists twice.
+// Zeroed memory for rows, in large pages if it is large. Each block of columns has its own store,
+// so that growing keeps only one block twice.
 template <class Real>
 class RowStore {
  public:

@@ -12,7 +12,7 @@ std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-// The four pieces of 16 bits, added in pairs: two sums of 32 bits each.
+// Adds the four 16-bit parts in pairs: two sums of 32 bits each.
 std::uint64_t paired(std::uint64_t h) {
   constexpr std::uint64_t kEven = 0x0000ffff0000ffff;
   return (h & kEven) + (h >> 16 & kEven);
@@ -27,14 +27,14 @@ double draw(std::uint64_t node_key, std::uint64_t column) {
   const std::uint64_t first = mix(node_key ^ (column + kStep));
   if constexpr (kDistribution == Distribution::sign) return first >> 63 ? 1.0 : -1.0;
   if constexpr (kDistribution == Distribution::uniform) return double(first >> 11) * 0x1p-53;
-  // A sum of twelve uniform numbers of 16 bits has variance 65536^2 - 1 and is close to normal.
+  // The sum of twelve uniform 16-bit numbers has variance 65536^2 - 1 and is close to normal.
   const std::uint64_t second = mix(first + kStep), third = mix(second + kStep);
   const std::uint64_t pairs = paired(first) + paired(second) + paired(third);
   const double sum = double(std::int64_t((pairs & 0xffffffff) + (pairs >> 32)));
   return (sum - 6.0 * 65535.0) / 65535.999992370605;  // sqrt(65536^2 - 1)
 }
 
-// Calls use(draw) with the draw of a distribution: chosen once, not per number.
+// Calls use(draw) with the draw of a distribution, which is thus chosen once and not per number.
 template <class Use>
 void with_draw(Distribution distribution, Use use) {
   switch (distribution) {

@@ -1,5 +1,5 @@
-// Random features as a function of (seed, node, column): nothing is stored, and other orders, other
-// machines and nodes that come later agree to the bit. Integer arithmetic throughout;
+// Random features as a function of (seed, node, column): nothing is stored, and every order,
+// machine and later node gets the same bits. Integer arithmetic throughout;
 // tidegraph/engine/channels.py does the same in NumPy.
 #pragma once
 
@@ -14,7 +14,7 @@ enum class Distribution : std::uint8_t { gaussian = 0, uniform = 1, sign = 2 };
 double sketch(std::uint64_t seed, std::uint64_t node, std::uint64_t column,
               Distribution distribution);
 
-// The columns of a node from `first` on, each over its unit, and rounded once.
+// Writes the columns of a node from `first` on, each divided by its unit and rounded once.
 template <class Real>
 void sketch_row(std::uint64_t seed, std::uint64_t node, std::uint64_t first,
                 Distribution distribution, std::span<const double> units, Real* out);

@@ -1,8 +1,9 @@
+// Sums without loss.
 #pragma once
 
 namespace tidegraph {
 
-// A sum that remembers what rounding took from it, and how far the two together may be off.
+// A sum, what rounding took from it, and a bound on the error of the two together.
 struct Sum {
   double value = 0, rest = 0, lost = 0;
   void add(double more) {
@@ -12,7 +13,8 @@ struct Sum {
     value = sum + rest;
     rest -= value - sum;
   }
-  bool exact() const { return lost <= 0x1p-54 * value; }  // but for the last place
+  // Whether the value is right to the last place.
+  bool exact() const { return lost <= 0x1p-54 * value; }
 };
 
 }  // namespace tidegraph

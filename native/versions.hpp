@@ -1,135 +1,41 @@
-// The user's graph and the versions of it that channels see: all edges, edges that decay, edges
-// inside a window. Turns rows of events into changes of weights and degrees. Knows time; knows
-// nothing of features.
+// The user's graph and the versions of it that channels see: all edges, decaying edges, and the
+// edges inside a window. Turns rows of events into changes of weights and degrees. The only part of
+// the engine that knows time; it knows nothing of features.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "edge_window.hpp"
+#include "events.hpp"
 #include "graph.hpp"
 #include "pairmap.hpp"
 #include "sum.hpp"
+#include "view.hpp"
 
 namespace tidegraph {
-
-// A row that cannot be applied. Thrown before anything has changed.
-struct EventError : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
-};
-
-// A row that fits the graph, but after which the precision at hand could not keep the promise.
-// Thrown before anything has changed.
-struct PrecisionError : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
-};
-
-std::string number(double value);  // as errors show it
-
-enum class Op : std::uint8_t { add = 0, remove = 1, set = 2 };
-
-struct Rows {
-  std::span<const std::int64_t> src, dst;
-  std::span<const double> weight;    // empty: 1 for add and set, the whole edge for remove
-  std::span<const std::uint8_t> op;  // empty: add
-  std::span<const std::int64_t> t;   // empty: untimed
-  std::size_t size() const { return src.size(); }
-  Rows slice(std::size_t first, std::size_t last) const;
-};
 
 struct VersionSpec {
   enum class Kind : std::uint8_t { all = 0, decay = 1, window = 2, last = 3 };
   Kind kind = Kind::all;
   double half_life = 0;
-  std::int64_t span = 0;  // of time, or events
-  int forget = 0;         // decay without self-loops: half-lives after which an edge is forgotten
+  // Units of time, or events.
+  std::int64_t span = 0;
+  // Decay without self-loops: the number of half-lives after which an edge is dropped.
+  int forget = 0;
   bool operator==(const VersionSpec&) const = default;
 };
 
-inline constexpr std::size_t kMaxNodes = 0xfffffffe;  // ids take 32 bits, and one is left out
-inline constexpr int kMaxLayers = 64;  // the user's weights and one layer per half-life
-
-enum class Direction : std::uint8_t { out = 0, in = 1, both = 2 };
-
-// A version of the graph read in one direction: the matrix of one or more channels. Between two
-// steps `moved` and `terms` tell what the last one changed.
-class View {
- public:
-  struct Degree {
-    Node node;
-    std::uint32_t first, last;  // its terms
-    double before, after;
-  };
-
-  View(std::size_t version, Direction direction, bool directed)
-      : version_(version),
-        direction_(direction),
-        symmetric_(!directed || direction == Direction::both),
-        self_edges_(directed && direction == Direction::both ? 2 : 1) {}
-
-  std::size_t version() const { return version_; }
-  Direction direction() const { return direction_; }
-  bool symmetric() const { return symmetric_; }
-  // How often a self-edge counts: twice where both directions are added up.
-  double self_edges() const { return self_edges_; }
-  double degree(Node node) const { return degree_[node]; }
-  const std::vector<double>& degrees() const { return degree_; }
-  std::span<const Degree> moved() const { return moved_; }
-  std::span<const Term> terms() const { return terms_; }
-  // Degrees of the nodes that the last step swept, in their order, before its rows.
-  struct SweptDegree {
-    double before, after;
-  };
-  std::span<const SweptDegree> swept_degrees() const { return swept_degrees_; }
-  std::size_t bytes() const {
-    return degree_.size() * sizeof(double) + carry_.size() * sizeof(Carry) +
-           slot_.size() * sizeof(std::uint32_t);
-  }
-
-  void begin();                    // forgets the last step
-  void append(std::size_t count);  // new nodes, whose degrees are to be set
-  void touch(Node node);           // counts as moved even when its degree stays
-  void change_row(Node row, Node other, double before, double after);  // one entry of the matrix
-  void change_edge(Node src, Node dst, double before, double after);   // in all entries it has
-  void reset(Node node, const Sum& degree);                            // sets one summed anew
-  void finish();                                                       // groups the terms by row
-  // Whether a degree is its sum but for the last place.
-  bool exact(Node node) const {
-    return carry_.empty() || Sum{degree_[node], carry_[node].rest, carry_[node].lost}.exact();
-  }
-
- private:
-  friend class Versions;
-  struct Carry {
-    double rest = 0, lost = 0;
-  };
-  void put(Node node, const Sum& degree);
-  std::vector<double> degree_;
-  std::vector<Carry> carry_;  // of degrees as sums; empty while they are exact
-  std::size_t version_;
-  Direction direction_;
-  bool symmetric_;
-  double self_edges_;
-  // Index into moved_ plus one, zero where not moved; empty before anything has.
-  std::vector<std::uint32_t> slot_;
-  std::vector<Degree> moved_;
-  struct Entry {
-    std::uint32_t slot;
-    Term term;
-  };
-  std::vector<Entry> entries_;
-  std::vector<Term> terms_;
-  std::vector<SweptDegree> swept_degrees_;
-};
+inline constexpr std::size_t kMaxNodes = 0xfffffffe;  // node numbers take 32 bits; one is reserved
+inline constexpr int kMaxLayers = 64;                 // the user's weights and one per half-life
 
 class Versions {
  public:
-  // forgotten_share: how much of a self-loop the edges that a row forgets may weigh together.
+  // forgotten_share: the most that the edges dropped from a row may weigh, relative to a self-loop.
   Versions(std::size_t nodes, bool directed, double self_loop, double forgotten_share,
            std::vector<VersionSpec> specs, std::vector<std::pair<std::size_t, Direction>> views);
 
@@ -142,7 +48,7 @@ class Versions {
   bool removed(Node node) const { return removed_[node]; }
   const std::vector<View>& views() const { return views_; }
 
-  // The lists a push on a view walks, and those of its rows. Valid until the next step.
+  // The lists that a push on a view walks, and those of its rows. Valid until the next step.
   Lists columns(const View& view) const;
   Lists rows(const View& view) const;
   // Self-loop plus self-edge, in the units of the view.
@@ -150,50 +56,58 @@ class Versions {
   double stored_loop(const View& view, Node node) const {
     return stored_loop(version_[view.version()], node);
   }
-  double loop(std::size_t version, Node node) const;  // in present units
-  // Decay: stored weights are in units of the last boundary, a whole number of half-lives after the
-  // first event. What a weight of one counts in them now, and at the next boundary; 1 elsewhere.
+  // The self-loop of a node in present units.
+  double loop(std::size_t version, Node node) const;
+  // Stored weights of a decaying version are in units of the last boundary, a whole number of
+  // half-lives after the first event. These are a weight of one in those units, now and at the next
+  // boundary; 1 for other versions.
   double present(std::size_t version) const;
   double horizon(std::size_t version) const;
 
-  // One step: check, then pass_time, then change. Rows are checked against the graph they would
-  // meet; nothing has changed when check throws. `end` is the time the step moves to, if it is
-  // timed. Passing a boundary halves all weights of a decayed version and renews all self-loops.
+  // One step: check, then pass_time, then change. `check` compares the rows with the graph they
+  // would meet; if it throws, nothing has changed. `end` is the time that a timed step moves to.
+  // Passing a boundary halves all weights of a decaying version and renews all self-loops.
   void check(const Rows& rows, std::size_t new_nodes, std::span<const std::int64_t> removed_nodes,
              std::optional<std::int64_t> end);
   void pass_time(std::optional<std::int64_t> end);
   void change(const Rows& rows, std::size_t new_nodes, std::span<const std::int64_t> removed_nodes);
-  // The first rows of all, without staging them; false where these rows or versions need the long
-  // way.
+  // Loads the first rows at once, without staging; returns false if these rows or versions have to
+  // go through steps.
   bool load(const Rows& rows, std::optional<std::int64_t> end);
-  // Starts from the lists of a graph without edges so far, which must outlive this object, and from
-  // the edges of `selves` to themselves. Only where plain(): every version sees all edges as they
-  // are. Throws where a weight is not accepted; nothing has changed then.
-  void stand_on(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
-                const Entries& selves);
+  // Starts a graph without edges from lists that outlive this object, and from self-edges. Requires
+  // plain(). Throws if a weight is out of range; then nothing has changed.
+  void attach_base(const CompactLists& sources, const CompactLists& targets, std::size_t edges,
+                   const Entries& selves);
+  // Whether every version sees all edges unchanged.
   bool plain() const;
-  Graph& graph_to_merge() { return user_; }  // to change where it lies, not what it says
-  // Errors count rows from here.
+  // The graph, to change where its lists are, not what they contain.
+  Graph& graph_to_merge() { return user_; }
+  // Sets the number that errors give to the first row.
   void count_rows_from(std::size_t row) { first_row_ = row; }
-  // The nodes of a decayed version whose rows changed as boundaries were passed, in ascending
-  // order: their weights were multiplied by factor(), their self-loops renewed. Where an edge was
-  // dropped as well, the row is not whole, and its residual has to be computed from scratch.
-  struct Swept {
+
+  // A row of a decaying version that changed as the last step passed boundaries: its weights were
+  // multiplied by rescale_factor() and its self-loop was renewed. If an edge was dropped as well,
+  // the row is not whole, and its residual has to be recomputed.
+  struct RescaledRow {
     Node node;
     bool whole;
     double loop_before, loop_after;
   };
-  std::span<const Swept> swept(std::size_t version) const { return version_[version].swept; }
-  double factor(std::size_t version) const { return version_[version].factor; }
-  // Without self-loops the lightest edge decides how closely can be computed: what rows may leave,
-  // and the lightest that any row has given or left so far (1 before the first).
+  // In ascending order of nodes.
+  std::span<const RescaledRow> rescaled(std::size_t version) const {
+    return version_[version].rescaled;
+  }
+  double rescale_factor(std::size_t version) const { return version_[version].rescale_factor; }
+
+  // Without self-loops the lightest edge decides which precision is needed. Rows that leave a
+  // lighter edge than this are rejected.
   void set_lightest_accepted(double weight) { lightest_accepted_ = weight; }
+  // The lightest edge that any row has given or left so far; 1 before the first.
   double lightest() const { return lightest_; }
   int forget(std::size_t version) const { return version_[version].spec.forget; }
-  // The most that edges forgotten by any row of a version can weigh, in stored units.
+  // The most that edges dropped from any row of a version can weigh, in stored units.
   double forgotten(std::size_t version) const {
-    return version_[version].spec.kind == VersionSpec::Kind::decay ? forgotten_share_ * self_loop_
-                                                                   : 0;
+    return version_[version].decays() ? forgotten_share_ * self_loop_ : 0;
   }
   bool reads_time() const;
   bool decays() const { return user_.layers() > 1; }
@@ -212,15 +126,17 @@ class Versions {
   };
   Difference difference(const Rows& snapshot) const;
 
-  // Everything needed to go on to the bit, as named arrays.
+  // Everything needed to continue to the bit, as named arrays.
   void archive(Archive& archive);
 
  private:
   struct Decay {
     int layer = 0;
-    std::int64_t boundary = 0;          // the last one passed
-    std::vector<std::int64_t> renewed;  // per node: when its self-loop last was, by an event
-    // Nodes whose row is other than a self-loop renewed at the boundary.
+    // The last boundary passed.
+    std::int64_t boundary = 0;
+    // Per node: the time of the last event that renewed its self-loop.
+    std::vector<std::int64_t> renewed;
+    // Nodes whose row is more than a self-loop renewed at the boundary.
     std::vector<Node> active;
     std::vector<std::uint8_t> is_active;
     void activate(Node node);
@@ -229,9 +145,10 @@ class Versions {
     VersionSpec spec;
     Decay decay;
     std::optional<EdgeWindow> window;
-    std::vector<Swept> swept;           // by the last step
-    double factor = 1;                  // of the weights in them
-    std::int64_t planned_boundary = 0;  // that of the end of the step being checked
+    std::vector<RescaledRow> rescaled;  // by the last step
+    double rescale_factor = 1;
+    std::int64_t planned_boundary = 0;  // at the end of the step being checked
+    bool decays() const { return spec.kind == VersionSpec::Kind::decay; }
   };
   struct Staged {
     Node src, dst;
@@ -239,7 +156,7 @@ class Versions {
   };
 
   std::uint64_t key(Node src, Node dst) const;
-  double half_lives(const Version& version, std::int64_t t) const;  // since the first event
+  double half_lives(const Version& version, std::int64_t t) const;
   double half_lives(const Version& version, std::int64_t t, std::int64_t boundary) const;
   double stored_loop(const Version& version, Node node) const;
   const Graph& graph_of(const Version& version) const;
@@ -269,15 +186,15 @@ class Versions {
   std::vector<std::uint8_t> removed_;
   bool timed_ = false;
   std::int64_t start_ = 0, now_ = 0;
-  std::int64_t planned_start_ = 0;  // start_, or what a first timed step will make it
   std::size_t first_row_ = 0;
   double lightest_ = 1, lightest_accepted_ = kLightest;
 
-  // Scratch of a step.
+  // What check() staged for change().
   std::vector<Staged> staged_;
   std::vector<double> staged_weights_;  // [staged, layers]
   PairMap staged_index_;
   std::vector<double> user_after_;  // the user's weight after each row
+  std::int64_t planned_start_ = 0;  // start_, or what a first timed step will set it to
   double planned_lightest_ = 1;
 };
 

@@ -1,5 +1,4 @@
-// Tests without a library: TEST(sentence) { CHECK(...); }. A failed check is printed and the test
-// goes on.
+// A minimal test framework: TEST(sentence) { CHECK(...); }. Prints a failed check and continues.
 #pragma once
 
 #include <atomic>

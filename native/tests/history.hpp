@@ -1,4 +1,4 @@
-// Random histories of a graph: valid steps, and the user's graph and the features they lead to.
+// Random histories of a graph: valid steps, and the graph and features that they lead to.
 #pragma once
 
 #include <cmath>
@@ -58,9 +58,9 @@ struct Options {
   bool timed = false;
   bool node_events = true;
   bool exact_weights = true;  // multiples of a quarter, whose sums float32 holds
-  double decades = 0;         // by how many powers of ten weights differ from that, either way
-  double least = 0;           // that a removal leaves of an edge, if any of it
-  double long_pause = 0;      // chance of a pause between two rows of many times the usual
+  double decades = 0;         // weights are scaled by up to this many powers of ten, either way
+  double least = 0;           // the least weight that a partial removal leaves
+  double long_pause = 0;      // the chance of a long pause between two rows
   std::int64_t pause = 100;
 };
 
@@ -80,7 +80,7 @@ class History {
   std::size_t nodes() const { return x_.size(); }
   std::int64_t now() const { return now_; }
   bool removed(std::size_t node) const { return removed_[node]; }
-  // The row just made: weights of its edge before and after.
+  // A row just made, and the weights of its edge before and after.
   struct Made {
     Pair pair;
     Op op;
@@ -133,7 +133,7 @@ class History {
     removed_.push_back(false);
     ++living_;
   }
-  // Columns of very different size; some nodes have nothing.
+  // Columns of very different size; zeros for some nodes.
   void fill(std::vector<double>& row) {
     const bool empty = random_.chance(0.2);
     for (std::size_t c = 0; c < row.size(); ++c)
@@ -179,7 +179,7 @@ class History {
       graph_[pair] = after;
     else
       graph_.erase(pair);
-    // An undirected edge may be named either way round.
+    // An undirected edge may be named in either direction.
     const bool swap = !options_.directed && random_.chance(0.5);
     step.row(swap ? pair.second : pair.first, swap ? pair.first : pair.second, weight, op);
     if (options_.timed) {

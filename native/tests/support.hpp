@@ -1,5 +1,5 @@
-// What several test files share: how far to go under a sanitizer, random numbers, bytes, a process
-// of one's own.
+// What several test files share: repeats under a sanitizer, random numbers, archives in memory, and
+// child processes.
 #pragma once
 
 #include <sys/wait.h>
@@ -48,7 +48,7 @@ constexpr std::size_t repeats(std::size_t plain, std::size_t sanitized) {
   return kSanitized ? sanitized : plain;
 }
 
-// Numbers that are the same with every standard library.
+// Random numbers that are the same with every standard library.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : bits_(seed) {}
@@ -62,7 +62,7 @@ class Random {
   std::mt19937_64 bits_;
 };
 
-// Whatever was put in, as one number (FNV-1a).
+// A hash of bytes (FNV-1a).
 class Digest {
  public:
   template <class T>
@@ -124,8 +124,8 @@ std::map<std::string, MemoryArchive::Array> contents(State& state) {
   return std::move(archive.arrays);
 }
 
-// A child of fork() that computes one number. A child that hangs is ended by its alarm and counts
-// as failed.
+// A forked child that computes one number. An alarm ends a child that hangs, which then counts as
+// failed.
 class Child {
  public:
   template <class Work>
@@ -140,9 +140,9 @@ class Child {
       const std::uint64_t value = work();
       status = write(ends_[1], &value, sizeof value) == ssize_t(sizeof value) ? 0 : 1;
     } catch (...) {}
-    _exit(status);  // none of the parent's clean-up
+    _exit(status);  // without the parent's clean-up
   }
-  // Whether it ended well, with the number.
+  // Returns whether it succeeded, and the number.
   bool finish(std::uint64_t& value) {
     close(ends_[1]);
     const bool complete = read(ends_[0], &value, sizeof value) == ssize_t(sizeof value);

@@ -55,7 +55,7 @@ struct Built {
   std::size_t distinct = 0;
 };
 
-// The lists of all nodes, by windows of so many nodes and pieces of so many rows.
+// The lists of all nodes, built with the given window of nodes and number of rows per call.
 Built build(const Table& table, Ends ends, std::size_t nodes_at_once, std::size_t rows_at_once,
             int threads) {
   const std::size_t rows = table.src.size();
@@ -113,19 +113,19 @@ TEST(weights_of_repeated_pairs_add_up_in_the_order_of_rows_whatever_the_windows)
   }
 }
 
-TEST(repeated_pairs_without_weights_are_counted_beyond_what_float32_can) {
+TEST(repeated_pairs_without_weights_are_counted_beyond_float32) {
   constexpr std::uint64_t kMany = (1 << 24) + 1;
   const std::vector<std::uint64_t> begin{0, kMany + 2};
   std::vector<Node> neighbours(kMany + 2, 7);
   neighbours[0] = 2;
   neighbours.back() = 9;
-  // Read where they lie, and copied when another entry changes.
+  // Read from the base, and copied when another entry changes.
   CompactLists base;
   base.nodes = 1;
   base.offsets = begin.data();
   base.neighbours = neighbours.data();
   Adjacency lists(1);
-  lists.stand_on(base);
+  lists.attach_base(base);
   CHECK_EQUAL(lists.weight(0, lists.find(0, 7), 0), double(kMany));
   lists.set_weight(0, lists.find_to_change(0, 2), 0, 3);
   CHECK_EQUAL(lists.size(0), 3u);
@@ -166,7 +166,7 @@ TEST(lists_with_fractions_keep_them_when_they_are_copied_and_merged) {
   base.weights = weights.data();
   base.fractions = fractions.data();
   Adjacency over(1);
-  over.stand_on(base);
+  over.attach_base(base);
   CHECK(over.fine());
   const auto same = [&] {
     for (Node node = 0; node < kNodes; ++node) {
@@ -194,7 +194,7 @@ TEST(lists_with_fractions_keep_them_when_they_are_copied_and_merged) {
   same();
 }
 
-TEST(a_weight_that_float32_takes_for_one_is_not_merged_as_one) {
+TEST(a_weight_that_float32_rounds_to_one_is_not_merged_as_one) {
   const std::vector<std::uint64_t> offsets{0, 1, 2};
   const std::vector<Node> neighbours{1, 0};
   CompactLists base;
@@ -202,13 +202,13 @@ TEST(a_weight_that_float32_takes_for_one_is_not_merged_as_one) {
   base.offsets = offsets.data();
   base.neighbours = neighbours.data();
   Adjacency lists(1);
-  lists.stand_on(base);
+  lists.attach_base(base);
   CHECK(lists.extent().plain);
   lists.set_weight(0, lists.find_to_change(0, 1), 0, 1 + 0x1p-40);
   CHECK(!lists.extent().plain);
 }
 
-TEST(weights_out_of_range_are_refused_before_anything_changes) {
+TEST(weights_out_of_range_are_rejected_before_anything_changes) {
   const std::vector<std::uint64_t> offsets{0, 1, 2};
   const std::vector<Node> neighbours{1, 0}, selves{1};
   for (const float weight : {0.0f, -1.0f, 0x1p-65f, 0x1p65f, INFINITY, NAN})
@@ -220,11 +220,11 @@ TEST(weights_out_of_range_are_refused_before_anything_changes) {
       base.neighbours = neighbours.data();
       base.weights = weights.data();
       tidegraph::Versions versions(2, false, 1, 0, {{}}, {{0, tidegraph::Direction::out}});
-      bool refused = false;
+      bool rejected = false;
       try {
-        versions.stand_on(base, base, 1, {selves.data(), own.data(), nullptr, 1});
-      } catch (const tidegraph::EventError&) { refused = true; }
-      CHECK(refused);
+        versions.attach_base(base, base, 1, {selves.data(), own.data(), nullptr, 1});
+      } catch (const tidegraph::EventError&) { rejected = true; }
+      CHECK(rejected);
       CHECK_EQUAL(versions.edges(), 0u);
     }
 }

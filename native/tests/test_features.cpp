@@ -68,7 +68,7 @@ std::vector<Features<float>::Reader> open(const Features<float>& features) {
 }  // namespace
 
 TEST(features_of_every_source_are_read_as_they_were_last_changed) {
-  const std::size_t nodes = 1300;  // more than a reader remembers
+  const std::size_t nodes = 1300;  // more than a reader caches
   for (const auto kind :
        {FeatureSource::Kind::kept, FeatureSource::Kind::sketched, FeatureSource::Kind::borrowed}) {
     std::vector<double> matrix;
@@ -115,7 +115,7 @@ TEST(features_of_every_source_are_read_as_they_were_last_changed) {
   }
 }
 
-TEST(a_sketch_whose_changed_nodes_do_not_exist_is_not_read) {
+TEST(a_saved_sketch_with_unknown_changed_nodes_is_rejected) {
   Features<float> features = make(FeatureSource::Kind::sketched, std::vector<double>(9 * kColumns));
   features.clear(8);
   support::MemoryArchive archive;
@@ -124,9 +124,9 @@ TEST(a_sketch_whose_changed_nodes_do_not_exist_is_not_read) {
   Features<float> smaller({FeatureSource::Kind::sketched, 11, Distribution::gaussian}, kBlocks,
                           thresholds());
   smaller.resize(8);
-  bool refused = false;
+  bool rejected = false;
   try {
     smaller.archive(archive);
-  } catch (const tidegraph::ArchiveError&) { refused = true; }
-  CHECK(refused);
+  } catch (const tidegraph::ArchiveError&) { rejected = true; }
+  CHECK(rejected);
 }

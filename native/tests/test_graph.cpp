@@ -19,9 +19,6 @@ namespace {
 using Weights = std::vector<double>;
 using ListModel = std::map<Node, Weights>;
 
-// ---- one list
-// -------------------------------------------------------------------------------------------------------
-
 bool agrees(const Adjacency& lists, Node node, const ListModel& model, int layers) {
   if (lists.size(node) != model.size()) return false;
   const std::span<const Node> neighbours = lists.neighbours(node);
@@ -34,14 +31,14 @@ bool agrees(const Adjacency& lists, Node node, const ListModel& model, int layer
   return true;
 }
 
-// One that float32 holds, or any other.
+// A weight that float32 holds, or any other.
 double some_weight(Random& random, bool fine) {
   const double weight = random.between(0.5, 1) * std::exp2(double(random.below(129)) - 64);
   return fine ? weight : double(float(weight));
 }
 
-// Ids that hash indices like, and some that they do not: dense, far apart, equal in the low bits,
-// at the upper end.
+// Node numbers that are easy and hard for a hash index: dense, far apart, equal in the low bits, at
+// the upper end.
 Node some_id(Random& random, std::size_t style, std::size_t spread) {
   const std::uint32_t id = std::uint32_t(random.below(spread));
   switch (style) {
@@ -56,8 +53,7 @@ Node some_id(Random& random, std::size_t style, std::size_t spread) {
   }
 }
 
-// Random operations that lead a list to a size. Returns how many of them went otherwise than in the
-// model.
+// Random operations that bring a list to a size. Returns how many differed from the model.
 std::size_t wander(Adjacency& lists, Node node, ListModel& model, std::size_t target, int layers,
                    std::size_t style, Random& random, bool fine) {
   std::size_t wrong = 0;
@@ -87,7 +83,7 @@ std::size_t wander(Adjacency& lists, Node node, ListModel& model, std::size_t ta
       known->second[layer] = some_weight(random, fine);
       lists.set_weight(node, position, int(layer), known->second[layer]);
     } else if (!model.empty() && random.chance(0.7)) {
-      // Shrinking needs ids that are there.
+      // Shrinking needs present neighbours.
       const Node present = lists.neighbours(node)[random.below(lists.size(node))];
       const std::uint32_t at = lists.find(node, present);
       if (at == Adjacency::kAbsent || model.erase(present) != 1) return wrong + 1;
@@ -97,9 +93,6 @@ std::size_t wander(Adjacency& lists, Node node, ListModel& model, std::size_t ta
   return wrong;
 }
 
-// ---- graphs
-// ---------------------------------------------------------------------------------------------------------
-
 class GraphModel {
  public:
   GraphModel(bool directed, int layers) : directed_(directed), layers_(layers) {}
@@ -107,7 +100,7 @@ class GraphModel {
     return directed_ || src < dst ? std::pair(src, dst) : std::pair(dst, src);
   }
   std::map<std::pair<Node, Node>, Weights> edges;
-  bool fine = false;  // whether weights come that are no float32
+  bool fine = false;  // whether some weights are not float32
 
   bool agrees(const Graph& graph) const {
     if (graph.edges() != edges.size()) return false;
@@ -151,7 +144,7 @@ class GraphModel {
 
 using Listing = std::vector<std::vector<std::vector<double>>>;
 
-// Every list in its order: ids, then weights.
+// Every list in its order: neighbours, then weights.
 Listing listing(const Graph& graph) {
   Listing all;
   for (const Adjacency* lists : {&graph.sources(), &graph.targets()})
@@ -170,8 +163,8 @@ Listing listing(const Graph& graph) {
   return all;
 }
 
-// One random operation on a graph and its model. Few nodes are named often, so that degrees differ
-// by much.
+// One random operation on a graph and its model. A few nodes occur often, so that degrees
+// differ a lot.
 std::size_t operate(Graph& graph, GraphModel& model, Random& random, double growth) {
   const auto pick = [&] {
     const double u = random.uniform();
@@ -209,7 +202,7 @@ double bytes_per_edge(const Graph& graph) {
 }  // namespace
 
 TEST(a_list_agrees_with_a_map_at_every_size_of_its_index) {
-  // The limit of scanning is 32, positions take 16 bits up to a capacity of 65,534.
+  // Lists up to 32 are scanned; positions take 16 bits up to a capacity of 65,534.
   const std::size_t targets[] = {0,   1,  31,   32,     33,     34,     30,     100,    7,      0,
                                  300, 20, 1000, 65'530, 65'540, 65'533, 66'000, 80'000, 40'000, 90,
                                  33,  32, 31,   5,      2000,   1,      0,      50};
@@ -236,7 +229,7 @@ TEST(a_list_agrees_with_a_map_at_every_size_of_its_index) {
   }
 }
 
-TEST(a_weight_is_kept_to_its_last_bit) {
+TEST(a_weight_is_stored_to_its_last_bit) {
   Adjacency lists(2);
   lists.resize(2);
   std::vector<double> expected;
@@ -279,8 +272,7 @@ TEST(a_weight_is_kept_to_its_last_bit) {
   CHECK_EQUAL(lists.weight(0, 7, 1), 0.0);
 }
 
-// A graph of ones takes as little as it did before weights were exact.
-TEST(fractions_take_room_only_where_a_weight_has_one) {
+TEST(fractions_take_room_only_once_a_weight_has_one) {
   Graph plain(1000, false, 1), fine(1000, false, 1);
   for (Node node = 0; node < 1000; ++node)
     for (Node step = 1; step <= 40; ++step)
@@ -306,7 +298,7 @@ TEST(lists_that_share_memory_do_not_disturb_each_other) {
   std::size_t wrong = 0;
   for (std::size_t round = 0; round < repeats(6000, 1500); ++round) {
     const Node node = Node(random.below(nodes));
-    // Sizes over three orders of magnitude; often nothing, so that blocks are handed on.
+    // Sizes over three orders of magnitude; often zero, so that blocks are reused.
     const std::size_t target =
         random.chance(0.3) ? 0 : std::size_t(random.below(1 + (1ull << random.below(10))));
     const bool fine = round > 1000 && random.chance(0.3);
@@ -333,7 +325,7 @@ TEST(a_graph_agrees_with_a_map_of_its_edges) {
         model.fine = i > operations / 3;
         wrong += operate(graph, model, random, i / 10'000 % 3 == 2 ? 0.05 : 0.8);
         if (i % 5000 == 0) {
-          // What is forgotten keeps its place with a weight of zero.
+          // A dropped edge stays with a weight of zero.
           const int layer = int(random.below(std::uint64_t(layers)));
           const double factor = random.chance(0.5) ? 2 : 0.5;
           const double floor = random.chance(0.5) && layer > 0 ? 1e-3 : 0;
@@ -369,7 +361,7 @@ TEST(a_graph_agrees_with_a_map_of_its_edges) {
   }
 }
 
-TEST(a_graph_built_at_once_is_the_graph_built_edge_by_edge) {
+TEST(a_graph_built_at_once_equals_one_built_edge_by_edge) {
   for (const bool directed : {false, true}) {
     for (const bool weighted : {false, true}) {
       const std::size_t nodes = 3000;
@@ -413,7 +405,7 @@ TEST(a_graph_built_at_once_is_the_graph_built_edge_by_edge) {
   }
 }
 
-TEST(tidying_gives_memory_back_and_keeps_content_and_order) {
+TEST(tidying_frees_memory_and_preserves_content_and_order) {
   for (const auto& [directed, fine] :
        {std::pair(false, false), std::pair(false, true), std::pair(true, true)}) {
     const std::size_t nodes = 30'000;
@@ -427,7 +419,7 @@ TEST(tidying_gives_memory_back_and_keeps_content_and_order) {
       model.edges[model.key(src, dst)] = weights;
     };
     for (Node node = 1; node < nodes; ++node) {
-      connect(0, node);  // a list in memory of its own, which tidying leaves where it is
+      connect(0, node);  // a list in its own allocation, which tidying does not move
       for (int i = 0; i < 8; ++i) connect(node, Node(random.below(nodes)));
     }
     for (auto edge = model.edges.begin(); edge != model.edges.end();) {
@@ -448,7 +440,7 @@ TEST(tidying_gives_memory_back_and_keeps_content_and_order) {
     const std::size_t tidied = graph.bytes();
     graph.tidy();
     CHECK_EQUAL(graph.bytes(), tidied);
-    // And goes on working.
+    // And still works.
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < 50'000; ++i) wrong += operate(graph, model, random, 0.5);
     CHECK_EQUAL(wrong, 0);
@@ -456,7 +448,7 @@ TEST(tidying_gives_memory_back_and_keeps_content_and_order) {
   }
 }
 
-TEST(a_graph_read_back_has_its_lists_in_order_and_goes_on_the_same) {
+TEST(a_graph_read_back_has_the_same_order_and_continues_to_the_bit) {
   for (const bool directed : {false, true}) {
     Graph graph(200, directed, 2);
     GraphModel model(directed, 2);
@@ -482,14 +474,14 @@ TEST(a_graph_read_back_has_its_lists_in_order_and_goes_on_the_same) {
   }
 }
 
-TEST(a_copy_of_a_graph_goes_its_own_way_and_the_same_way_by_the_same_changes) {
+TEST(a_copy_of_a_graph_is_independent_and_the_same_changes_give_the_same_graph) {
   for (const bool directed : {false, true}) {
     Graph graph(3000, directed, 2);
     GraphModel model(directed, 2);
     Random random(10);
     model.fine = true;
     for (std::size_t i = 0; i < 60'000; ++i) operate(graph, model, random, 0.9);
-    CHECK_AT_MOST(1200, graph.sources().size(0));  // a block of memory of its own
+    CHECK_AT_MOST(1200, graph.sources().size(0));  // in its own allocation
     Graph copy(graph);
     GraphModel same = model;
     CHECK(listing(copy) == listing(graph));
@@ -502,7 +494,7 @@ TEST(a_copy_of_a_graph_goes_its_own_way_and_the_same_way_by_the_same_changes) {
   }
 }
 
-TEST(an_archive_that_does_not_fit_is_refused) {
+TEST(an_archive_of_another_graph_is_rejected) {
   Graph graph(4, false, 1);
   const Weights weights{1.0};
   graph.write(0, 1, weights);
@@ -510,30 +502,30 @@ TEST(an_archive_that_does_not_fit_is_refused) {
   support::MemoryArchive archive;
   graph.archive(archive, "graph");
   archive.begin_reading();
-  const auto refused = [&](std::size_t nodes) {
+  const auto rejected = [&](std::size_t nodes) {
     Graph copy(nodes, false, 1);
     try {
       copy.archive(archive, "graph");
     } catch (const tidegraph::ArchiveError&) { return true; }
     return false;
   };
-  CHECK(!refused(4));
-  CHECK(refused(3));
-  CHECK(refused(5));
+  CHECK(!rejected(4));
+  CHECK(rejected(3));
+  CHECK(rejected(5));
   const auto whole = archive.arrays;
   for (const auto& [name, array] : whole) {
     archive.arrays = whole;
     archive.arrays.erase(name);
-    CHECK(refused(4));
+    CHECK(rejected(4));
   }
   archive.arrays = whole;
   const std::uint32_t far = 4;
   std::memcpy(archive.arrays["graph.sources.neighbours"].bytes.data(), &far, sizeof far);
-  CHECK(refused(4));
+  CHECK(rejected(4));
 }
 
-// No clock: did an operation scan the hub's list of four megabytes, this test would move terabytes
-// and not end.
+// Needs no clock: if an operation scanned the hub's list of four megabytes, this test would move
+// terabytes and not end.
 TEST(a_hub_with_a_million_neighbours_takes_changes_without_scans) {
   const std::size_t degree = 1'000'000, nodes = degree + 200'001;
   Graph graph(nodes, false, 1);
@@ -599,7 +591,7 @@ TEST(a_grown_power_law_graph_at_rest_takes_at_most_24_bytes_per_edge) {
   }
 }
 
-TEST(lists_merged_into_a_new_base_are_those_that_were_over_the_old_one) {
+TEST(lists_merged_into_a_new_base_are_unchanged) {
   constexpr std::size_t kNodes = 9000;  // several pages
   Random random(11);
   // The base: a few entries each, some of them twice, and a node with very many.
@@ -620,8 +612,8 @@ TEST(lists_merged_into_a_new_base_are_those_that_were_over_the_old_one) {
   std::vector<float> new_weights[2];
   std::vector<std::int32_t> new_fractions[2];
   for (Adjacency* lists : {&over, &merged}) {
-    lists->resize(kNodes + 3);  // some came later
-    lists->stand_on(base);
+    lists->resize(kNodes + 3);  // some nodes are new
+    lists->attach_base(base);
   }
   for (std::size_t round = 0; round < 6; ++round) {
     for (std::size_t change = 0; change < 500; ++change) {
@@ -640,7 +632,7 @@ TEST(lists_merged_into_a_new_base_are_those_that_were_over_the_old_one) {
       }
     }
     const Adjacency::Extent extent = merged.extent();
-    // Not where it lies now: that is read while the new one is written.
+    // Into other memory: the old base is read while the new one is written.
     auto& fresh = new_offsets[round % 2];
     fresh.assign(kNodes + 4, 0);
     new_neighbours[round % 2].assign(extent.entries, 0);

@@ -14,8 +14,8 @@ using tidegraph::parallel_for;
 
 namespace {
 
-// How many items were not done exactly once. Plain memory: what items wrote must be visible to the
-// caller.
+// How many items were not done exactly once. Plain memory, since the caller must see what items
+// wrote.
 std::size_t missed(std::size_t items, int threads) {
   std::vector<int> done(items, 0);
   parallel_for(items, threads, [&](std::size_t item) { ++done[item]; });
@@ -56,7 +56,7 @@ TEST(there_may_be_more_items_than_24_bits_count) {
 }
 
 // More rounds than the counter of rounds has values, with a changing number of items and threads.
-TEST(many_tiny_rounds_lose_nothing) {
+TEST(many_tiny_rounds_lose_no_item) {
   std::size_t wrong = 0;
   const std::size_t rounds = repeats(200'000, 70'000);
   for (std::size_t round = 0; round < rounds; ++round)
@@ -64,7 +64,7 @@ TEST(many_tiny_rounds_lose_nothing) {
   CHECK_EQUAL(wrong, 0);
 }
 
-TEST(threads_that_went_to_sleep_are_woken) {
+TEST(sleeping_threads_are_woken) {
   std::size_t wrong = 0;
   for (std::size_t round = 0; round < repeats(2000, 200); ++round) {
     keep_busy();
@@ -73,7 +73,7 @@ TEST(threads_that_went_to_sleep_are_woken) {
   CHECK_EQUAL(wrong, 0);
 }
 
-TEST(an_exception_of_an_item_reaches_the_caller_and_the_pool_goes_on) {
+TEST(an_exception_of_an_item_reaches_the_caller_and_the_pool_still_works) {
   for (std::size_t round = 0; round < repeats(2000, 500); ++round) {
     const std::size_t bad = round % 16;
     std::string caught;
@@ -87,7 +87,7 @@ TEST(an_exception_of_an_item_reaches_the_caller_and_the_pool_goes_on) {
   }
 }
 
-TEST(where_several_items_throw_one_exception_arrives) {
+TEST(if_several_items_throw_one_exception_arrives) {
   int caught = 0;
   for (std::size_t round = 0; round < 200; ++round) {
     try {
@@ -97,7 +97,7 @@ TEST(where_several_items_throw_one_exception_arrives) {
   CHECK_EQUAL(caught, 200);
 }
 
-TEST(items_may_start_loops_of_their_own) {
+TEST(items_can_start_their_own_loops) {
   std::atomic<std::size_t> wrong{0}, inner{0};
   for (std::size_t round = 0; round < repeats(300, 50); ++round)
     parallel_for(8, 4, [&](std::size_t) {
@@ -108,7 +108,7 @@ TEST(items_may_start_loops_of_their_own) {
   CHECK_EQUAL(inner.load(), repeats(300, 50) * 8 * 3 * 2);
 }
 
-TEST(several_threads_may_call_at_once) {
+TEST(several_threads_can_call_at_once) {
   std::atomic<std::size_t> wrong{0};
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 4; ++caller)
@@ -120,7 +120,7 @@ TEST(several_threads_may_call_at_once) {
   CHECK_EQUAL(wrong.load(), 0);
 }
 
-TEST(a_forked_child_starts_threads_of_its_own) {
+TEST(a_forked_child_starts_its_own_threads) {
   if (!support::kForks) return;
   CHECK_EQUAL(missed(16, 4), 0);
   for (int generation = 0; generation < 5; ++generation) {
@@ -138,7 +138,7 @@ TEST(a_forked_child_starts_threads_of_its_own) {
     const bool good = child.finish(value);
     CHECK(good);
     CHECK_EQUAL(value, 0);
-    if (!good) break;  // a child that hangs takes its time
+    if (!good) break;  // a hanging child takes long
   }
 }
 
@@ -152,8 +152,7 @@ TEST(a_child_forked_while_another_thread_uses_the_pool_finds_it_free) {
   });
   for (std::size_t round = 0; round < repeats(50, 10); ++round) {
     support::Child child([] {
-      // Alone in this process, so the pool must take more than one thread to the items: each waits
-      // for the other.
+      // Each item waits for the other, so the pool must use more than one thread.
       std::atomic<int> arrived{0};
       parallel_for(2, 2, [&](std::size_t) {
         ++arrived;
@@ -165,7 +164,7 @@ TEST(a_child_forked_while_another_thread_uses_the_pool_finds_it_free) {
     const bool good = child.finish(value);
     CHECK(good);
     CHECK_EQUAL(value, 0);
-    if (!good) break;  // a child that hangs takes its time
+    if (!good) break;  // a hanging child takes long
   }
   stop = true;
   other.join();

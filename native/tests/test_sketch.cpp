@@ -85,7 +85,7 @@ TEST(a_sketch_is_the_published_hash_of_seed_node_and_column) {
   CHECK_EQUAL(wrong, 0);
 }
 
-// Six standard deviations of each mean around what the distribution has.
+// Each mean is within six standard deviations of that of the distribution.
 TEST(sketches_have_the_moments_of_their_distribution_along_every_axis) {
   for (int axis = 0; axis < 3; ++axis) {
     {

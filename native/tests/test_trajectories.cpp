@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "check.hpp"
+#include "recorder.hpp"
 #include "support.hpp"
 
 using namespace tidegraph;
@@ -30,7 +31,7 @@ struct Stream {
   Rows rows() const { return {src, dst, {}, {}, t}; }
 };
 
-// Additions between nodes of which a few are hubs, one to three a step.
+// Additions between nodes, a few of which are hubs; one to three per step.
 Stream random_stream(std::uint64_t seed, std::size_t steps) {
   support::Random random(seed);
   Stream stream;
@@ -64,7 +65,7 @@ struct Started : Propagator<Real> {
 
 constexpr RecordLayout layout(bool half) { return {2, kColumns, half}; }
 
-// A segment of the states before the first step, then one for every `limit` records or more.
+// One segment of the states before the first step, then one per `limit` records or more.
 template <class Real>
 std::vector<SealedRecords> recorded(Propagator<Real>& propagator, const Stream& stream, bool half,
                                     double epsilon, std::size_t limit) {
@@ -73,10 +74,10 @@ std::vector<SealedRecords> recorded(Propagator<Real>& propagator, const Stream& 
   std::vector<SealedRecords> segments;
   segments.push_back(recorder.seal());
   for (std::size_t done = 0; done < stream.times.size();) {
-    Refusal refusal;
+    Rejection rejection;
     done += recorder.run(propagator, stream.rows(), std::span(stream.offsets).subspan(done),
-                         std::span(stream.times).subspan(done), limit, refusal);
-    CHECK(refusal.empty());
+                         std::span(stream.times).subspan(done), limit, rejection);
+    CHECK(rejection.empty());
     if (recorder.waiting()) segments.push_back(recorder.seal());
   }
   return segments;
@@ -102,7 +103,7 @@ double distance(const float* a, const float* b, std::size_t count) {
 
 }  // namespace
 
-TEST(what_was_recorded_last_is_always_near_the_state) {
+TEST(the_last_record_is_always_near_the_state) {
   const Stream stream = random_stream(1, support::repeats(400, 100));
   const std::vector<float> zero(kColumns);
   for (const bool half : {false, true})
@@ -114,9 +115,10 @@ TEST(what_was_recorded_last_is_always_near_the_state) {
       std::vector<float> now(kNodes * 2 * kColumns), then(now.size());
       int far = 0, beyond = 0;
       for (std::size_t s = 0; s < stream.times.size(); ++s) {
-        Refusal refusal;
+        Rejection rejection;
         std::vector<std::int64_t> counts(1);
-        plain.apply_steps(stream.rows(), std::span(stream.offsets).subspan(s, 2), counts, refusal);
+        plain.apply_steps(stream.rows(), std::span(stream.offsets).subspan(s, 2), counts,
+                          rejection);
         if (s + 1 < stream.times.size() && stream.times[s + 1] == stream.times[s]) continue;
         const std::vector<std::int64_t> times(kNodes, stream.times[s] + 1);
         plain.embedding(nodes, now);
@@ -138,13 +140,13 @@ TEST(what_was_recorded_last_is_always_near_the_state) {
     }
 }
 
-TEST(watching_does_not_change_what_is_watched) {
+TEST(recording_changes_no_result) {
   const Stream stream = random_stream(2, 200);
   Started<double> watched, plain;
   recorded(watched, stream, false, 0.05, 50);
   std::vector<std::int64_t> counts(stream.times.size());
-  Refusal refusal;
-  plain.apply_steps(stream.rows(), stream.offsets, counts, refusal);
+  Rejection rejection;
+  plain.apply_steps(stream.rows(), stream.offsets, counts, rejection);
   CHECK(support::contents(watched) == support::contents(plain));
 }
 
@@ -156,7 +158,7 @@ TEST(segments_depend_neither_on_threads_nor_on_where_a_recorder_was_restored) {
     const auto parallel = recorded(four, stream, half, 0.05, 60);
     CHECK_EQUAL(parallel.size(), expected.size());
 
-    // Goes on after every segment with a recorder that knows the records alone.
+    // Continue after every segment with a recorder that knows only the records.
     Started<float> third;
     std::vector<SealedRecords> resumed;
     const std::vector<std::int64_t> nodes = all_nodes(),
@@ -171,9 +173,9 @@ TEST(segments_depend_neither_on_threads_nor_on_where_a_recorder_was_restored) {
         trajectories.state(nodes, times, rows, 2);
         trajectories.scales(nodes, times, scales, 2);
         recorder.restore(0, rows, scales);
-        Refusal refusal;
+        Rejection rejection;
         done += recorder.run(third, stream.rows(), std::span(stream.offsets).subspan(done),
-                             std::span(stream.times).subspan(done), 60, refusal);
+                             std::span(stream.times).subspan(done), 60, rejection);
       }
       if (recorder.waiting()) resumed.push_back(recorder.seal());
     }
@@ -274,16 +276,16 @@ TEST(half_precision_rounds_to_the_nearest_at_any_size) {
   }
 }
 
-TEST(a_value_beyond_float_is_refused_and_names_its_node) {
+TEST(a_value_beyond_float_is_rejected_with_its_node) {
   Started<double> source(1, 1e39);
   Recorder recorder(layout(false), kNodes, 0.05);
-  bool refused = false;
+  bool rejected = false;
   try {
     recorder.begin(source, 0, kNodes, kBeginning);
   } catch (const std::range_error& error) {
-    refused = std::string(error.what()).find("node 0 ") != std::string::npos;
+    rejected = std::string(error.what()).find("node 0 ") != std::string::npos;
   }
-  CHECK(refused);
+  CHECK(rejected);
 }
 
 TEST(several_threads_read_at_once) {

@@ -22,7 +22,8 @@ def drawing(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    with pyplot.rc_context({"svg.hashsalt": "tidegraph", "font.size": 9, **settings}):
+    chosen: Any = {"svg.hashsalt": "tidegraph", "font.size": 9, **settings}
+    with pyplot.rc_context(chosen):
         figure, axes = pyplot.subplots(
             rows, columns, figsize=size, layout="constrained", squeeze=False
         )

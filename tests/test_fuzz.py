@@ -318,7 +318,7 @@ def test_histories_cover_what_a_user_can_do() -> None:
     fields = {name for h in histories for step in h.steps for name in step.arguments}
     assert fields >= {"new_nodes", "new_features", "feature_nodes", "removed_nodes", "t", "op"}
     options = [history.options for history in histories]
-    assert {o["self_loop"] for o in options} == {0.0, 1e-6, 0.25, 1.0, 3.0, 1e6}
+    assert {o["self_loop"] for o in options} == {0.0, 1e-6, 0.25, 1.0, 3.0, 1e6, 2.0**40}
     assert {o["dtype"] for o in options} == {"float32", "float64"}
     assert {o["r_max_unit"] for o in options} == {"rms", "absolute", "l1"}
     channels = [channel for o in options for channel in o["channels"]]

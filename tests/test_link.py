@@ -235,12 +235,12 @@ def test_unknown_nodes_are_named(fitted: LinkPredictor) -> None:
         fitted.decision_function(-1, 0, NOW)
     with pytest.raises(DataError, match="'ann'"):
         fitted.decision_function(["ann"], [0], [NOW])
-    with pytest.raises(DataError, match=r"stream\.number"):
+    with pytest.raises(DataError, match=r"nodes_of"):
         fitted.decision_function([0.5], [0], [NOW])
 
 
 def test_a_time_beyond_int64_is_refused_and_not_moved_into_the_past(fitted: LinkPredictor) -> None:
-    with pytest.raises(DataError, match=r"times .* does not fit into int64"):
+    with pytest.raises(DataError, match=r"times .* does not fit int64"):
         fitted.decision_function(0, 1, np.uint64(2**63))
 
 

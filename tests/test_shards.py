@@ -494,7 +494,7 @@ def test_the_command_rejects_invalid_options(tmp_path: Path) -> None:
     random_stream().save(tmp_path / "events.tide")
     words = ["record", str(tmp_path / "events.tide"), "-o", str(tmp_path / "out")]
     for more, message in (
-        (["--workers", "2"], "'ray'"),
+        (["--workers", "2"], "--engine ray"),
         (["--node-features"], "has no node features"),
         (["--columns", "2", "--shards", "3"], "columns, 2"),
     ):

@@ -44,7 +44,7 @@ from tidegraph.learning.training import Epoch, Loss, Training, fit, read_tensors
 from tidegraph.store.trajectories import Trajectories, copy_store, record
 
 if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped]
+    import pandas
 
 __all__ = ["Estimator", "all_or_nothing", "train_and_validation"]
 

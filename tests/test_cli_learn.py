@@ -210,7 +210,7 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
         ([purchases], "perhaps --src 'Customer Name' --dst Shop --time 'Bought At'"),
         ([purchases, *AWKWARD[:-1]], "not in time order"),
         ([purchases, *AWKWARD[:-1]], "--sort"),
-        (["absent.csv"], "no data set and no file is called 'absent.csv'"),
+        (["absent.csv"], "'absent.csv'"),
         (["nyc-flights", "--sort"], "leave out --sort"),
         ([purchases, *AWKWARD, "--set", "path=x"], "decided by the run"),
         ([purchases, *AWKWARD, "--set", "encoder=lstn"], "give None, one of state, lstm"),

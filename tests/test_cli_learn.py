@@ -223,7 +223,7 @@ def test_training_refuses_what_it_cannot_do(purchases: Path, tmp_path: Path) -> 
     for text, advice in (
         ("src,dst,t\n0,1,5\n1,2,5\n", "learned from events at different times"),
         ("src,dst,t,op\n0,1,5,add\n0,1,6,remove\n", "only the events that add"),
-        ("src,dst,t\n0,1,5\n0,,6\n", "say --on-bad drop"),
+        ("src,dst,t\n0,1,5\n0,,6\n", "--on-bad drop"),
     ):
         (tmp_path / "few.csv").write_text(text)
         assert advice in refused(run("train", tmp_path / "few.csv", "-o", path))

@@ -773,7 +773,7 @@ def test_a_run_that_others_work_on_is_a_failure_and_a_mistake_is_a_refusal(
     assert result.stderr.endswith("another writer; wait until it has finished\n")
     for words, advice in (
         (["run"], "no data is named"),
-        (["run", "nowhere.csv"], "no data set and no file is called 'nowhere.csv'"),
+        (["run", "nowhere.csv"], "'nowhere.csv'"),
         (["run", toy, "--set", "epoch=3"], "did you mean 'model.epochs'?"),
         (["run", toy, "--seeds", "a"], "--seeds is 'a'; give whole numbers from 0 on"),
         (["run", toy, "--seeds", "-1"], "--seeds is '-1'; give whole numbers from 0 on"),

@@ -105,7 +105,7 @@ def not_written(path: Path, error: OSError) -> StorageError:
     """Return the error for a file that could not be written."""
     return StorageError(
         error.errno,
-        f"cannot write ({error.strerror}); data stored before is intact: free some space and call"
+        f"cannot write ({error.strerror}); data stored before is intact: make room and call"
         " again to continue from there",
         str(path),
     )

@@ -87,7 +87,8 @@ def whole_numbers(
         raise error(f"{name} has dtype {array.dtype}; integers are needed{given}{end}")
     if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
         raise error(
-            f"{name} holds {int(array.max())}, which does not fit int64; give integers below 2**63"
+            f"{name} holds {int(array.max())}, which does not fit into int64; give integers below"
+            " 2**63"
         )
     return array.astype(np.int64)
 

@@ -27,6 +27,7 @@ from tidegraph import (
 )
 from tidegraph.core import statefile
 from tidegraph.core.errors import ParameterError, StateFileError, TidegraphError
+from tidegraph.events.moments import moment
 from tidegraph.events.names import NodeNames
 from tidegraph.events.read_report import ReadReport
 from tidegraph.events.stream import Edges, NodeLabels
@@ -454,9 +455,9 @@ def test_views_may_be_cut_at_dates() -> None:
     assert stream.before(np.datetime64("1970-01-03")).t.tolist() == [0, day]
     assert stream.between("1970-01-02T01:00+01:00", 2 * day).t.tolist() == [day]
     assert replace(stream, unit="ms").time("1970-01-01T00:00:01.5Z") == 1500
-    for moment in ("soon", 1.5, None):
+    for wrong in ("soon", 1.5, None):
         with pytest.raises(DataError, match="is not understood; give a whole number of s"):
-            stream.before(moment)
+            stream.before(wrong)
     with pytest.raises(DataError, match=r"give a whole number of step$"):
         replace(stream, unit="step").before("1970-01-02")
 
@@ -688,3 +689,39 @@ def test_steps_reach_the_engine_without_a_copy(monkeypatch: pytest.MonkeyPatch) 
     propagator.apply_steps(stream.steps())
     assert np.array_equal(propagator.embedding(), expected.embedding())
     propagator.apply_steps(stream[::3].between(10**6, 10**7).steps())  # a view that skips rows
+
+
+def test_names_and_numbers_do_not_mix() -> None:
+    stream = EventStream([0], [1], [5], names=["3", "2", "1", "0"])
+    np.testing.assert_array_equal(stream.nodes_of(["3", "0"]), [0, 3])
+    np.testing.assert_array_equal(stream.nodes_of([3, 0]), [3, 0])
+    np.testing.assert_array_equal(stream.nodes_of(np.array([3, 0], dtype=object)), [3, 0])
+    for mixed in (["3", 3], np.array(["3", 3], dtype=object), np.array([True], dtype=object)):
+        with pytest.raises(DataError, match="give all names or all numbers"):
+            stream.nodes_of(mixed)
+
+
+@pytest.mark.parametrize("wrong", ["0_1", " 1", "+1", "01", "1.0", "\u0661"])
+def test_only_a_plain_integer_names_a_node_without_a_name(wrong: str) -> None:
+    stream = EventStream([0], [1], [5])
+    assert stream.nodes_of("1") == 1
+    with pytest.raises(UnknownNodeError):
+        stream.nodes_of(wrong)
+
+
+def test_a_time_is_never_guessed_wrapped_or_cut() -> None:
+    day = 86_400
+    assert moment("2024-06-20", "s") == 19_894 * day
+    with pytest.raises(DataError, match="20240620"):
+        moment("20240620", "s")  # a date, or a number
+    assert moment("20240620", "step") == 20_240_620
+    assert moment("2024", "s") == 2024
+    for beyond in (np.datetime64("3000-01-01"), "3000-01-01", np.datetime64(2**62, "D"), "9" * 20):
+        with pytest.raises(DataError, match="does not fit into int64"):
+            moment(beyond, "ns")
+    assert moment(np.datetime64("2024-06-20T00:00:00.000000001"), "ns") % 1000 == 1
+    pandas = pytest.importorskip("pandas")
+    assert moment(pandas.Timestamp("2024-06-20T00:00:00.000000001"), "ns") % 1000 == 1
+    for never in (pandas.NaT, np.datetime64("NaT")):
+        with pytest.raises(DataError, match="NaT"):
+            moment(never, "s")

@@ -38,6 +38,17 @@ SECONDS = {
     "day": 86_400.0,
     "year": 365.2425 * 86_400,
 }
+# What numpy.datetime64 counts in.
+_NANOSECONDS = {
+    "W": 604_800 * 10**9,
+    "D": 86_400 * 10**9,
+    "h": 3_600 * 10**9,
+    "m": 60 * 10**9,
+    "s": 10**9,
+    "ms": 10**6,
+    "us": 10**3,
+    "ns": 1,
+}
 _WORDS = (("year", SECONDS["year"]), ("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0))
 # Times in this range are taken for dates; others count from an origin of their own.
 _PLAUSIBLE = (np.datetime64("1980-01-01", "s"), np.datetime64("2100-01-01", "s"))
@@ -53,24 +64,44 @@ def moment(when: Any, unit: str) -> int:
     """
     if isinstance(when, (int, np.integer)) and not isinstance(when, bool):
         return int(when)
-    given = when
-    if isinstance(given, str):
-        with contextlib.suppress(ValueError):
-            return int(given)
     accepted = f"a whole number of {unit}"
     if unit in PER_SECOND:
         accepted += ", or an ISO date like 2024-05-01T12:00"
-        if isinstance(given, np.datetime64) and not np.isnat(given):
-            return int(given.astype(f"datetime64[{unit}]").astype(np.int64))
-        if isinstance(given, str):
-            with contextlib.suppress(ValueError):
-                given = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", given))
-        if isinstance(given, datetime):
-            given = given.replace(tzinfo=given.tzinfo or timezone.utc)
-            since = given - datetime(1970, 1, 1, tzinfo=timezone.utc)
-            micro = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
-            return micro * PER_SECOND[unit] // 10**6
-    raise DataError(f"the time {when!r} is not understood; give {accepted}")
+    found = _moment(when, unit)
+    if found is None:
+        raise DataError(f"the time {when!r} is not understood; give {accepted}")
+    if not -(2**63) <= found < 2**63:
+        raise DataError(f"the time {when!r} is {found} {unit}, which does not fit into int64")
+    return found
+
+
+def _moment(when: Any, unit: str) -> int | None:
+    """Return a time in `unit` that may be beyond int64; None if it is not understood."""
+    if isinstance(when, str) and re.fullmatch("[+-]?[0-9]+", when.strip()):
+        if unit in PER_SECOND and re.fullmatch("(19|20)[0-9]{2}(0[1-9]|1[0-2])[0-3][0-9]", when):
+            return None  # a date or a number: nobody can tell
+        return int(when)
+    if unit not in PER_SECOND:
+        return None
+    if isinstance(when, np.datetime64):
+        of, count = np.datetime_data(when.dtype)
+        if np.isnat(when) or of == "generic":
+            return None
+        if of not in _NANOSECONDS:  # years and months, or finer than nanoseconds
+            when, of, count = when.astype("datetime64[ns]"), "ns", 1
+        nano = int(when.astype(np.int64)) * count * _NANOSECONDS[of]
+        return nano * PER_SECOND[unit] // 10**9
+    if isinstance(when, str):
+        with contextlib.suppress(ValueError):
+            when = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", when))
+    if not isinstance(when, datetime) or when != when:  # pandas' NaT is a datetime
+        return None
+    since = when.replace(tzinfo=when.tzinfo or timezone.utc) - datetime(
+        1970, 1, 1, tzinfo=timezone.utc
+    )
+    micro = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
+    nano = micro * 1000 + int(getattr(when, "nanosecond", 0))  # pandas' Timestamp has them
+    return nano * PER_SECOND[unit] // 10**9
 
 
 def times_of(values: Any, unit: str) -> IntArray:

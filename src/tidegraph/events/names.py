@@ -13,7 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph.core.errors import DataError, UnknownNodeError
 from tidegraph.events.columns import IntArray, whole_numbers
 
-__all__ = ["STRING", "NodeNames", "Side", "known_nodes", "node_numbers", "parsed_integers"]
+__all__ = [
+    "STRING",
+    "NodeNames",
+    "Side",
+    "as_names_or_numbers",
+    "known_nodes",
+    "node_numbers",
+    "parsed_integers",
+]
 
 Side: TypeAlias = Literal["src", "dst"]
 STRING = np.dtypes.StringDType()
@@ -137,10 +145,36 @@ def _unpadded(name: str) -> str:
 
 def parsed_integers(values: NDArray[Any]) -> NDArray[Any]:
     """Return texts as the integers they spell, in the same shape; the texts if one spells none."""
-    try:
-        return np.array([int(value) for value in values.ravel().tolist()]).reshape(values.shape)
-    except (ValueError, TypeError):
-        return values
+    parsed = []
+    for value in values.ravel().tolist():
+        if isinstance(value, str) and re.fullmatch("0|-?[1-9][0-9]*", value):
+            parsed.append(int(value))
+        elif isinstance(value, int) and not isinstance(value, bool):
+            parsed.append(value)
+        else:
+            return values
+    return np.array(parsed).reshape(values.shape)
+
+
+def as_names_or_numbers(values: ArrayLike) -> NDArray[Any]:
+    """Return node names as an array of texts, and anything else as it is.
+
+    Raise DataError for a mixture: NumPy would turn the numbers of a list into texts, and a number
+    would be taken for a name.
+
+    >>> as_names_or_numbers(["ann", "bob"]).dtype.kind, as_names_or_numbers([0, 1]).dtype.kind
+    ('U', 'i')
+    """
+    array = np.asarray(values)
+    if array.size == 0 or array.dtype.kind not in "OUT":
+        return array
+    items = np.asarray(values, dtype=object).ravel().tolist()
+    if all(isinstance(item, str) for item in items):
+        return array
+    if all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in items):
+        return np.array([int(item) for item in items]).reshape(array.shape)
+    kinds = sorted({type(item).__name__ for item in items})
+    raise DataError(f"nodes are given as {' and '.join(kinds)}; give all names or all numbers")
 
 
 def node_numbers(values: ArrayLike) -> IntArray:

@@ -16,7 +16,14 @@ from tidegraph.core.errors import EventError, StateFileError
 from tidegraph.events import columns, steps
 from tidegraph.events.columns import IntArray, Op, frozen
 from tidegraph.events.moments import UNITS, dates, moment, times_of
-from tidegraph.events.names import STRING, NodeNames, Side, known_nodes, parsed_integers
+from tidegraph.events.names import (
+    STRING,
+    NodeNames,
+    Side,
+    as_names_or_numbers,
+    known_nodes,
+    parsed_integers,
+)
 from tidegraph.events.notebook import event_rows, html_table
 from tidegraph.events.read_report import ReadReport
 from tidegraph.events.steps import Steps
@@ -394,7 +401,7 @@ class EventStream:
         >>> stream.nodes_of("bob"), stream.nodes_of([0, 1])
         (array(1), array([0, 1]))
         """
-        array = np.asarray(values)
+        array = as_names_or_numbers(values)
         if array.size and array.dtype.kind in "OUT":
             return self.number(array, side)
         return known_nodes(array, self.nodes)

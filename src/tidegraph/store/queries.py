@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.engine.channels import Channel
 from tidegraph.events.moments import dates, moment
-from tidegraph.events.names import NodeNames, known_nodes
+from tidegraph.events.names import NodeNames, as_names_or_numbers, known_nodes
 from tidegraph.store.manifest import StoreManifest
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Queries(ABC):
         return int(numbers[0])
 
     def _node_numbers(self, nodes: ArrayLike) -> IntArray:
-        given = _vector(nodes, "nodes")
+        given = _vector(as_names_or_numbers(nodes), "nodes")
         if not _holds_text(given):
             return known_nodes(given, self.nodes)
         names = self.names

@@ -22,14 +22,14 @@ from torch import Tensor, nn
 from tidegraph.core import display
 from tidegraph.core.declarations import Setting, declared
 from tidegraph.core.durable import link_or_copy, put_in_place
-from tidegraph.core.errors import DataError, ParameterError, StateFileError
+from tidegraph.core.errors import DataError, ParameterError, StateFileError, UnknownNodeError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.propagator import Propagator
 from tidegraph.evaluation import Split
 from tidegraph.events.batch import Batch
-from tidegraph.events.moments import time_numbers
-from tidegraph.events.names import node_numbers
+from tidegraph.events.moments import time_numbers, times_of
+from tidegraph.events.names import Side, as_names_or_numbers, node_numbers
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.history import History
 from tidegraph.learning.models import Window
@@ -388,40 +388,32 @@ class Estimator(ModelSettings):
 
     def _asked(self, t: ArrayLike, **ends: ArrayLike) -> list[IntArray]:
         """Return the nodes of a question and its times as int64 columns of one length."""
-        numbers = [self._node_numbers(nodes, side) for side, nodes in ends.items()]
+        sides: dict[str, Side] = {"src": "src", "dst": "dst"}
+        numbers = [self._node_numbers(nodes, sides.get(end)) for end, nodes in ends.items()]
         columns = [np.atleast_1d(column) for column in (*numbers, self._time_numbers(t))]
         return [np.ascontiguousarray(column) for column in np.broadcast_arrays(*columns)]
 
-    def _node_numbers(self, nodes: ArrayLike, side: str = "") -> IntArray:
+    def _node_numbers(self, nodes: ArrayLike, side: Side | None = None) -> IntArray:
         """Return nodes as node numbers, from numbers or names.
 
-        side: "src" or "dst", for streams in which a name is one node as a source and another as a
-            destination.
+        side: for streams in which an id is one node as a source and another as a destination.
         """
-        array = np.asarray(nodes)
-        flat = array.ravel().tolist()
-        if not flat or not all(isinstance(name, str) for name in flat):
-            return node_numbers(nodes)
-        names = self._stream.names
-        if names is None or names.values.dtype.kind == "i":
-            with contextlib.suppress(ValueError):
-                array = np.array([int(name) for name in flat]).reshape(array.shape)
-            return self._stream.number(array)
+        array = as_names_or_numbers(nodes)
+        if not array.size or array.dtype.kind not in "OUT":
+            return node_numbers(array)
         try:
-            return self._stream.number(array)
-        except DataError:
-            with contextlib.suppress(DataError):
-                prefixed = np.array([f"{side} {name}" for name in flat], dtype=object)
-                return self._stream.number(prefixed).reshape(array.shape)
-            raise
+            return self._stream.number(array, side)
+        except UnknownNodeError:
+            if side is None or self._stream.names is None or not self._stream.names.by_side:
+                raise
+            return self._stream.number(array)  # the whole name
 
     def _time_numbers(self, t: ArrayLike) -> IntArray:
         """Return times in the stream's unit, from numbers or dates."""
         array = np.asarray(t)
         if array.dtype.kind not in "MOUT" or not array.size:
             return time_numbers(t)
-        moments = [self._stream.time(when) for when in array.ravel()]
-        return np.array(moments, dtype=np.int64).reshape(array.shape)
+        return times_of(t, self._stream.unit)
 
     # Files ----------------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ def test_a_pair_of_unknown_nodes_is_not_taken_for_another_pair() -> None:
     for node in (NODES + 1, -1, 0.5, True):  # 0 and NODES + 1 have the key of 1 and 1
         with pytest.raises(DataError, match=f"node {node} is unknown; nodes are 0 to 4"):
             edges.of_links([0], [node], [9])
-    with pytest.raises(DataError, match="does not fit int64"):
+    with pytest.raises(DataError, match="does not fit into int64"):
         edges.of_links([0], [1], np.array([2**63], dtype=np.uint64))
 
 

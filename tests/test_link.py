@@ -240,7 +240,7 @@ def test_unknown_nodes_are_named(fitted: LinkPredictor) -> None:
 
 
 def test_a_time_beyond_int64_is_refused_and_not_moved_into_the_past(fitted: LinkPredictor) -> None:
-    with pytest.raises(DataError, match=r"times .* does not fit int64"):
+    with pytest.raises(DataError, match=r"times .* does not fit into int64"):
         fitted.decision_function(0, 1, np.uint64(2**63))
 
 
@@ -588,12 +588,11 @@ def test_later_events_may_bring_new_nodes(tmp_path: Path) -> None:
 # What strangers try -------------------------------------------------------------------------------
 
 
-def named(fitted: LinkPredictor, names: list[Any] | None) -> LinkPredictor:
-    """The same model, whose stream has names and seconds as its unit."""
+def named(fitted: LinkPredictor, names: list[Any] | NodeNames | None) -> LinkPredictor:
+    """Return the same model, whose stream has names and seconds as its unit."""
     model = copy.copy(fitted)
-    model._stream = replace(
-        STREAM, names=None if names is None else NodeNames(names), unit="s", title="named"
-    )
+    given = NodeNames(names) if isinstance(names, list) else names
+    model._stream = replace(STREAM, names=given, unit="s", title="named")
     return model
 
 
@@ -634,9 +633,7 @@ def test_an_id_may_be_one_node_as_a_source_and_another_as_a_destination(
     fitted: LinkPredictor,
 ) -> None:
     half = NODES // 2
-    model = named(
-        fitted, [f"src {n}" for n in range(half)] + [f"dst {n}" for n in range(NODES - half)]
-    )
+    model = named(fitted, NodeNames.of_sides(range(half), range(NODES - half)))
     expected = fitted.predict_proba([3, 4], [half + 3, half + 9], NOW)
     np.testing.assert_array_equal(model.predict_proba(["3", "4"], ["3", "9"], NOW), expected)
 

@@ -292,7 +292,7 @@ def test_unknown_nodes_are_named(fitted: NodeClassifier) -> None:
 
 
 def test_a_time_beyond_int64_is_refused_and_not_moved_into_the_past(fitted: NodeClassifier) -> None:
-    with pytest.raises(DataError, match=r"times .* does not fit int64"):
+    with pytest.raises(DataError, match=r"times .* does not fit into int64"):
         fitted.predict_proba(0, np.uint64(2**63))
 
 

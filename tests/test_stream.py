@@ -696,7 +696,12 @@ def test_names_and_numbers_do_not_mix() -> None:
     np.testing.assert_array_equal(stream.nodes_of(["3", "0"]), [0, 3])
     np.testing.assert_array_equal(stream.nodes_of([3, 0]), [3, 0])
     np.testing.assert_array_equal(stream.nodes_of(np.array([3, 0], dtype=object)), [3, 0])
-    for mixed in (["3", 3], np.array(["3", 3], dtype=object), np.array([True], dtype=object)):
+    wrong: list[Any] = [
+        ["3", 3],
+        np.array(["3", 3], dtype=object),
+        np.array([True], dtype=object),
+    ]
+    for mixed in wrong:
         with pytest.raises(DataError, match="give all names or all numbers"):
             stream.nodes_of(mixed)
 

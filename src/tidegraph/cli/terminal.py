@@ -37,7 +37,6 @@ __all__ = [
 _EXTRAS = {  # by module: the extra that installs it
     "scipy": "bench",
     "matplotlib": "report",
-    "jinja2": "report",
     "torch": "train",
     "sklearn": "train",
     "safetensors": "train",

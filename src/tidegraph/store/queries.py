@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.engine.channels import Channel
-from tidegraph.events.moments import dates, moment
+from tidegraph.events.moments import dates, times_of
 from tidegraph.events.names import NodeNames, as_names_or_numbers, known_nodes
 from tidegraph.store.manifest import StoreManifest
 
@@ -150,7 +150,7 @@ class Queries(ABC):
 
     def _node_numbers(self, nodes: ArrayLike) -> IntArray:
         given = _vector(as_names_or_numbers(nodes), "nodes")
-        if not _holds_text(given):
+        if given.size == 0 or given.dtype.kind not in "OUT":
             return known_nodes(given, self.nodes)
         names = self.names
         if names is None:
@@ -164,7 +164,7 @@ class Queries(ABC):
         given = _vector(times, "times")
         if given.dtype.kind not in "iu" and given.size:
             # Without a stream there is no unit, and no dates.
-            given = np.array([moment(when, self.unit or "step") for when in given])
+            given = times_of(given, self.unit or "step")
         if given.size and not _BEGINNING < int(given.min()) <= int(given.max()) < 2**63:
             raise DataError("times lie strictly between -2**63 and 2**63")
         return given.astype(np.int64, copy=False)
@@ -175,9 +175,3 @@ def _vector(values: Any, name: str) -> NDArray[Any]:
     if array.ndim != 1:
         raise DataError(f"{name} has shape {array.shape}; give one value, or [B]")
     return array
-
-
-def _holds_text(array: NDArray[Any]) -> bool:
-    if array.dtype.kind == "O":
-        return array.size > 0 and all(isinstance(value, str) for value in array.tolist())
-    return array.dtype.kind in "UT"

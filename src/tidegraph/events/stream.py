@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import operator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,10 @@ from tidegraph.events.notebook import event_rows, html_table
 from tidegraph.events.read_report import ReadReport
 from tidegraph.events.steps import Steps
 
-__all__ = ["Edges", "EventStream", "NodeLabels"]
+__all__ = ["Edges", "EventStream", "NodeLabels", "Vocabulary"]
 
-_ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "labels")  # one entry per event
+# One entry per event.
+_ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "categories", "labels")
 _FORMAT = 1  # of saved streams
 _set = object.__setattr__
 
@@ -52,6 +54,30 @@ class NodeLabels:
     t: IntArray
     label: NDArray[np.int64]
     part: NDArray[np.uint8] | None = None  # 0 train, 1 validation, 2 test; None: no split
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The names of the columns that events carry, and the words that codes stand for.
+
+    Where numbers of a column are missing they are 0, and a column `NAME is missing` holds 1.
+    """
+
+    features: tuple[str, ...] = ()  # the columns of edge_features; (): they have no names
+    categories: dict[str, tuple[str, ...]] = field(default_factory=dict)  # words by code
+    labels: tuple[str, ...] = ()  # words by label; (): labels are what the table has
+
+    def extends(self, earlier: Vocabulary) -> bool:
+        """Return whether what is coded by an earlier vocabulary means the same in this one."""
+        pairs = [(self.labels, earlier.labels)]
+        pairs += [
+            (self.categories.get(each, ()), earlier.categories[each]) for each in earlier.categories
+        ]
+        return (
+            (not self.features or not earlier.features or self.features == earlier.features)
+            and list(self.categories) == list(earlier.categories)
+            and all(words[: len(known)] == known for words, known in pairs)
+        )
 
 
 def _edges(edges: Edges | None) -> Edges | None:
@@ -103,11 +129,13 @@ class EventStream:
     weight: NDArray[np.float64] | None  # None: every event counts 1
     op: NDArray[np.uint8] | None  # None: every event adds
     edge_features: NDArray[np.float32] | None  # [events, columns]
-    labels: IntArray | None  # of the event's source at the event; -1: unknown
+    categories: IntArray | None  # [events, columns], codes of words; -1: none
+    labels: IntArray | None  # of the event, or of its source at the event; -1: unknown
     names: NodeNames | None  # None: the file's ids are 0 .. nodes-1
     initial: Edges | None
     node_features: NDArray[np.float32] | None  # [nodes, columns]
     node_labels: NodeLabels | None
+    vocabulary: Vocabulary
     title: str
     report: ReadReport | None
     _digest: str | None = field(default=None, init=False)  # computed on first use
@@ -123,12 +151,14 @@ class EventStream:
         weight: ArrayLike | None = None,
         op: ArrayLike | Op | None = None,
         edge_features: ArrayLike | None = None,
+        categories: ArrayLike | None = None,
         labels: ArrayLike | None = None,
         names: NodeNames | ArrayLike | None = None,
         sort: bool = False,
         initial: Edges | None = None,
         node_features: ArrayLike | None = None,
         node_labels: NodeLabels | None = None,
+        vocabulary: Vocabulary | None = None,
         title: str = "",
         report: ReadReport | None = None,
     ) -> None:
@@ -141,7 +171,12 @@ class EventStream:
         rows["op"] = columns.operations(op, count)
         rows["weight"] = columns.weights(weight, rows["op"], count)
         rows["edge_features"] = columns.features(edge_features, count, "edge_features")
+        rows["categories"] = columns.features(categories, count, "categories", dtype=np.int64)
         rows["labels"] = None if labels is None else columns.integers(labels, "labels", count)
+        vocabulary = Vocabulary() if vocabulary is None else vocabulary
+        if edge_features is None and vocabulary.features:
+            vocabulary = replace(vocabulary, features=())
+        _check_words(vocabulary, rows)
         early = columns.first_decrease(times)
         if early is not None:
             if not sort:
@@ -184,6 +219,7 @@ class EventStream:
             initial=initial,
             node_features=columns.features(node_features, nodes, "node_features"),
             node_labels=node_labels,
+            vocabulary=vocabulary,
             title=title,
             report=report,
         )
@@ -311,12 +347,20 @@ class EventStream:
             if (parts[0] is None) != (parts[1] is None):
                 raise EventError(f"only one of the two streams has {name}; give it to both")
             merged[name] = None if parts[0] is None else frozen(np.concatenate(parts))
-        return self._with(nodes=later.nodes, names=later.names, **merged)
+        if not later.vocabulary.extends(self.vocabulary):
+            raise EventError(
+                "the later events have other columns or words;"
+                " later.continuing(stream) gives words the same codes"
+            )
+        return self._with(
+            nodes=later.nodes, names=later.names, vocabulary=later.vocabulary, **merged
+        )
 
     def continuing(self, earlier: EventStream) -> EventStream:
         """Return these events with their nodes numbered as in `earlier`, new nodes after those.
 
-        Nodes are identified by name if both streams have names, by number if neither has.
+        Nodes are identified by name if both streams have names, by number if neither has. Words of
+        labels and categories get the codes they have in `earlier`.
 
         >>> earlier = EventStream([0], [1], [5], names=["ann", "bob"])
         >>> later = EventStream([0], [1], [6], names=["eve", "ann"])
@@ -325,17 +369,15 @@ class EventStream:
         """
         if (self.names is None) != (earlier.names is None):
             raise EventError("only one of the two streams has names; give them to both")
+        changes = _recoded(self, earlier)
         if self.names is None or earlier.names is None:
-            return self._with(nodes=max(self.nodes, earlier.nodes))
+            return self._with(nodes=max(self.nodes, earlier.nodes), **changes)
         if self.names.are_integers != earlier.names.are_integers:
             raise EventError("one stream has integers as names, the other text; use one kind")
         known = {name: number for number, name in enumerate(earlier.names.values.tolist())}
         place = [known.setdefault(name, len(known)) for name in self.names.values.tolist()]
         number = np.array(place, dtype=np.int64)
-        changes: dict[str, Any] = {
-            "src": frozen(number[self.src]),
-            "dst": frozen(number[self.dst]),
-        }
+        changes |= {"src": frozen(number[self.src]), "dst": frozen(number[self.dst])}
         if self.node_labels is not None:
             changes["node_labels"] = replace(self.node_labels, node=number[self.node_labels.node])
         values = np.array(list(known), dtype=self.names.values.dtype)
@@ -474,6 +516,9 @@ class EventStream:
         for name, array in self._arrays().items():
             state.update(f"|{name} {array.dtype} {array.shape}|".encode())
             state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        if self.vocabulary.categories or self.vocabulary.labels:
+            words = self.vocabulary.categories, self.vocabulary.labels
+            state.update(json.dumps(words).encode())
         _set(self, "_digest", state.hexdigest())
         return state.hexdigest()
 
@@ -485,6 +530,7 @@ class EventStream:
             "nodes": self.nodes,
             "unit": self.unit,
             "title": self.title,
+            "vocabulary": asdict(self.vocabulary),
             "report": None if self.report is None else self.report.to_dict(),
             "names_by_side": self.names is not None and self.names.by_side,
         }
@@ -506,7 +552,7 @@ class EventStream:
         if "node_labels.node" in arrays:
             parts = ("node", "t", "label", "part")
             node_labels = NodeLabels(*(arrays.get(f"node_labels.{name}") for name in parts))  # type: ignore[arg-type]
-        report = description["report"]
+        report, words = description["report"], description.get("vocabulary", {})
         return cls(
             **{name: arrays.get(name) for name in _ROWS},  # type: ignore[arg-type]
             nodes=description["nodes"],
@@ -515,6 +561,11 @@ class EventStream:
             initial=initial,
             node_features=arrays.get("node_features"),
             node_labels=node_labels,
+            vocabulary=Vocabulary(
+                tuple(words.get("features", ())),
+                {name: tuple(each) for name, each in words.get("categories", {}).items()},
+                tuple(words.get("labels", ())),
+            ),
             title=description["title"],
             report=None if report is None else ReadReport.from_dict(report),
         )
@@ -533,3 +584,59 @@ def _saved_names(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
     if by_side is None:  # saved before this was a field: the names themselves show it
         by_side = bool(names) and all(name.startswith(("src ", "dst ")) for name in names)
     return NodeNames(np.array(names, dtype=STRING), by_side=by_side)
+
+
+def _check_words(vocabulary: Vocabulary, rows: dict[str, Any]) -> None:
+    """Raise EventError unless every code stands for a word, and every column has a name."""
+    codes, labels, features = (rows[name] for name in ("categories", "labels", "edge_features"))
+    columns_ = 0 if codes is None else codes.shape[1]
+    if len(vocabulary.categories) != columns_:
+        raise EventError(
+            f"categories have {columns_} columns and the vocabulary"
+            f" {len(vocabulary.categories)}; give the words of every column"
+        )
+    names = vocabulary.features
+    if names and features.shape[1] != len(names):
+        raise EventError(
+            f"edge_features have {features.shape[1]} columns, and the vocabulary names"
+            f" {len(names)}; name each of them, or none"
+        )
+    known = [(name, len(words)) for name, words in vocabulary.categories.items()]
+    coded = [] if codes is None else list(zip(known, codes.T, strict=True))
+    if vocabulary.labels and labels is not None:
+        coded.append((("labels", len(vocabulary.labels)), labels))
+    for (name, words), column in coded:
+        if column.size and not -1 <= int(column.min()) <= int(column.max()) < words:
+            raise EventError(
+                f"{name} holds codes from {column.min()} to {column.max()} for {words} words; give"
+                " -1 for no word, and positions of words"
+            )
+
+
+def _recoded(stream: EventStream, earlier: EventStream) -> dict[str, Any]:
+    """Return the columns of a stream in which words have their codes of an earlier one."""
+    own, known = stream.vocabulary, earlier.vocabulary
+    changes: dict[str, Any] = {}
+    if stream.labels is not None and earlier.labels is not None and own.labels != known.labels:
+        if not (own.labels and known.labels):
+            raise EventError("one stream has words as labels, the other numbers; use one kind")
+        changes["labels"], labels = _codes(stream.labels, own.labels, known.labels)
+    else:
+        labels = own.labels or known.labels
+    categories = dict(own.categories)
+    if stream.categories is not None:
+        coded = []
+        for column, (name, words) in zip(stream.categories.T, own.categories.items(), strict=True):
+            codes, categories[name] = _codes(column, words, known.categories.get(name, ()))
+            coded.append(codes)
+        changes["categories"] = frozen(np.column_stack(coded), own=True)
+    return changes | {"vocabulary": Vocabulary(own.features, categories, labels)}
+
+
+def _codes(
+    codes: NDArray[Any], words: tuple[str, ...], known: tuple[str, ...]
+) -> tuple[IntArray, tuple[str, ...]]:
+    """Return codes in which known words come first, and all words by code."""
+    place = {word: code for code, word in enumerate(known)}
+    code = np.array([place.setdefault(word, len(place)) for word in words] + [-1], dtype=np.int64)
+    return frozen(code[codes], own=True), tuple(place)

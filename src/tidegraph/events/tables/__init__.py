@@ -7,6 +7,7 @@ of `scan_table`, in bounded memory, or the single stream of `read_table`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError, ParameterError
+from tidegraph.core.words import counted
 from tidegraph.events.columns import IntArray
 from tidegraph.events.names import NodeNames
 from tidegraph.events.read_report import ReadReport
-from tidegraph.events.stream import EventStream
+from tidegraph.events.stream import EventStream, Vocabulary
 from tidegraph.events.tables import sources
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column
@@ -33,6 +35,8 @@ __all__ = [
     "scan_table",
     "whole_times",
 ]
+
+_CLASSES = 1000  # different words of a label, at most
 
 
 def scan_table(
@@ -133,8 +137,9 @@ def read_table(
     src, dst, t, weight, op, label: the column's name, or its position from 0. None infers it from
         the header, or without one from the order src, dst, t, weight. False ignores a weight, op
         or label that would be inferred. An inferred weight with values <= 0 becomes an edge
-        feature. A missing label is -1.
-    edge_features: columns of numbers; "rest" takes all that have no other role.
+        feature. A missing label is -1; words as labels become numbers, the most frequent 0.
+    edge_features: columns of numbers or words; "rest" takes all that have no other role. Words
+        become `categories`. A missing number is 0, and a column `NAME is missing` says so.
     unit: the unit of numbers in t, seconds by default. Fractions select the coarsest finer unit
         that represents them all, digit by digit as written; anything finer than ns is rounded, and
         the report counts it. A number with an exponent is read as a float64. Dates are counted from
@@ -167,7 +172,8 @@ def read_table(
     numberings = [Numbering()] * 2 if not bipartite else [Numbering(), Numbering()]
     clock = reading.clock()
     pieces: dict[str, list[Any]] = {name: [] for name in ("src", "dst", "weight", "op", "label")}
-    pieces["features"], moments = [], []
+    pieces |= {name: [] for name in ("features", "missing", "categories")}
+    moments = []
     for rows in reading.rows(sorted_only=not sort, weights_only=False):
         if ids == "keep":
             both = [kept_ids(column, reading.source.name) for column in (rows.src, rows.dst)]
@@ -180,7 +186,7 @@ def read_table(
             both = [numbers[0::2], numbers[1::2]]
         for name, values in zip(("src", "dst"), both, strict=True):
             pieces[name].append(np.ascontiguousarray(values))
-        for name in ("weight", "op", "label", "features"):
+        for name in ("weight", "op", "label", "features", "missing", "categories"):
             pieces[name].append(getattr(rows, name))
         clock.see(rows.t)
         moments.append(rows.t)
@@ -198,6 +204,16 @@ def read_table(
             columns["src"], columns["dst"], numberings, ids, bipartite
         )
     features, weights = columns["features"], columns["weight"]
+    feature_names = [*reading.numbers]
+    for column, absent in zip(reading.numbers, columns["missing"].T, strict=True):
+        if absent.any():
+            count = int(absent.sum())
+            remarks.append(
+                f"column {column!r} is missing in {counted(count, 'row')}, flagged there"
+            )
+            features = np.column_stack([features, absent.astype(np.float32)])
+            feature_names.append(f"{column} is missing")
+    vocabulary, columns["label"] = _vocabulary(reading, feature_names, columns["label"], remarks)
     if weights is not None and (weights <= 0).any():
         count = int((weights <= 0).sum())
         remarks.append(
@@ -206,6 +222,8 @@ def read_table(
         )
         extra = weights.astype(np.float32)[:, None]
         features = extra if features is None else np.concatenate([features, extra], axis=1)
+        feature_names = (*vocabulary.features, reading.chosen.roles["weight"])
+        vocabulary = replace(vocabulary, features=feature_names)
         weights = None
     stream = EventStream(
         both_ids[0],
@@ -214,7 +232,9 @@ def read_table(
         weight=weights,
         op=columns["op"],
         edge_features=features,
+        categories=columns["categories"],
         labels=columns["label"],
+        vocabulary=vocabulary,
         nodes=nodes,
         names=names,
         unit=found,
@@ -297,6 +317,30 @@ class TableScan:
     def report(self) -> ReadReport:
         """How the columns were understood, and what became of the rows."""
         return self._at_end()[2]
+
+
+def _vocabulary(
+    reading: Reading, features: Sequence[str], labels: IntArray | None, remarks: list[str]
+) -> tuple[Vocabulary, IntArray | None]:
+    """Return names and words, and the labels, the most frequent word first; add remarks."""
+    categories = {name: reading.words_of(name) for name in reading.words}
+    for name, words in categories.items():
+        remarks.append(f"column {name!r} holds {counted(len(words), 'different word')}")
+    classes = reading.words_of("label")
+    if classes and labels is not None:
+        if len(classes) > _CLASSES:
+            raise TableError(
+                f"{reading.source.name}: label holds {len(classes):,} different words",
+                f"labels are at most {_CLASSES:,}: if the column is no label, use {{other}}",
+                other=[{"label": False}],
+            )
+        count = np.bincount(labels[labels >= 0], minlength=len(classes))
+        order = sorted(range(len(classes)), key=lambda code: (-count[code], classes[code]))
+        place = np.append(np.argsort(order), -1)
+        labels, classes = place[labels], tuple(classes[code] for code in order)
+        shown = ", ".join(f"{word!r} is {code}" for code, word in enumerate(classes[:5]))
+        remarks.append(f"label holds words: {shown}{', ...' if len(classes) > 5 else ''}")
+    return Vocabulary(tuple(features), categories, classes), labels
 
 
 def _rounded(clock: Clock) -> list[str]:

@@ -23,6 +23,7 @@ from tidegraph.events.tables.cells import (
     MISSING_WORDS,
     NOT_A_DATE,
     NOT_A_NUMBER,
+    NUMBER,
     Bad,
     Cells,
     cast_if_all_fit,
@@ -30,12 +31,14 @@ from tidegraph.events.tables.cells import (
     is_arrow,
     is_text,
     matching,
+    nulls,
     plain_column,
     read_numbers,
     read_operations,
     without_missing,
 )
 from tidegraph.events.tables.columns import choose_columns
+from tidegraph.events.tables.numbering import Numbering
 from tidegraph.events.tables.sources import ArrowSource, TextSource, source_of
 from tidegraph.events.tables.times import Clock, Moments, read_times
 
@@ -61,6 +64,8 @@ class Rows:
     op: NDArray[np.uint8] | None = None
     label: IntArray | None = None
     features: NDArray[np.float32] | None = None
+    missing: NDArray[np.bool_] | None = None  # [rows, columns] of features
+    categories: IntArray | None = None
 
 
 class Reading:
@@ -92,9 +97,15 @@ class Reading:
                 f"unit is {unit!r}, but t holds dates, which are counted in s, ms, us or ns"
             )
         self.unit = unit
+        features, label = self.chosen.features, self.chosen.roles.get("label")
+        words = self._of_words([*features, *(() if label is None else (label,))])
+        self.words = tuple(name for name in features if name in words)
+        self.numbers = tuple(name for name in features if name not in words)
+        self._word_labels = label in words
         self._restart()
 
     def _restart(self) -> None:
+        self._codes = {name: Numbering() for name in (*self.words, "label")}
         self.read = self.kept = self.unlabelled = 0
         self.dropped: dict[str, int] = {}
         self._examples: dict[str, tuple[Bad, Any]] = {}  # per reason to drop rows, one of the cells
@@ -137,6 +148,22 @@ class Reading:
                 return re.match(DATE, cells[0].as_py()) is not None
         return False
 
+    def _of_words(self, columns: Sequence[str]) -> set[str]:
+        """Return those of the columns in which most of the first cells are words, not numbers."""
+        found: set[str] = set()
+        asked = [name for name in columns if not self.source.is_number(name)]
+        for batch in self.source.batches(asked, "drop") if asked else ():
+            for name, column in zip(asked, map(plain_column, batch.columns), strict=True):
+                cells = without_missing(column).drop_null() if is_text(column) else ()
+                if len(cells) and matching(cells, NUMBER).mean() < 0.5:
+                    found.add(name)
+            break
+        return found
+
+    def words_of(self, column: str) -> tuple[str, ...]:
+        """Return the words of a column, or of `label`, in the order of their codes."""
+        return tuple(str(word) for word in self._codes[column].ids().tolist())
+
     def survey(self) -> Clock:
         """Return the clock of this source after a pass over its times alone."""
         clock = self.clock()
@@ -149,7 +176,8 @@ class Reading:
     def rows(self, *, sorted_only: bool, weights_only: bool) -> Iterator[Rows]:
         """Yield the usable rows of every batch.
 
-        sorted_only: raise if times run backwards. weights_only: reject weights <= 0.
+        sorted_only: raise if times run backwards. weights_only: reject weights <= 0, and words and
+        missing numbers in features, whose place depends on all rows.
         """
         self._restart()
         last: tuple[int, float] | None = None
@@ -193,12 +221,19 @@ class Reading:
         if "weight" in roles:
             cells["weight"] = self._weights(columns[roles["weight"]], cells.get("op"), weights_only)
         if "label" in roles:
-            cells["label"] = self._labels(columns[roles["label"]])
-        features = [
-            read_numbers(columns[name], f"column {name!r}") for name in self.chosen.features
-        ]
+            cells["label"] = self._labels(columns[roles["label"]], weights_only)
+        names = self.chosen.features if weights_only else self.numbers
+        features = [read_numbers(columns[name], f"column {name!r}") for name in names]
+        missing = None
+        if not weights_only:
+            missing = np.zeros((batch.num_rows, len(names)), dtype=np.bool_)
+            for place, column in enumerate(features):
+                for bad in column.bad:
+                    if bad.problem == MISSING:
+                        missing[:, place] |= bad.rows
+                column.bad = [bad for bad in column.bad if bad.problem != MISSING]
         used = np.ones(batch.num_rows, dtype=np.bool_)
-        for what, column in [*cells.items(), *zip(self.chosen.features, features, strict=True)]:
+        for what, column in [*cells.items(), *zip(names, features, strict=True)]:
             for bad in column.bad:
                 rejected = bad.rows & used
                 if not rejected.any():
@@ -216,6 +251,9 @@ class Reading:
         if features:
             with np.errstate(over="ignore"):
                 matrix = np.column_stack([column.values.astype(np.float32) for column in features])
+        codes = None
+        if self.words and not weights_only:
+            codes = np.column_stack([self._coded(columns[name], name) for name in self.words])
         whole = bool(used.all())
 
         def kept(name: str) -> Any:
@@ -232,6 +270,8 @@ class Reading:
             op=kept("op"),
             label=kept("label"),
             features=matrix if matrix is None or whole else matrix[used],
+            missing=missing if missing is None or whole else missing[used],
+            categories=codes if codes is None or whole else codes[used],
         )
         return rows, first + np.flatnonzero(used)
 
@@ -253,7 +293,9 @@ class Reading:
         if bad.what == "label":
             other: list[Options] = [{"label": False}, as_feature]
             return TableError(
-                problem, "labels are integers: if the column is no label, use {other}", other=other
+                problem,
+                "labels are integers or words: if the column is no label, use {other}",
+                other=other,
             )
         hint = _spelling(bad, cell)
         fix = "fix or remove such rows, or use {drop}"
@@ -317,7 +359,18 @@ class Reading:
                 cells.bad.append(Bad("weight", "too small or too large", outside))
         return cells
 
-    def _labels(self, column: pa.Array) -> Cells:
+    def _coded(self, column: pa.Array, name: str) -> IntArray:
+        """Return the codes of a column of words; -1 where it is empty."""
+        cells = plain_column(column)
+        codes = np.full(len(cells), -1, dtype=np.int64)
+        codes[~nulls(cells)] = self._codes[name](cells.drop_null())
+        return codes
+
+    def _labels(self, column: pa.Array, weights_only: bool) -> Cells:
+        if self._word_labels and not weights_only:
+            codes = self._coded(without_missing(plain_column(column)), "label")
+            self.unlabelled += int((codes < 0).sum())
+            return Cells(codes, [])
         cells = read_numbers(column, "label")
         missing = np.zeros(len(column), dtype=np.bool_)
         for bad in cells.bad:

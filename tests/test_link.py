@@ -235,7 +235,7 @@ def test_unknown_nodes_are_named(fitted: LinkPredictor) -> None:
         fitted.decision_function(-1, 0, NOW)
     with pytest.raises(DataError, match="'ann'"):
         fitted.decision_function(["ann"], [0], [NOW])
-    with pytest.raises(DataError, match=r"nodes_of"):
+    with pytest.raises(DataError, match=r"node 0\.5 .*integers and not as float64"):
         fitted.decision_function([0.5], [0], [NOW])
 
 

@@ -183,7 +183,8 @@ def fit(
         number = len(epochs)
         begun = time.perf_counter()
         # For dropout; processes drop different inputs.
-        torch.manual_seed((training.seed * 1_000_003 + number) * ranks.size + ranks.rank)
+        dropped = (training.seed * 1_000_003 + number) * ranks.size + ranks.rank
+        torch.manual_seed(dropped % 2**63)
         order = np.random.default_rng((training.seed, number)).permutation(examples)
         module.train()
         total = 0.0

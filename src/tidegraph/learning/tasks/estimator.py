@@ -55,7 +55,7 @@ _Answer = TypeVar("_Answer")
 
 _FORMAT = 1
 _EXAMPLES_AT_ONCE = 1 << 15
-_PACE = Setting("pace", float, 0.1, "learning rate, as a share of that of the training", above=0)
+_PACE = Setting("pace", float, 0.1, "share of the learning rate", above=0, below=1000)
 _REPLAY = Setting("replay", float, 0.0, "earlier examples repeated per example", least=0)
 
 
@@ -450,7 +450,7 @@ class Estimator(ModelSettings):
         ]
         columns = [f"{name}_{column}" for name in names for column in range(states.shape[2])]
         index = pandas.Index(self._stream.name(asked).tolist(), name="node")
-        return pandas.DataFrame(states.reshape(len(asked), -1), index=index, columns=columns)
+        return pandas.DataFrame(states.reshape(-1, len(columns)), index=index, columns=columns)
 
     # Questions ------------------------------------------------------------------------------------
 

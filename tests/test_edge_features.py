@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tidegraph import EventStream, LinkPredictor, evaluation
 from tidegraph.core.errors import DataError
-from tidegraph.learning.edge_features import RECENT, EdgeFeatures
+from tidegraph.learning.features import RECENT, EdgeFeatures
 
 NODES = 5
 

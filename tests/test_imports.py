@@ -70,8 +70,8 @@ LAYERS: dict[str, list[str]] = {
     ],
     "learning": [
         "settings",
-        "edge_features history models presets training",
-        "features tasks.link_examples tasks.node_labels",
+        "history models presets training",
+        "features",
         "tasks.estimator tasks.node_features",
         "tasks.link tasks.nodes",
         "tasks",

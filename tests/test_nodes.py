@@ -22,7 +22,7 @@ from tidegraph.events.names import NodeNames
 from tidegraph.events.past import Past
 from tidegraph.events.stream import NodeLabels
 from tidegraph.learning.models import Window
-from tidegraph.learning.tasks.node_labels import merge_labels
+from tidegraph.learning.tasks.nodes import merge_labels
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,

@@ -19,12 +19,10 @@ from tidegraph.engine.channels import Sketch
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.columns import IntArray, whole_numbers
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.edge_features import EdgeFeatures
-from tidegraph.learning.features import PairFeatures
+from tidegraph.learning.features import EdgeFeatures, PairFeatures
 from tidegraph.learning.models import DECODERS, Network, make_decoder
 from tidegraph.learning.settings import SAMPLERS, LinkSettings
 from tidegraph.learning.tasks.estimator import Estimator, check_lengths, pieces
-from tidegraph.learning.tasks.link_examples import Examples, link_examples
 
 __all__ = ["LinkPredictor"]
 
@@ -33,6 +31,17 @@ FloatArray = NDArray[np.float32]
 _PAIRS_AT_ONCE = 1 << 16
 _WINDOWS_AT_ONCE = 1 << 13
 _K = Setting("k", int, 10, "how many destinations", least=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Examples:
+    """Pairs that happened and pairs that did not, each at the time of an event."""
+
+    src: IntArray
+    dst: IntArray
+    t: IntArray
+    label: FloatArray
+    weight: FloatArray
 
 
 class _Network(Network):
@@ -92,7 +101,7 @@ class LinkPredictor(LinkSettings, Estimator):
         decoder = self.decoder if callable(self.decoder) else DECODERS[self.decoder]
         return bool(getattr(decoder, "reads_pairs", True))
 
-    def _divided(self, split: Split) -> tuple[Examples, Examples]:
+    def _divided(self, split: Split) -> tuple[_Examples, _Examples]:
         # Events that do not train, such as those of held-out nodes, make no negatives either.
         earlier, latest = np.split(split.train, [max(0, len(split.train) - self.max_examples)])
         held = split.validation[-self.max_examples :]
@@ -101,10 +110,10 @@ class LinkPredictor(LinkSettings, Estimator):
             self._examples(held, np.arange(held[0]), seed=1),
         )
 
-    def _read(self, examples: Examples) -> Tensor:
+    def _read(self, examples: _Examples) -> Tensor:
         return self._pair_features(examples.src, examples.dst, examples.t)
 
-    def _loss(self, examples: Examples, features: Tensor, rows: IntArray) -> Tensor:
+    def _loss(self, examples: _Examples, features: Tensor, rows: IntArray) -> Tensor:
         asked = examples.src[rows], examples.dst[rows], examples.t[rows]
         return nn.functional.binary_cross_entropy_with_logits(
             self._logits(features[torch.from_numpy(rows)], *asked),
@@ -116,8 +125,33 @@ class LinkPredictor(LinkSettings, Estimator):
         columns = len(self._trajectories.channels) * self._trajectories.columns
         return _Network(self, columns, features).to(self.device)
 
-    def _examples(self, events: IntArray, earlier: IntArray, *, seed: int) -> Examples:
-        return link_examples(self._stream, self, events, earlier, seed=(self.seed, seed))
+    def _examples(self, events: IntArray, earlier: IntArray, *, seed: int) -> _Examples:
+        """Return events and the negatives of each, first all random ones, then those of the past.
+
+        Pairs of the past are those of the events themselves and of `earlier` ones.
+        """
+        stream, generator = self._stream, np.random.default_rng((self.seed, seed))
+        count, randoms, pasts = len(events), self.random_negatives, self.past_negatives
+        src, dst, t = stream.src[events], stream.dst[events], stream.t[events]
+        sources, targets = [src] * (1 + randoms), [dst]
+        known = np.arange(stream.nodes) if self.any_node else np.unique(dst)
+        targets += [generator.choice(known, count) for _ in range(randoms)]
+        past, before = _past_pairs(stream, events, earlier)
+        for _ in range(pasts):
+            pick = (generator.random(count) * before).astype(np.int64)
+            sources.append(past[pick, 0])
+            targets.append(past[pick, 1])
+        times = np.array([1, randoms, pasts]) * count
+        weight = np.repeat(np.array([1, 1, self.past_weight], dtype=np.float32), times)
+        if pasts:  # an event before which nothing happened has no such negative
+            weight[-pasts * count :] *= np.tile(before > 0, pasts)
+        return _Examples(
+            np.concatenate(sources),
+            np.concatenate(targets),
+            np.tile(t, len(sources)),
+            np.repeat(np.array([1, 0, 0], dtype=np.float32), times),
+            weight,
+        )
 
     @property
     def training_negatives(self) -> str:
@@ -238,7 +272,7 @@ class LinkPredictor(LinkSettings, Estimator):
     def _lessons(self, events: EventStream) -> IntArray:
         return len(self._stream) + np.arange(len(events))
 
-    def _further(self, lessons: ArrayLike, most: int, replay: float) -> Examples | None:
+    def _further(self, lessons: ArrayLike, most: int, replay: float) -> _Examples | None:
         places = np.asarray(lessons)
         if places.size == 0:
             return None
@@ -269,3 +303,18 @@ def _check_places(events: NDArray[Any], count: int) -> None:
             f"events are {events[0]} to {events[-1]}; give positions in the stream, from 0 to"
             f" below {count:,}, ascending, each once"
         )
+
+
+def _past_pairs(
+    stream: EventStream, events: IntArray, earlier: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return distinct pairs in order of their first meeting, and how many met before each event.
+
+    The pairs are those of `earlier` and of `events`. Pairs that meet at the very time of an event
+    do not count as before it.
+    """
+    seen = np.concatenate([earlier, events])
+    key = stream.src[seen] * stream.nodes + stream.dst[seen]
+    first = seen[np.sort(np.unique(key, return_index=True)[1])]
+    before = np.searchsorted(stream.t[first], stream.t[events], side="left")
+    return np.stack([stream.src[first], stream.dst[first]], axis=1), before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -21,15 +22,6 @@ from tidegraph.learning.models import Network, Window, mlp
 from tidegraph.learning.settings import NodeSettings
 from tidegraph.learning.tasks.estimator import Estimator, check_lengths, pieces
 from tidegraph.learning.tasks.node_features import NodeFeatures
-from tidegraph.learning.tasks.node_labels import (
-    TRAIN,
-    VALIDATION,
-    asked_labels,
-    known_labels,
-    merge_labels,
-    questions,
-    trainable,
-)
 from tidegraph.learning.training import Training
 
 __all__ = ["NodeClassifier"]
@@ -37,6 +29,7 @@ __all__ = ["NodeClassifier"]
 FloatArray = NDArray[np.float32]
 
 _NODES_AT_ONCE = 1 << 15
+TRAIN, VALIDATION = 0, 1  # as in `NodeLabels.part`
 
 
 class _Network(Network):
@@ -95,11 +88,39 @@ class NodeClassifier(NodeSettings, Estimator):
 
         Where node labels come with parts of their own, these hold.
         """
-        return questions(stream, split, self.ask_after)
+        labels = self._asked(stream)
+        part = labels.part
+        if part is None:
+            delay = self.ask_after if stream.labels is None else 0
+            bounds = [split.validation_time, split.test_time]
+            part = np.digitize(labels.t - delay, bounds, right=True).astype(np.uint8)
+        known = labels.label >= 0
+        return NodeLabels(labels.node[known], labels.t[known], labels.label[known], part[known])
+
+    def _asked(self, stream: EventStream) -> NodeLabels:
+        """Return the stream's labels with the times at which to ask for them.
+
+        Labels of events are asked for at the event, node labels `ask_after` their time.
+        """
+        if stream.labels is not None:
+            return NodeLabels(stream.src, stream.t, stream.labels)
+        if stream.node_labels is None:
+            raise DataError("the stream has neither labels nor node_labels; nothing can be learned")
+        return replace(stream.node_labels, t=stream.node_labels.t + self.ask_after)
 
     def known(self, stream: EventStream) -> NodeLabels:
-        """Return the stream's labels, each with the time from which it counts as known."""
-        return known_labels(stream, self.ask_after)
+        """Return the labels that may serve as input, each with the time from which it is known.
+
+        The label of an event is known from the event on, unless node labels say otherwise. No label
+        is known before it is asked for.
+        """
+        both = stream.labels is not None and stream.node_labels is not None
+        labels = stream.node_labels if both else self._asked(stream)
+        assert labels is not None
+        usable = labels.label >= 0
+        if labels.part is not None and not _by_time(labels):
+            usable &= labels.part == TRAIN  # or labels of the test would be read in training
+        return NodeLabels(labels.node[usable], labels.t[usable], labels.label[usable])
 
     # Fitting --------------------------------------------------------------------------------------
 
@@ -254,10 +275,10 @@ class NodeClassifier(NodeSettings, Estimator):
         later = events.node_labels
         if events.labels is None and (later is None or later is self._stream.node_labels):
             return None
-        return asked_labels(events, self.ask_after)
+        return self._asked(events)
 
     def _further(self, lessons: NodeLabels, most: int, replay: float) -> NodeLabels | None:
-        usable = trainable(lessons)
+        usable = _trainable(lessons)
         unknown = np.setdiff1d(lessons.label[usable], self.classes_)
         if len(unknown):
             raise DataError(
@@ -269,8 +290,8 @@ class NodeClassifier(NodeSettings, Estimator):
             return None
         self._stream.name(later.node)  # raises an error that names an unknown node
         first = int(later.t[0])
-        known = asked_labels(self._stream, self.ask_after)
-        earlier = self._latest(known, trainable(known) & (known.t < first), len(known.t))
+        known = self._asked(self._stream)
+        earlier = self._latest(known, _trainable(known) & (known.t < first), len(known.t))
         again = self._repeated(len(later.node), len(earlier.node), replay, seed=abs(first))
         return NodeLabels(
             *(
@@ -287,3 +308,34 @@ class NodeClassifier(NodeSettings, Estimator):
     def _restore(self, about: dict[str, Any]) -> None:
         self.classes_ = np.array(about["classes"], dtype=np.int64)
         self.reads_states_ = about["reads_states"]
+
+
+def _trainable(labels: NodeLabels) -> NDArray[np.bool_]:
+    """Return which labels are known and not in the part of validation or test."""
+    known: NDArray[np.bool_] = labels.label >= 0
+    return known if labels.part is None else known & (labels.part == TRAIN)
+
+
+def merge_labels(known: NodeLabels | None, later: NodeLabels | None) -> NodeLabels | None:
+    """Return known and later labels together; where they have parts, later ones may train."""
+    if known is None or later is None or later is known:
+        return later if known is None else known
+    node, t, label = (
+        np.concatenate([getattr(each, name) for each in (known, later)])
+        for name in ("node", "t", "label")
+    )
+    part = None
+    if known.part is not None or later.part is not None:
+        parts = [
+            np.zeros(len(each.node), np.uint8) if each.part is None else each.part
+            for each in (known, later)
+        ]
+        part = np.concatenate(parts)
+    return NodeLabels(node, t, label, part)
+
+
+def _by_time(labels: NodeLabels) -> bool:
+    """Whether validation follows training and the test follows both."""
+    assert labels.part is not None
+    spans = [labels.t[labels.part == part] for part in np.unique(labels.part)]
+    return all(a.max() <= b.min() for a, b in itertools.pairwise(spans))

@@ -72,6 +72,7 @@ LAYERS: dict[str, list[str]] = {
         "settings",
         "history models presets training",
         "features",
+        "tasks.recorded",
         "tasks.estimator tasks.node_features",
         "tasks.link tasks.nodes",
         "tasks",

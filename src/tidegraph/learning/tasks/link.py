@@ -22,7 +22,8 @@ from tidegraph.events.stream import EventStream
 from tidegraph.learning.features import EdgeFeatures, PairFeatures
 from tidegraph.learning.models import DECODERS, Network, make_decoder
 from tidegraph.learning.settings import SAMPLERS, LinkSettings
-from tidegraph.learning.tasks.estimator import Estimator, check_lengths, pieces
+from tidegraph.learning.tasks.estimator import Estimator, pieces
+from tidegraph.learning.tasks.recorded import check_lengths
 
 __all__ = ["LinkPredictor"]
 

@@ -20,8 +20,9 @@ from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream, NodeLabels
 from tidegraph.learning.models import Network, Window, mlp
 from tidegraph.learning.settings import NodeSettings
-from tidegraph.learning.tasks.estimator import Estimator, check_lengths, pieces
+from tidegraph.learning.tasks.estimator import Estimator, pieces
 from tidegraph.learning.tasks.node_features import NodeFeatures
+from tidegraph.learning.tasks.recorded import check_lengths
 from tidegraph.learning.training import Training
 
 __all__ = ["NodeClassifier"]

@@ -5,23 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.events.columns import IntArray
+from tidegraph.events.moments import SECONDS
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream, NodeLabels
-from tidegraph.learning.edge_features import RECENT, last_and_mean
-from tidegraph.learning.features import squash
+from tidegraph.learning.features import RECENT, last_and_mean, squash
 from tidegraph.learning.history import History
 from tidegraph.store.trajectories import Trajectories
 
 __all__ = ["NodeFeatures"]
 
-IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
 _AT_ONCE = 1 << 14  # nodes whose states are in memory together
 _PARTNERS = 8  # of the latest events; their labels count, and those of their own partners
 _TINY = 1e-9
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-_PERIODS_S = (86_400.0, 7 * 86_400.0)
 _PERIODS_SEEN = 3  # with fewer in the training period there is nothing to learn
 
 
@@ -169,5 +167,7 @@ class NodeFeatures:
 
 def _periods(unit: str, span: float) -> NDArray[np.float64]:
     """Return a day and a week in the stream's unit, where `span` holds several of them."""
-    periods = np.array(_PERIODS_S) / _SECONDS[unit] if unit in _SECONDS else np.zeros(0)
+    if SECONDS.get(unit, np.inf) >= SECONDS["day"]:
+        return np.zeros(0)
+    periods = np.array([1.0, 7.0]) * SECONDS["day"] / SECONDS[unit]
     return periods[periods * _PERIODS_SEEN <= span]

@@ -111,6 +111,7 @@ class Estimator(Recorded):
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
         )
+        self._calibrate(held_out, held_features)
 
     def _divided(self, split: Split) -> tuple[Any, Any]:
         """Return the examples that train and those that validate, with their times `t`."""
@@ -130,6 +131,9 @@ class Estimator(Recorded):
     def _adjust(self, examples: Any, features: Tensor) -> None:
         """Fit the parts of the network that are not trained."""
         self._network.adjust(features)
+
+    def _calibrate(self, examples: Any, features: Tensor) -> None:
+        """Fit what follows the network to examples that did not train it."""
 
     def _loss(self, examples: Any, features: Tensor, rows: IntArray) -> Tensor:
         """Return the loss of some of the examples, given the features of all of them."""

@@ -1,4 +1,4 @@
-"""What a model reads about an event: what it carries, the past of both ends, labels known so far."""
+"""What a model reads about an event: what it carries, the past of both ends, known labels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from tidegraph.core.words import counted
 from tidegraph.events.own_columns import own_numbers
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream
+from tidegraph.learning.features import PairFeatures
+from tidegraph.learning.tasks.node_features import of_day_and_week
 
-__all__ = ["KnownLabels", "OwnColumns"]
+__all__ = ["EventFeatures", "KnownLabels", "OwnColumns"]
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -178,3 +180,29 @@ class KnownLabels:
             since[met] = np.log1p(np.repeat(t, classes)[met] - when)
             parts += [np.log1p(count), since.reshape(-1, classes)]
         return np.concatenate(parts, axis=1)
+
+
+class EventFeatures:
+    """Numbers about events: their own columns, and all else strictly before them.
+
+    pairs: what is read about source and destination.
+    labels: labels of earlier events, or None.
+    periods: a day and a week, where these are read of the time.
+    """
+
+    def __init__(
+        self,
+        own: OwnColumns,
+        pairs: PairFeatures,
+        labels: KnownLabels | None,
+        periods: NDArray[np.float64],
+    ) -> None:
+        self._own, self._pairs, self._labels, self._periods = own, pairs, labels, periods
+
+    def __call__(self, events: EventStream) -> FloatArray:
+        """Return a row for each event, whose nodes have the numbers of the model's stream."""
+        asked = events.src, events.dst, events.t
+        parts = [self._own(events), self._pairs(*asked), of_day_and_week(events.t, self._periods)]
+        if self._labels is not None:
+            parts.append(self._labels(*asked))
+        return np.concatenate(parts, axis=1, dtype=np.float32)

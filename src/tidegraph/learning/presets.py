@@ -83,7 +83,9 @@ def preset_name(given: str | None, *, task: str, protocol: str | None) -> str:
     """
     if given is not None:
         return given
-    return "snapshots" if protocol == "roland" else PRESETS_OF[task][0]
+    if protocol == "roland":
+        return "snapshots"
+    return next((names[0] for known, names in PRESETS_OF.items() if known == task), "default")
 
 
 def preset(name: str, data: str | None = None) -> dict[str, Any]:

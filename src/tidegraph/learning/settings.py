@@ -407,6 +407,8 @@ TASKS: Mapping[str, type[ModelSettings]] = {
 
 def model_settings_of(task: str) -> type[ModelSettings]:
     """Return the class that declares the settings of a task's model."""
+    if task not in TASKS:
+        raise ParameterError(f"task is {task!r}; give one of {', '.join(TASKS)}")
     return TASKS[task]
 
 

@@ -11,7 +11,7 @@ from tidegraph.core.words import counted
 from tidegraph.evaluation import ROLAND_SETTINGS, Split
 from tidegraph.events.moments import moment
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.settings import PROTOCOLS
+from tidegraph.learning.settings import PROTOCOLS, model_settings_of
 
 __all__ = ["Protocol", "split_stream"]
 
@@ -22,8 +22,8 @@ class Protocol:
 
     name: `tgn` and `tgb` divide at quantiles of time, `time` at the times given; `roland` ranks all
         nodes for every source of the next snapshot.
-    task: `link`, or `node` to predict the labels of nodes after the same times.
-    samplers: of negatives; `random-dst` by default. `roland` and nodes have none.
+    task: `link`, or `node` or `events` to predict the labels of these after the same times.
+    samplers: of negatives; `random-dst` by default. `roland` and classes have none.
     rank: also rank every destination for each test event, or for `rank_sample` of them.
     validation_after, test_after: for `time`, in the unit of the events or as ISO dates.
     snapshot_seconds, first_test: for `roland`; None takes those published for the data.
@@ -46,14 +46,13 @@ class Protocol:
     def __post_init__(self) -> None:
         if self.name not in PROTOCOLS:
             raise ParameterError(f"protocol is {self.name!r}; give one of {', '.join(PROTOCOLS)}")
-        if self.task not in ("link", "node"):
-            raise ParameterError(f"task is {self.task!r}; give 'link' or 'node'")
-        if self.name == "roland" and self.task == "node":
+        model_settings_of(self.task)  # rejects an unknown one
+        if self.name == "roland" and self.task != "link":
             raise ParameterError("the protocol roland is about links; give tgn, tgb or time")
-        if (self.name == "roland" or self.task == "node") and (
+        if (self.name == "roland" or self.task != "link") and (
             self.samplers is not None or self.ranks
         ):
-            reason = "the task node has no negatives"
+            reason = f"the task {self.task} has no negatives"
             if self.name == "roland":
                 reason = "the protocol roland ranks all nodes"
             raise ParameterError(f"{reason}; leave out samplers and rank")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tidegraph import evaluation
 from tidegraph.core.durable import only_writer, put_in_place
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, TidegraphError
 from tidegraph.core.progress import Progress, silent
@@ -18,12 +17,13 @@ from tidegraph.evaluation import Result, Split
 from tidegraph.events.batch import Op
 from tidegraph.events.stream import EventStream
 from tidegraph.learning import training
-from tidegraph.learning.tasks import LinkPredictor
+from tidegraph.learning.settings import model_settings_of
+from tidegraph.learning.tasks import MODELS
 from tidegraph.runs.evaluating import too_few
 from tidegraph.runs.fitting import CHECKPOINT, STORE, Fitting
 from tidegraph.runs.protocol import Protocol, split_stream
 from tidegraph.runs.stages import Stages, fingerprint
-from tidegraph.runs.trials import MODEL, with_settings
+from tidegraph.runs.trials import Model, with_settings
 
 __all__ = ["Trained", "check_training", "is_unfinished", "train", "unfinished"]
 
@@ -34,7 +34,7 @@ _INPUTS = "run.json"
 class Trained:
     """A model, where it is saved, and how it does on the events that decided when to stop."""
 
-    predictor: LinkPredictor
+    predictor: Model
     path: Path
     validation: Result
 
@@ -55,10 +55,11 @@ def train(
     path: str | Path,
     *,
     protocol: Protocol | str | None = None,
+    task: str = "link",
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Trained:
-    """Fit a `LinkPredictor` to the stream and save it in a new directory.
+    """Fit the model of a task to the stream and save it in a new directory.
 
     Without a protocol the last 15 % of the events decide when to stop and all others train; with
     one, its test events take no part in training. The directory appears when it is complete. What
@@ -69,15 +70,15 @@ def train(
     writes while the others wait, and all train together; each of them returns the model.
     """
     protocol = None if protocol is None else Protocol.of(protocol)
-    check_training(path, settings=settings)
+    check_training(path, task=task, settings=settings)
     directory, work = Path(path), unfinished(path)
-    if stream.op is not None and (stream.op != Op.ADD).any():
+    if task == "link" and stream.op is not None and (stream.op != Op.ADD).any():
         raise DataError(
             "the stream removes or sets edges, and the model learns which links appear; give only"
             " the events that add, as stream.where(stream.op == Op.ADD) does"
         )
     split = split_stream(stream, protocol)
-    predictor = with_settings(LinkPredictor(), settings, {"path": str(work / STORE)})
+    predictor = with_settings(MODELS[task](), settings, {"path": str(work / STORE)})
     with training.joined(predictor.device) as ranks, contextlib.ExitStack() as held:
         report = progress if progress is not None and ranks.leads else silent
         fitting = None
@@ -101,14 +102,14 @@ def train(
         report(0, 1, "validating")
         if ranks.leads:
             shutil.rmtree(work)
-        saved = LinkPredictor.load(directory)
-        result = ranks.share(_validate(saved, stream, split) if ranks.leads else None)
+        saved = MODELS[task].load(directory)
+        result = ranks.share(_validate(saved, split) if ranks.leads else None)
     assert result is not None  # the first process shares its own
     return Trained(saved, directory, result)
 
 
 def _fitting(
-    stream: EventStream, split: Split, predictor: LinkPredictor, work: Path, report: Progress
+    stream: EventStream, split: Split, predictor: Model, work: Path, report: Progress
 ) -> Fitting:
     """Return the stages of a training in `work`, new or as an earlier process left them."""
     inputs = {
@@ -116,6 +117,7 @@ def _fitting(
         "split": split.name,
         "validation_time": split.validation_time,
         "test_time": str(split.test_time),  # JSON has no infinity
+        **({} if predictor.task == "link" else {"task": predictor.task}),
         **{f"setting {name}": value for name, value in predictor.get_params().items()},
     }
     resume_or_create(
@@ -138,7 +140,7 @@ def _fitting(
     )
 
 
-def _record(fitting: Fitting, predictor: LinkPredictor) -> None:
+def _record(fitting: Fitting, predictor: Model) -> None:
     try:
         fitting.record(predictor)
     except TidegraphError:
@@ -148,21 +150,16 @@ def _record(fitting: Fitting, predictor: LinkPredictor) -> None:
         raise
 
 
-def _validate(saved: LinkPredictor, stream: EventStream, split: Split) -> Result:
+def _validate(saved: Model, split: Split) -> Result:
     """Return how a model does on the events that decided when to stop."""
-    result = evaluation.evaluate_link(
-        saved.decision_function,
-        stream,
-        split,
-        parts=("validation",),
-        model=MODEL,
-        training_negatives=saved.training_negatives,
-    )
+    result = saved.validate(split)
     notes = too_few(result.row("validation").examples)
     return replace(result, warnings=(*result.warnings, *notes))
 
 
-def check_training(path: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
+def check_training(
+    path: str | Path, *, task: str = "link", settings: Mapping[str, Any] | None = None
+) -> None:
     """Raise an error for arguments of `train` that are wrong whatever the events are."""
     directory, work = Path(path), unfinished(path)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -171,11 +168,12 @@ def check_training(path: str | Path, *, settings: Mapping[str, Any] | None = Non
         raise StateFileError(f"{directory} exists already; give another directory, or delete it")
     if not work.parent.is_dir():
         raise StateFileError(f"{work.parent} is not a directory; make it first")
-    with_settings(LinkPredictor(), settings, {"path": None})
+    model_settings_of(task)  # rejects an unknown one
+    with_settings(MODELS[task](), settings, {"path": None})
     for name, value in (settings or {}).items():
         # Settings identify what is resumed, so they must serialise.
         if callable(value):
             raise ParameterError(
                 f"the setting {name!r} is {value!r}, which cannot be written to a file; give a"
-                f" name, or use LinkPredictor({name}=...).fit and save"
+                f" name, or use {MODELS[task].__name__}({name}=...).fit and save"
             )

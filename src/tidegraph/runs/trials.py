@@ -17,7 +17,8 @@ from tidegraph.evaluation import SnapshotSplit, Split
 from tidegraph.evaluation.results import Scores
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.presets import model_settings
-from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+from tidegraph.learning.tasks import MODELS, EventClassifier, LinkPredictor, NodeClassifier
+from tidegraph.learning.tasks.event_features import OwnColumns
 from tidegraph.runs.protocol import Protocol, split_stream
 
 __all__ = [
@@ -31,8 +32,8 @@ __all__ = [
 ]
 
 IntArray = NDArray[np.int64]
-Model = LinkPredictor | NodeClassifier
-_AnyModel = TypeVar("_AnyModel", LinkPredictor, NodeClassifier)
+Model = LinkPredictor | NodeClassifier | EventClassifier
+_AnyModel = TypeVar("_AnyModel", bound=Model)
 
 MODEL = "tidegraph"  # among scorers
 # How a live model learns from a snapshot, as arguments of `LinkPredictor.train_further`: the best
@@ -60,9 +61,14 @@ class Trial(ABC):
         self.stream, self.protocol, self.name = stream, protocol, name
         self._settings = settings
 
-    @abstractmethod
     def model(self, *, seed: int, path: str | None) -> Model:
         """Return a model that has not learned yet and records to `path`."""
+        own = {"seed": seed, "path": path}
+        return with_settings(MODELS[self.protocol.task](), self._settings, own)
+
+    def about(self) -> dict[str, Any]:
+        """Return what results say about the task besides the numbers."""
+        return {}
 
     @abstractmethod
     def evaluate(self, model: Model | None) -> Scores:
@@ -70,11 +76,6 @@ class Trial(ABC):
 
 
 class _LinkTrial(Trial):
-    def model(self, *, seed: int, path: str | None) -> LinkPredictor:
-        return with_settings(LinkPredictor(), self._settings, {"seed": seed, "path": path})
-
-
-class _EventTrial(_LinkTrial):
     """Test events against sampled negatives, and among all destinations."""
 
     def __init__(self, *about: Any, split: Split) -> None:
@@ -82,7 +83,7 @@ class _EventTrial(_LinkTrial):
         self.events, self.training = self.stream, split
 
     def evaluate(self, model: Model | None) -> Scores:
-        assert not isinstance(model, NodeClassifier)
+        assert model is None or isinstance(model, LinkPredictor)
         score = None if model is None else model.decision_function
         asked = self.protocol
         samplers = asked.samplers or ("random-dst",)
@@ -100,7 +101,7 @@ class _EventTrial(_LinkTrial):
         return Scores.of(results)
 
 
-class _SnapshotTrial(_LinkTrial):
+class _SnapshotTrial(Trial):
     """The edges of the next snapshot among all pairs of its sources.
 
     Time counts snapshots: what is known strictly before `task + 1` are the snapshots up to `task`.
@@ -119,7 +120,7 @@ class _SnapshotTrial(_LinkTrial):
         self._split = split
 
     def evaluate(self, model: Model | None) -> Scores:
-        assert not isinstance(model, NodeClassifier)
+        assert model is None or isinstance(model, LinkPredictor)
         score = None if model is None else self._scorer(model)
         return Scores.of(
             [evaluation.evaluate_snapshots(score, self.stream, self._split, **_options(model))]
@@ -152,26 +153,30 @@ def _options(model: Model | None) -> dict[str, Any]:
     return {"model": MODEL} if model is None else {"model": MODEL, "heuristics": list}
 
 
-class _NodeTrial(Trial):
-    """Labels of nodes in the test period."""
+class _ClassTrial(Trial):
+    """Labels in the test period."""
 
     def __init__(self, *about: Any, split: Split) -> None:
         super().__init__(*about)
         self.events, self.training = self.stream, split
-        if self.stream.labels is None and self.stream.node_labels is None:
+        task = self.protocol.task
+        known = self.stream.node_labels if task == "node" else None
+        if self.stream.labels is None and known is None:
             raise DataError(
-                "the task node needs labels, and the data has none; name the column that holds them"
-                " (--label COLUMN, label under [data]), or give the task link"
+                f"the task {task} needs labels, and the data has none; name the column that holds"
+                " them (--label COLUMN, label under [data]), or give the task link"
             )
 
-    def model(self, *, seed: int, path: str | None) -> NodeClassifier:
-        return with_settings(NodeClassifier(), self._settings, {"seed": seed, "path": path})
+
+class _NodeTrial(_ClassTrial):
+    """Labels of nodes."""
 
     def evaluate(self, model: Model | None) -> Scores:
         if model is not None:
             assert isinstance(model, NodeClassifier)
             return Scores.of([model.evaluate(self.training, parts=("test",))])
         unlearned = self.model(seed=0, path=None)
+        assert isinstance(unlearned, NodeClassifier)
         return Scores.of(
             [
                 evaluation.evaluate_nodes(
@@ -184,6 +189,50 @@ class _NodeTrial(Trial):
                 )
             ]
         )
+
+
+class _EventTrial(_ClassTrial):
+    """Labels of events."""
+
+    def evaluate(self, model: Model | None) -> Scores:
+        if model is not None:
+            assert isinstance(model, EventClassifier)
+            found = model.evaluate(self.training, parts=("test",), heuristics=False)
+            return Scores.of([found])
+        unlearned, rows, part = self._examples()
+        return Scores.of(
+            [
+                evaluation.evaluate_events(
+                    None,
+                    self.events,
+                    rows,
+                    part,
+                    label_delay=unlearned.label_delay,
+                    parts=("test",),
+                    split_name=self.training.name,
+                )
+            ]
+        )
+
+    def _examples(self) -> tuple[EventClassifier, IntArray, NDArray[np.uint8]]:
+        unlearned = self.model(seed=0, path=None)
+        assert isinstance(unlearned, EventClassifier)
+        return unlearned, *unlearned.examples(self.events, self.training)
+
+    def about(self) -> dict[str, Any]:
+        unlearned, rows, part = self._examples()
+        learned = rows[part == 0][-unlearned.max_examples :]
+        return {
+            "classes": list(self.events.vocabulary.labels),
+            "inputs": OwnColumns.fit(self.events, learned).described(),
+        }
+
+
+_TRIALS: Mapping[str, Callable[..., Trial]] = {
+    "link": _LinkTrial,
+    "node": _NodeTrial,
+    "events": _EventTrial,
+}
 
 
 def make_trial(
@@ -203,7 +252,7 @@ def make_trial(
             *about, split=evaluation.roland_split(stream, width_s=width_s, first_test=first)
         )
     split = split_stream(stream, protocol)
-    return (_NodeTrial if protocol.task == "node" else _EventTrial)(*about, split=split)
+    return _TRIALS[protocol.task](*about, split=split)
 
 
 # Settings -----------------------------------------------------------------------------------------
@@ -216,11 +265,7 @@ def trial_settings(
     chosen = model_settings(
         settings, task=protocol.task, protocol=protocol.name, named=preset, data=name
     )
-    own = {"seed": 0, "path": None}
-    if protocol.task == "node":
-        with_settings(NodeClassifier(), chosen, own)
-    else:
-        with_settings(LinkPredictor(), chosen, own)
+    with_settings(MODELS[protocol.task](), chosen, {"seed": 0, "path": None})
     return chosen
 
 

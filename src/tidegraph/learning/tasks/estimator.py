@@ -22,7 +22,7 @@ from tidegraph.core.declarations import Setting, declared
 from tidegraph.core.durable import link_or_copy, put_in_place
 from tidegraph.core.errors import StateFileError
 from tidegraph.core.progress import Progress
-from tidegraph.evaluation import Split, latest_split
+from tidegraph.evaluation import Result, Split, latest_split
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.models import Network
@@ -145,6 +145,14 @@ class Estimator(Recorded):
             with torch.no_grad():
                 total += float(self._loss(examples, features, rows)) * len(rows)
         return total / len(examples.t)
+
+    def evaluate(self, split: Split, **options: Any) -> Result:
+        """Return what model and heuristics achieve on parts of the split."""
+        raise NotImplementedError
+
+    def validate(self, split: Split) -> Result:
+        """Return what model and heuristics achieve on the part that decided when to stop."""
+        return self.evaluate(split, parts=("validation",))
 
     # Learning on ----------------------------------------------------------------------------------
 

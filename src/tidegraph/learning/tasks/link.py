@@ -268,6 +268,10 @@ class LinkPredictor(LinkSettings, Estimator):
             **options,
         )
 
+    def validate(self, split: Split) -> Result:
+        """Return AP and AUC against random destinations on the validation events."""
+        return self.evaluate(split, parts=("validation",), samplers=("random-dst",))
+
     # Learning on ----------------------------------------------------------------------------------
 
     def _lessons(self, events: EventStream) -> IntArray:

@@ -30,11 +30,19 @@ def payments(events: int = 20_000, *, accounts: int = 1_500, seed: int = 0) -> p
         collectors = [(account, end) for account, end in collectors if end > t]
         if random.random() < 30 / events and len(collectors) < 12:
             members = random.choice(accounts, 3, replace=False).tolist()
-            collectors += [(account, t + int(random.exponential(12 * 86_400))) for account in members]
+            collectors += [
+                (account, t + int(random.exponential(12 * 86_400))) for account in members
+            ]
         payer = int(random.choice(accounts, p=activity))
         bad = bool(collectors) and random.random() < 0.06
-        payee = collectors[random.integers(len(collectors))][0] if bad else int(
-            usual[payer][random.integers(6)] if random.random() < 0.8 else random.integers(accounts)
+        payee = (
+            collectors[random.integers(len(collectors))][0]
+            if bad
+            else int(
+                usual[payer][random.integers(6)]
+                if random.random() < 0.8
+                else random.integers(accounts)
+            )
         )
         logarithm = random.normal(level[payer] + (0.5 if bad else 0.0), 0.8)
         likely = [0.25, 0.45, 0.25, 0.05] if bad else [0.45, 0.25, 0.2, 0.1]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.events.stream import EventStream
+from tidegraph.events.stream import IS_MISSING, EventStream
 
-__all__ = ["IS_MISSING", "own_numbers"]
-
-IS_MISSING = " is missing"  # after the name of a column, that of the column that flags it
+__all__ = ["own_numbers"]
 
 
 def own_numbers(stream: EventStream) -> tuple[tuple[str, ...], NDArray[np.float64]]:
@@ -33,4 +31,4 @@ def own_numbers(stream: EventStream) -> tuple[tuple[str, ...], NDArray[np.float6
             values[features[:, flags[name + IS_MISSING]] > 0] = np.nan
         names.append(name)
         columns.append(values)
-    return tuple(names), np.array(columns, dtype=np.float64).reshape(len(names), -1).T
+    return tuple(names), np.array(columns, dtype=np.float64).reshape(len(names), len(stream)).T

@@ -34,6 +34,7 @@ __all__ = ["Edges", "EventStream", "NodeLabels", "Vocabulary"]
 # One entry per event.
 _ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "categories", "labels")
 _FORMAT = 1  # of saved streams
+IS_MISSING = " is missing"  # after the name of a column, that of the column that flags it
 _set = object.__setattr__
 
 
@@ -74,7 +75,7 @@ class Vocabulary:
             (self.categories.get(each, ()), earlier.categories[each]) for each in earlier.categories
         ]
         return (
-            (not self.features or not earlier.features or self.features == earlier.features)
+            (not self.features or self.features[: len(earlier.features)] == earlier.features)
             and list(self.categories) == list(earlier.categories)
             and all(words[: len(known)] == known for words, known in pairs)
         )
@@ -346,6 +347,8 @@ class EventStream:
             parts = getattr(self, name), getattr(later, name)
             if (parts[0] is None) != (parts[1] is None):
                 raise EventError(f"only one of the two streams has {name}; give it to both")
+            if name == "edge_features" and parts[0] is not None:
+                parts = _padded(parts[0], parts[1].shape[1]), parts[1]
             merged[name] = None if parts[0] is None else frozen(np.concatenate(parts))
         if not later.vocabulary.extends(self.vocabulary):
             raise EventError(
@@ -630,7 +633,29 @@ def _recoded(stream: EventStream, earlier: EventStream) -> dict[str, Any]:
             codes, categories[name] = _codes(column, words, known.categories.get(name, ()))
             coded.append(codes)
         changes["categories"] = frozen(np.column_stack(coded), own=True)
-    return changes | {"vocabulary": Vocabulary(own.features, categories, labels)}
+    features = own.features
+    if own.features and known.features and own.features != known.features:
+        lacking = [name for name in known.features if name not in features]
+        real = [name for name in lacking if not name.endswith(IS_MISSING)]
+        if real:
+            raise EventError(
+                f"the events lack the column {real[0]!r} that earlier ones have; give it to both"
+            )
+        flags = [
+            name for name in features if name.endswith(IS_MISSING) and name not in known.features
+        ]
+        assert stream.edge_features is not None
+        padded = _padded(stream.edge_features, len(features) + 1)  # the last: never missing
+        order = [features.index(n) if n in features else -1 for n in (*known.features, *flags)]
+        changes["edge_features"] = frozen(padded[:, order], own=True)
+        features = (*known.features, *flags)
+    return changes | {"vocabulary": Vocabulary(features, categories, labels)}
+
+
+def _padded(features: NDArray[np.float32], columns_: int) -> NDArray[np.float32]:
+    """Return features with columns of zeros after them."""
+    missing = np.zeros((len(features), max(0, columns_ - features.shape[1])), dtype=np.float32)
+    return np.concatenate([features, missing], axis=1) if missing.shape[1] else features
 
 
 def _codes(

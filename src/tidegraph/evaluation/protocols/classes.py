@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import EvaluationError, ParameterError
+from tidegraph.core.words import counted
 from tidegraph.evaluation import metrics
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
 from tidegraph.events.stream import EventStream
@@ -20,6 +21,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 RowScore = Callable[[IntArray], ArrayLike]  # positions of examples -> [B] or [B, classes]
 
+_FEW = 100  # events of a class; the chance error of a share is then 5 points
 PARTS = {"train": 0, "validation": 1, "test": 2}
 
 
@@ -68,14 +70,19 @@ def evaluate_classes(
         one_class = len(np.unique(truth)) < 2
         if classes == 2 and one_class:
             builder.warn(f"only one class occurs in {name}: AUC and AP are undefined there")
+        if by_event and not one_class and (rarest := int(np.bincount(truth).min())) < _FEW:
+            points = 100 * 0.5 / math.sqrt(max(rarest, 1))
+            builder.warn(
+                f"the rarest class has only {counted(rarest, 'event')} in {name}: differences of"
+                f" some {points:.0f} points are chance"
+            )
         for scorer, score in scorers.items():
             begun = time.perf_counter()
             scores = np.asarray(score(rows), dtype=np.float64)
             elapsed_s = time.perf_counter() - begun
             _check(scores, len(rows), classes, scorer)
-            values = _metrics(scores, truth, classes, defined=not one_class)
-            if by_event:
-                values |= _event_metrics(scores, truth, classes, defined=not one_class)
+            measured = _event_metrics if by_event else _metrics
+            values = measured(scores, truth, classes, defined=not one_class)
             builder.add(Row(name, "none", scorer, values, len(rows), None, elapsed_s))
     sizes = {name: int((part == number).sum()) for name, number in PARTS.items()}
     return builder.result(
@@ -113,11 +120,16 @@ def _event_metrics(
     scores: FloatArray, labels: IntArray, classes: int, *, defined: bool
 ) -> dict[str, float]:
     probability = scores if scores.ndim == 2 else np.stack([1 - scores, scores], axis=1)
-    values = {"log-loss": metrics.log_loss(labels, probability)}
+    known = _metrics(scores, labels, classes, defined=defined)
+    loss = {"log-loss": metrics.log_loss(labels, probability)}
     if classes > 2:
-        return values | {"macro-f1": metrics.macro_f1(labels, probability.argmax(axis=1))}
-    values["brier"] = float(np.mean((probability[:, 1] - labels) ** 2))
-    for name, k in (("positives", int(labels.sum())), ("100", 100)):
-        found = metrics.precision_at(labels, probability[:, 1], k) if defined else math.nan
-        values[f"precision@{name}"] = found
-    return values
+        predicted = probability.argmax(axis=1)
+        return {**known, "macro-f1": metrics.macro_f1(labels, predicted), **loss}
+    one, positives = probability[:, 1], int(labels.sum())
+    precision = {
+        f"precision@{name}": metrics.precision_at(labels, one, k) if defined else math.nan
+        for name, k in (("positives", positives), ("100", 100))
+    }
+    brier = float(np.mean((one - labels) ** 2))
+    ranked = {name: known[name] for name in ("ap", "auc")}
+    return {**ranked, **precision, "brier": brier, **loss, "micro-f1": known["micro-f1"]}

@@ -19,7 +19,7 @@ from tidegraph.core.words import counted
 from tidegraph.events.columns import IntArray
 from tidegraph.events.names import NodeNames
 from tidegraph.events.read_report import ReadReport
-from tidegraph.events.stream import EventStream, Vocabulary
+from tidegraph.events.stream import IS_MISSING, EventStream, Vocabulary
 from tidegraph.events.tables import sources
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column
@@ -212,7 +212,7 @@ def read_table(
                 f"column {column!r} is missing in {counted(count, 'row')}, flagged there"
             )
             features = np.column_stack([features, absent.astype(np.float32)])
-            feature_names.append(f"{column} is missing")
+            feature_names.append(column + IS_MISSING)
     vocabulary, columns["label"] = _vocabulary(reading, feature_names, columns["label"], remarks)
     if weights is not None and (weights <= 0).any():
         count = int((weights <= 0).sum())

@@ -229,9 +229,7 @@ def test_test_events_of_a_protocol_do_not_train(tmp_path: Path) -> None:
     # The same past, and after the split's end another future.
     dst = stream.dst.copy()
     dst[split.test] = dst[split.test][::-1]
-    changed = EventStream.from_arrays(
-        stream.src, dst, stream.t, nodes=stream.nodes, unit=stream.unit
-    )
+    changed = EventStream(stream.src, dst, stream.t, nodes=stream.nodes, unit=stream.unit)
     other = train(changed, tmp_path / "b", protocol="tgb", settings=QUICK)
     for name, tensor in trained.predictor._network.state_dict().items():
         assert (tensor == other.predictor._network.state_dict()[name]).all(), name
@@ -428,7 +426,7 @@ def test_an_evaluation_agrees_with_a_predictor_fitted_by_hand() -> None:
 def test_a_heuristic_that_wins_is_named() -> None:
     # Who meets whom is settled from the beginning: memory is perfect, one epoch is not.
     src = np.arange(600) % 20
-    stream = EventStream.from_arrays(src, 20 + src, np.arange(600))
+    stream = EventStream(src, 20 + src, np.arange(600))
     report = evaluate(
         stream,
         protocol="tgb",
@@ -542,7 +540,7 @@ def test_a_custom_module_is_rejected_by_a_resumable_training(tmp_path: Path) -> 
 def test_roland_ranks_all_nodes_from_earlier_snapshots(tmp_path: Path) -> None:
     stream = datasets.generate_communities(30, 1500, seed=1)
     hours = stream.t * 0 + np.arange(1500) // 75 * 3600  # twenty snapshots
-    stream = EventStream.from_arrays(
+    stream = EventStream(
         stream.src,
         stream.dst,
         hours,
@@ -561,7 +559,7 @@ def test_roland_ranks_all_nodes_from_earlier_snapshots(tmp_path: Path) -> None:
     # The model's own scores, asked for by hand.
     split = evaluation.roland_split(stream, width_s=3600, first_test=15)
     predictor = LinkPredictor.preset("snapshots", None, **QUICK, seed=0)
-    in_steps = EventStream.from_arrays(stream.src, stream.dst, hours // 3600, nodes=30, unit="step")
+    in_steps = EventStream(stream.src, stream.dst, hours // 3600, nodes=30, unit="step")
     predictor.fit(in_steps, evaluation.time_split(in_steps, validation_time=13, test_time=15))
 
     def score_all(sources: Any, task: int) -> Any:
@@ -597,7 +595,7 @@ def test_settings_start_from_the_preset(purchases: Path, tmp_path: Path) -> None
 def test_reversed_edges_count_as_well(tmp_path: Path) -> None:
     # Everyone writes to the next one. Only of reversed edges can the one before be the answer.
     src = np.tile(np.arange(10), 40)
-    stream = EventStream.from_arrays(src, (src + 1) % 10, np.arange(400) // 20 * 3600, nodes=10)
+    stream = EventStream(src, (src + 1) % 10, np.arange(400) // 20 * 3600, nodes=10)
     stream.save(tmp_path / "ring.tide")
     words = ["evaluate", tmp_path / "ring.tide", "--seeds", "0", "--json", *QUICKLY]
     snapshots = ["--protocol", "roland", "--snapshot-seconds", "3600", "--first-test", "15"]
@@ -613,7 +611,7 @@ def test_reversed_edges_count_as_well(tmp_path: Path) -> None:
 
 def test_live_models_learn_from_scored_snapshots(tmp_path: Path) -> None:
     src = np.tile(np.arange(10), 40)
-    stream = EventStream.from_arrays(src, (src + 1) % 10, np.arange(400) // 20 * 3600, nodes=10)
+    stream = EventStream(src, (src + 1) % 10, np.arange(400) // 20 * 3600, nodes=10)
     stream.save(tmp_path / "ring.tide")
     words = ["evaluate", tmp_path / "ring.tide", "--seeds", "0", "--json", *QUICKLY, "--live"]
     snapshots = ["--protocol", "roland", "--snapshot-seconds", "3600", "--first-test", "15"]
@@ -668,7 +666,7 @@ def test_a_protocol_rejects_conflicting_settings(words: dict[str, Any], advice: 
 
 def test_a_protocol_divides_at_dates_as_at_their_numbers() -> None:
     src = np.arange(600) % 20
-    stream = EventStream.from_arrays(src, 20 + src, 1_700_000_000 + np.arange(600), unit="s")
+    stream = EventStream(src, 20 + src, 1_700_000_000 + np.arange(600), unit="s")
     times = [int(np.quantile(stream.t, share)) for share in (0.6, 0.8)]
     dates = [str(np.datetime64(time, "s")) for time in times]
     by_number, by_date = (

@@ -71,7 +71,7 @@ def test_a_moment_has_no_burstiness_and_still_a_picture() -> None:
     assert "<svg" in page(what)
 
 
-def test_labels_features_and_removals_are_told() -> None:
+def test_a_description_includes_labels_features_and_removals() -> None:
     one = np.array([1, 1, 1, 1, 0, 1])
     labels = NodeLabels(np.array([0, 1, 0, 0]), np.array([0, 1, 2, 3]), np.array([4, 4, 5, 5]))
     full = EventStream(

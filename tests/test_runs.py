@@ -91,7 +91,7 @@ def real_report() -> None:
 @pytest.fixture(scope="module")
 def stream() -> EventStream:
     made = datasets.generate_communities(30, 600, seed=3)
-    return EventStream.from_arrays(made.src, made.dst, made.t, nodes=30, title="toy")
+    return EventStream(made.src, made.dst, made.t, nodes=30, title="toy")
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_a_run_on_nodes_has_the_numbers_of_the_classifier(
     stream: EventStream, tmp_path: Path
 ) -> None:
     labels = (stream.src % 2 + (np.arange(len(stream)) % 7 == 0)) % 2
-    labelled = EventStream.from_arrays(stream.src, stream.dst, stream.t, labels=labels)
+    labelled = EventStream(stream.src, stream.dst, stream.t, labels=labels)
     own = {"columns": 4, "epochs": 2, "members": 1, "threads": 1}
     settings = config.resolve({"task": "node", "data": {"name": "toy"}, "model": own})
     results = Run(tmp_path / "nodes", settings, labelled).execute()

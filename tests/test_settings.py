@@ -57,7 +57,7 @@ def test_every_decoder_that_can_be_chosen_can_be_made(name: Any) -> None:
 
 @pytest.mark.parametrize("name", settings.SAMPLERS)
 def test_every_sampler_that_can_be_chosen_can_be_made(name: str) -> None:
-    events = EventStream.from_arrays([0, 1], [1, 2], [5, 6])
+    events = EventStream([0, 1], [1, 2], [5, 6])
     assert evaluation.negative_sampler(name, events, seed=0, observed_until=5).name == name
 
 

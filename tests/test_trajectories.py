@@ -53,7 +53,7 @@ def random_stream(
 
 def later_steps() -> Steps:
     """One step after all of the stream."""
-    return EventStream.from_arrays([0], [1], [999], nodes=25).steps()
+    return EventStream([0], [1], [999], nodes=25).steps()
 
 
 def propagator_for(stream: EventStream, columns: int = 6, **options: Any) -> Propagator:

@@ -251,7 +251,7 @@ def explain(
     Run time grows with the events in the span; those far from the node cost little. When edges
     leave a window, and at every half-life, the whole graph is compared with the one before.
 
-    >>> stream = EventStream.from_arrays([0, 1, 3], [1, 2, 4], [10, 20, 30])
+    >>> stream = EventStream([0, 1, 3], [1, 2, 4], [10, 20, 30])
     >>> [(event.position, round(event.share, 3)) for event in explain(stream, 2, 15, 40).events]
     [(1, 1.0)]
     """

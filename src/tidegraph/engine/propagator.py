@@ -222,7 +222,7 @@ class Propagator:
         the steps before it stay applied.
 
         >>> from tidegraph import EventStream
-        >>> stream = EventStream.from_arrays([0, 1], [1, 2], [5, 9])
+        >>> stream = EventStream([0, 1], [1, 2], [5, 9])
         >>> Propagator(np.eye(3)).apply_steps(stream.steps()).tolist()
         [2, 3]
         """

@@ -159,14 +159,15 @@ def parsed_integers(values: NDArray[Any]) -> NDArray[Any]:
 def as_names_or_numbers(values: ArrayLike) -> NDArray[Any]:
     """Return node names as an array of texts, and anything else as it is.
 
-    Raise DataError for a mixture: NumPy would turn the numbers of a list into texts, and a number
-    would be taken for a name.
+    Raise DataError for a mixture. NumPy would turn the numbers of a list into texts, and a number
+    would be taken for a name; it would turn booleans into numbers.
 
     >>> as_names_or_numbers(["ann", "bob"]).dtype.kind, as_names_or_numbers([0, 1]).dtype.kind
     ('U', 'i')
     """
     array = np.asarray(values)
-    if array.size == 0 or array.dtype.kind not in "OUT":
+    mixed = "OUT" if hasattr(values, "dtype") else "OUTiu"  # what NumPy may make of a mixture
+    if array.size == 0 or array.dtype.kind not in mixed:
         return array
     items = np.asarray(values, dtype=object).ravel().tolist()
     if all(isinstance(item, str) for item in items):

@@ -188,11 +188,6 @@ class EventStream:
             report=report,
         )
 
-    @classmethod
-    def from_arrays(cls, *columns: Any, **others: Any) -> EventStream:
-        """Return `EventStream(*columns, **others)`."""
-        return cls(*columns, **others)
-
     def _assign(self, **values: Any) -> None:
         _set(self, "_digest", None)
         for name, value in values.items():

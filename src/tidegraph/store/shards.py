@@ -155,7 +155,7 @@ def record_shards(
     checkpoint_every_s, segment_bytes: of each shard; see `record`.
 
     >>> import tempfile
-    >>> stream = EventStream.from_arrays(src=[0, 1], dst=[1, 2], t=[5, 9], nodes=3)
+    >>> stream = EventStream(src=[0, 1], dst=[1, 2], t=[5, 9], nodes=3)
     >>> with tempfile.TemporaryDirectory() as path:
     ...     store = record_shards(stream, Sketch(5), path, shards=2)
     ...     store.state([2], [10]).shape

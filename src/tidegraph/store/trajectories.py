@@ -104,7 +104,7 @@ class Trajectories(Queries):
     and decay: edges that expired between it and `t` still count.
 
     >>> import tempfile
-    >>> stream = EventStream.from_arrays(
+    >>> stream = EventStream(
     ...     src=[0, 1], dst=[1, 2], t=[0, 86_400], names=["ann", "bob", "eve"]
     ... )
     >>> with tempfile.TemporaryDirectory() as path:

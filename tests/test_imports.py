@@ -83,7 +83,7 @@ LAYERS: dict[str, list[str]] = {
         "sections.details sections.engine sections.headline sections.learning sections.movers",
         "sections.data sections.quality",
         "sections",
-        "comparison page",
+        "comparison description page",
     ],
     "runs": [
         "protocol stages",

@@ -127,7 +127,7 @@ def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> No
     burstiness   (σ-μ)/(σ+μ) of the gaps between events: near 1, activity comes in bursts
     """
     from tidegraph.events import datasets
-    from tidegraph.events.describe import describe, page
+    from tidegraph.events.describe import describe
 
     require_writable(html_file, "--html")
     as_it_is = options["sort"] or is_saved_stream(name)
@@ -140,7 +140,9 @@ def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> No
     data_set = datasets.DATA_SETS.get(name)
     _print_description(what, None if data_set is None else data_set.citation)
     if html_file is not None:
-        html_file.write_text(page(what), encoding="utf-8")
+        from tidegraph.report.description import description
+
+        html_file.write_text(description(what), encoding="utf-8")
         click.echo(f"Wrote {html_file}")
     echo_json(as_json, {"data": name, **what.as_dict()})
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tidegraph.core.palette import GREY, SERIES
-from tidegraph.report.axes import linear, logarithmic
+from tidegraph.report.axes import Axis, linear, logarithmic
 from tidegraph.report.figures import Bars, Curve, Points, chart
 from tidegraph.report.markup import Html, details, figures, section, table
 from tidegraph.report.observations import Observations
@@ -13,15 +15,13 @@ from tidegraph.report.replay import COLOURED_BY
 from tidegraph.report.sections.engine import over_stream, stream_axis
 from tidegraph.report.vocabulary import percent
 
-__all__ = ["data", "node_map"]
+__all__ = ["activity_bars", "data", "degrees", "node_map"]
 
 
 def data(seen: Observations) -> Html:
     """Return the section on the stream: activity, degrees, repeated pairs."""
     about, arrays = seen.about, seen.arrays
-    x, activity = stream_axis(seen), np.array(about["activity"])
-    bounds = np.linspace(x.low, x.high, len(activity) + 1)
-    words = [f"{value:,} events" for value in activity.tolist()]
+    activity = about["activity"]
     return section(
         "The data",
         figures(
@@ -30,10 +30,10 @@ def data(seen: Observations) -> Html:
                 "Events over time",
                 "The rhythm of the data. Gaps and steps here explain much of the other figures.",
                 linear(f"events per {len(activity)}th of the time", activity, low=0),
-                Bars("", bounds[:-1], bounds[1:], activity, words),
+                activity_bars(stream_axis(seen), activity),
                 kind="activity",
             ),
-            _degrees(about["degrees"]),
+            degrees(about["degrees"]),
             over_stream(
                 seen,
                 "Events that repeat a pair",
@@ -52,9 +52,16 @@ def data(seen: Observations) -> Html:
     )
 
 
-def _degrees(degrees: list[tuple[int, int, int]]) -> Html:
-    low, high, count = (np.array(column) for column in zip(*degrees, strict=True))
-    words = [f"{a:,} to {b:,} events: {n:,} nodes" for a, b, n in degrees]
+def activity_bars(time: Axis, activity: Sequence[int]) -> Bars:
+    """Return the events in equal parts of a time axis as bars."""
+    bounds = np.linspace(time.low, time.high, len(activity) + 1)
+    return Bars("", bounds[:-1], bounds[1:], activity, [f"{value:,} events" for value in activity])
+
+
+def degrees(classes: Sequence[tuple[int, int, int]]) -> Html:
+    """Return the chart of nodes by number of events, given (fewest, most, nodes) per class."""
+    low, high, count = (np.array(column) for column in zip(*classes, strict=True))
+    words = [f"{a:,} to {b:,} events: {n:,} nodes" for a, b, n in classes]
     return chart(
         "Nodes by number of events",
         "Both axes are logarithmic: a straight fall is a heavy tail, few nodes with most of the"
@@ -64,7 +71,7 @@ def _degrees(degrees: list[tuple[int, int, int]]) -> Html:
         [Bars("", low, high + 1, count, words, 2)],
         numbers=(
             ["events", "nodes"],
-            [[f"{a:,}" if a == b else f"{a:,} to {b:,}", f"{n:,}"] for a, b, n in degrees],
+            [[f"{a:,}" if a == b else f"{a:,} to {b:,}", f"{n:,}"] for a, b, n in classes],
         ),
         kind="degrees",
     )

@@ -23,8 +23,8 @@ LAYERS: dict[str, list[str]] = {
         "resume statefile",
     ],
     "events": [
-        "columns past read_report",
-        "moments names notebook",
+        "columns read_report",
+        "moments names notebook past",
         "batch",
         "steps",
         "stream",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Past"]
+from tidegraph.events.columns import IntArray
 
-IntArray = NDArray[np.int64]
+__all__ = ["Past"]
 
 
 class Past:

@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
 from tidegraph.core.progress import Progress
+from tidegraph.events.columns import IntArray
 from tidegraph.events.datasets import registry
-from tidegraph.events.datasets.generators import (
-    generate_communities,
-    generate_gdelt_like,
-    generate_mag_features,
-    generate_mag_like,
-)
+from tidegraph.events.datasets.generators.communities import generate_communities
+from tidegraph.events.datasets.generators.gdelt import generate_gdelt_like
+from tidegraph.events.datasets.generators.mag import generate_mag_features, generate_mag_like
 from tidegraph.events.datasets.registry import (
     DATA_SETS,
     NAMES,
@@ -48,8 +45,6 @@ __all__ = [
     "generate_mag_like",
     "load_dataset",
 ]
-
-IntArray = NDArray[np.int64]
 
 _DAY_MIN = 24 * 60
 

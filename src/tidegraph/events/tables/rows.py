@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.words import counted
-from tidegraph.events.batch import Op
-from tidegraph.events.columns import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE
+from tidegraph.events.columns import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE, IntArray, Op
 from tidegraph.events.moments import UNITS
 from tidegraph.events.read_report import ReadReport
 from tidegraph.events.tables.advice import Options, TableError
@@ -41,8 +40,6 @@ from tidegraph.events.tables.times import Clock, Moments, read_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-IntArray: TypeAlias = NDArray[np.int64]
 
 _COMMA = r"^[+-]?[0-9]+,[0-9]+$"  # a decimal in many countries
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
-from tidegraph.events.columns import TIME_LIMIT, whole_numbers
+from tidegraph.events.columns import TIME_LIMIT, FloatArray, IntArray, whole_numbers
 from tidegraph.events.moments import PER_SECOND
 from tidegraph.events.tables.cells import (
     DATE,
@@ -34,9 +34,6 @@ from tidegraph.events.tables.cells import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-IntArray: TypeAlias = NDArray[np.int64]
-FloatArray: TypeAlias = NDArray[np.float64]
 
 _DECIMAL = r"^(?P<sign>[+-]?)0*(?P<whole>[0-9]{0,18})(?:\.(?P<fraction>[0-9]*))?$"
 _FRACTION_DIGITS = 18  # read of a decimal; as an integer they fit into int64

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import ParameterError
+from tidegraph.events.columns import IntArray
 from tidegraph.events.datasets.generators.draws import Draws, at_least, normal
 from tidegraph.events.stream import EventStream, NodeLabels
 
 __all__ = ["generate_communities"]
-
-IntArray = NDArray[np.int64]
 
 
 def generate_communities(

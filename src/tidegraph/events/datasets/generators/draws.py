@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import ParameterError
+from tidegraph.events.columns import FloatArray, IntArray
 
 __all__ = ["VERSION", "Draws", "at_least", "between", "first_of", "normal", "normalised", "shares"]
 
 VERSION = 1  # of what a seed stands for: raised when the same seed gives another stream
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 class Draws:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.progress import Progress
+from tidegraph.events.columns import FloatArray, IntArray
 from tidegraph.events.datasets.generators.draws import (
     VERSION,
     Draws,
@@ -19,12 +20,9 @@ from tidegraph.events.datasets.generators.draws import (
     normalised,
     shares,
 )
-from tidegraph.events.datasets.storage import EDGES, LABELS, NODE_FEATURES, Target
+from tidegraph.events.datasets.storage import EDGES, LABELS, write_directory
 
 __all__ = ["generate_gdelt_like"]
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 def generate_gdelt_like(
@@ -56,28 +54,19 @@ def generate_gdelt_like(
     at_least("features", features, 0)
     between("changes", changes, 0.0, _News.EPOCHS / 2)
     news = _News(Draws(seed), nodes, events, pairs, steps, classes, changes)
-    target = Target(path, progress)
-    target.columns(EDGES, events, news.rows, {"src": "int32", "dst": "int32", "t": "int64"})
-    node, t, label = news.labels()
-    target.columns(
-        LABELS,
-        len(node),
-        lambda first, last: {
-            "node": node[first:last],
-            "t": t[first:last],
-            "label": label[first:last],
+    labels = news.labels()
+    return write_directory(
+        path,
+        {
+            EDGES: (events, news.rows, {"src": "int32", "dst": "int32", "t": "int64"}),
+            LABELS: (
+                len(labels["node"]),
+                lambda first, last: {name: each[first:last] for name, each in labels.items()},
+                {"node": "int32", "t": "int64", "label": "int16"},
+            ),
         },
-        {"node": "int32", "t": "int64", "label": "int16"},
-    )
-    if features:
-        target.matrix(
-            NODE_FEATURES,
-            nodes,
-            lambda first, last: news.features(first, last, features),
-            features,
-            "uint8",
-        )
-    return target.close(
+        news.features,
+        "uint8",
         {
             "generator": "gdelt",
             "title": f"Made up in the shape of GDELT: {events:,} events (seed {seed})",
@@ -91,7 +80,8 @@ def generate_gdelt_like(
             "features": features,
             "seed": seed,
             "version": VERSION,
-        }
+        },
+        progress,
     )
 
 
@@ -203,13 +193,13 @@ class _News:
         chosen = np.where((rows % self._guaranteed == 0) & (turn < self._pairs), turn, chosen)
         return {"src": self._src[chosen], "dst": self._dst[chosen], "t": step * self.STEP_MIN}
 
-    def labels(self) -> tuple[IntArray, IntArray, NDArray[np.int16]]:
+    def labels(self) -> dict[str, NDArray[Any]]:
         """Return node, time and label at the start and at each change, by time."""
         changed = np.diff(self._label, axis=1, prepend=np.int16(-1)) != 0
         epoch, node = np.nonzero(changed.T)
         # The first step that rows() assigns to the epoch.
         t = -(-epoch * self._steps // self._epochs) * self.STEP_MIN
-        return node, t, self._label[node, epoch]
+        return {"node": node, "t": t, "label": self._label[node, epoch]}
 
     def features(self, first: int, last: int, columns: int) -> NDArray[np.uint8]:
         cell = np.arange(first * columns, last * columns).reshape(-1, columns)

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
-from tidegraph.core.progress import Progress, silent
+from tidegraph.core.progress import Progress
+from tidegraph.events.columns import FloatArray, IntArray
 from tidegraph.events.datasets import storage
 from tidegraph.events.datasets.generators.draws import (
     VERSION,
@@ -24,18 +25,9 @@ from tidegraph.events.datasets.generators.draws import (
     normalised,
     shares,
 )
-from tidegraph.events.datasets.storage import (
-    DESCRIPTION,
-    EDGES,
-    LABELS,
-    NODE_FEATURES,
-    Target,
-)
+from tidegraph.events.datasets.storage import DESCRIPTION, EDGES, LABELS, NODE_FEATURES
 
 __all__ = ["generate_mag_features", "generate_mag_like"]
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 def generate_mag_like(
@@ -64,18 +56,14 @@ def generate_mag_like(
     at_least("edges", edges, 1)
     at_least("features", features, 0)
     papers = _Papers(Draws(seed), nodes, edges, years, classes)
-    target = Target(path, progress)
-    target.columns(EDGES, edges, papers.rows, {"src": "int32", "dst": "int32", "t": "int16"})
-    target.columns(LABELS, nodes, papers.labels, {"node": "int32", "t": "int16", "label": "int16"})
-    if features:
-        target.matrix(
-            NODE_FEATURES,
-            nodes,
-            lambda first, last: papers.features(first, last, features),
-            features,
-            "float32",
-        )
-    return target.close(
+    return storage.write_directory(
+        path,
+        {
+            EDGES: (edges, papers.rows, {"src": "int32", "dst": "int32", "t": "int16"}),
+            LABELS: (nodes, papers.labels, {"node": "int32", "t": "int16", "label": "int16"}),
+        },
+        papers.features,
+        "float32",
         {
             "generator": "mag",
             "title": f"Made up in the shape of MAG: {edges:,} citations (seed {seed})",
@@ -87,7 +75,8 @@ def generate_mag_like(
             "features": features,
             "seed": seed,
             "version": VERSION,
-        }
+        },
+        progress,
     )
 
 
@@ -109,25 +98,16 @@ def generate_mag_features(
         papers = _Papers(Draws(described["seed"]), *sizes)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{directory} holds no generated citations: {error}") from error
-    file = directory / NODE_FEATURES
     if described["features"] not in (0, columns):
         raise DataError(
             f"{directory} has {described['features']} features already; ask for that number, or"
             " generate another directory"
         )
     if not described["features"]:
-        nodes: int = described["nodes"]
-        report = progress or silent
-        storage.write_matrix(
-            file,
-            nodes,
-            lambda first, last: papers.features(first, last, columns),
-            columns,
-            "float32",
-            lambda done: report(done, nodes, f"rows of {NODE_FEATURES}"),
-        )
-        storage.describe(directory, described | {"features": columns})
-    return file
+        described["features"] = columns
+        storage.write_features(directory, papers.features, "float32", described, progress)
+        storage.describe(directory, described)
+    return directory / NODE_FEATURES
 
 
 class _Papers:

@@ -7,6 +7,7 @@ of `scan_table`, in bounded memory, or the single stream of `read_table`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +22,8 @@ from tidegraph.events.stream import EventStream
 from tidegraph.events.tables import sources
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column
-from tidegraph.events.tables.numbering import Ids, Numbering, interleaved, kept_ids, renumbered
-from tidegraph.events.tables.rows import Reading
+from tidegraph.events.tables.numbering import EndNumbering, Ids
+from tidegraph.events.tables.rows import Reading, Rows
 from tidegraph.events.tables.times import Clock, whole_times
 
 __all__ = [
@@ -64,16 +65,7 @@ def scan_table(
     ([[1, 2]], 3)
     """
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
-    reading = Reading(
-        source,
-        unit=unit,
-        on_bad=on_bad,
-        header=header,
-        delimiter=delimiter,
-        edge_features=edge_features,
-        roles=roles,
-    )
-    return TableScan(reading, ids)
+    return TableScan(Reading(source, roles, edge_features, unit, on_bad, header, delimiter), ids)
 
 
 def scan_edges(
@@ -92,16 +84,7 @@ def scan_edges(
     [[8, 9]]
     """
     roles = {"src": src, "dst": dst, "weight": False if weight is None else weight}
-    reading = Reading(
-        source,
-        unit=None,
-        on_bad="error",
-        header=None,
-        delimiter=None,
-        edge_features=(),
-        roles=roles | {"t": False, "op": False, "label": False},
-        in_range=True,
-    )
+    reading = Reading(source, roles | {"t": False, "op": False, "label": False}, in_range=True)
     for rows in reading.rows(sorted_only=False, weights_only=True):
         yield rows.src, rows.dst, rows.weight
 
@@ -155,48 +138,22 @@ def read_table(
     if ids not in ("auto", "keep", "number"):
         raise ParameterError(f"ids is {ids!r}; give 'auto', 'keep' or 'number'")
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
-    reading = Reading(
-        source,
-        unit=unit,
-        on_bad=on_bad,
-        header=header,
-        delimiter=delimiter,
-        edge_features=edge_features,
-        roles=roles,
-    )
-    numberings = [Numbering()] * 2 if not bipartite else [Numbering(), Numbering()]
+    reading = Reading(source, roles, edge_features, unit, on_bad, header, delimiter)
+    number = EndNumbering(ids, bipartite, reading.source.name)
     clock = reading.clock()
-    pieces: dict[str, list[Any]] = {name: [] for name in ("src", "dst", "weight", "op", "label")}
-    pieces["features"], moments = [], []
+    pieces: dict[str, list[Any]] = {field.name: [] for field in fields(Rows)}
     for rows in reading.rows(sorted_only=not sort, weights_only=False):
-        if ids == "keep":
-            both = [kept_ids(column, reading.source.name) for column in (rows.src, rows.dst)]
-        elif bipartite:
-            both = [
-                number(ids) for number, ids in zip(numberings, (rows.src, rows.dst), strict=True)
-            ]
-        else:
-            numbers = numberings[0](interleaved(rows.src, rows.dst))
-            both = [numbers[0::2], numbers[1::2]]
-        for name, values in zip(("src", "dst"), both, strict=True):
-            pieces[name].append(np.ascontiguousarray(values))
-        for name in ("weight", "op", "label", "features"):
-            pieces[name].append(getattr(rows, name))
         clock.see(rows.t)
-        moments.append(rows.t)
+        ends = zip(("src", "dst"), number(rows.src, rows.dst), strict=True)
+        numbered = {name: np.ascontiguousarray(values) for name, values in ends}
+        for name, piece in (vars(rows) | numbered).items():
+            pieces[name].append(piece)
     found, remark = reading.unit_by(clock)
-    remarks = [remark]
-    times = np.concatenate([clock.ticks(piece, found) for piece in moments])
-    remarks += _rounded(clock)
-    moments.clear()
+    times = np.concatenate([clock.ticks(piece, found) for piece in pieces.pop("t")])
+    remarks = [remark, *_rounded(clock)]
     early = int((np.diff(times) < 0).sum())
     columns = {name: _concatenated(pieces.pop(name)) for name in list(pieces)}
-    if ids == "keep":
-        both_ids, nodes, names = [columns["src"], columns["dst"]], None, None
-    else:
-        both_ids, nodes, names = renumbered(
-            columns["src"], columns["dst"], numberings, ids, bipartite
-        )
+    src_nodes, dst_nodes, nodes, names = number.final(columns.pop("src"), columns.pop("dst"))
     features, weights = columns["features"], columns["weight"]
     if weights is not None and (weights <= 0).any():
         count = int((weights <= 0).sum())
@@ -208,8 +165,8 @@ def read_table(
         features = extra if features is None else np.concatenate([features, extra], axis=1)
         weights = None
     stream = EventStream(
-        both_ids[0],
-        both_ids[1],
+        src_nodes,
+        dst_nodes,
         times,
         weight=weights,
         op=columns["op"],
@@ -245,19 +202,14 @@ class TableScan:
 
     def __iter__(self) -> Iterator[EventStream]:
         self._end = None
-        reading, numbering, repeats = self._reading, Numbering(), _Repeats()
+        reading, repeats = self._reading, _Repeats()
+        number = EndNumbering(self._ids, False, reading.source.name)
         clock = reading.survey()
         unit, _ = reading.unit_by(clock)
         nodes = loops = 0
-        table = reading.source.name
         for rows in reading.rows(sorted_only=True, weights_only=True):
-            if self._ids == "keep":
-                src, dst = kept_ids(rows.src, table), kept_ids(rows.dst, table)
-                nodes = max(nodes, int(src.max()) + 1, int(dst.max()) + 1)
-            else:
-                numbers = numbering(interleaved(rows.src, rows.dst))
-                src, dst = numbers[0::2], numbers[1::2]
-                nodes = len(numbering)
+            src, dst = number(rows.src, rows.dst)
+            nodes = max(nodes, int(src.max()) + 1, int(dst.max()) + 1)
             t = clock.ticks(rows.t, unit)
             repeats.see(src, dst, t)
             loops += int((src == dst).sum())
@@ -271,9 +223,9 @@ class TableScan:
                 labels=rows.label,
                 nodes=nodes,
                 unit=unit,
-                title=Path(table).name,
+                title=Path(reading.source.name).name,
             )
-        names = None if self._ids == "keep" else NodeNames(numbering.ids())
+        names = None if self._ids == "keep" else NodeNames(number.sides[0].ids())
         remarks = [reading.unit_by(clock)[1], *_rounded(clock)]
         remarks += _peculiarities(loops, repeats.count)
         self._end = nodes, names, reading.report(remarks)

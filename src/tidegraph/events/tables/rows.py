@@ -66,16 +66,16 @@ class Reading:
     def __init__(
         self,
         source: Any,
-        *,
-        unit: str | None,
-        on_bad: str,
-        header: bool | None,
-        delimiter: str | None,
-        edge_features: Any,
         roles: Mapping[str, Any],
+        edge_features: Any = (),
+        unit: str | None = None,
+        on_bad: str = "error",
+        header: bool | None = None,
+        delimiter: str | None = None,
+        *,
         in_range: bool = False,
     ) -> None:
-        """in_range: refuse weights that no graph can have."""
+        """in_range: reject weights that no graph can have."""
         if on_bad not in ("error", "drop"):
             raise ParameterError(f"on_bad is {on_bad!r}; give 'error' or 'drop'")
         if unit is not None and unit not in UNITS:
@@ -181,21 +181,20 @@ class Reading:
         cells: dict[str, Cells] = {
             "src": self._ids(columns[roles["src"]], "src"),
             "dst": self._ids(columns[roles["dst"]], "dst"),
-            "t": read_times(columns[roles["t"]], self.dates)
-            if "t" in roles
-            else Cells(Moments(np.zeros(batch.num_rows, dtype=np.int64)), []),
+            "t": Cells(Moments(np.zeros(batch.num_rows, dtype=np.int64)), []),
         }
+        if "t" in roles:
+            cells["t"] = read_times(columns[roles["t"]], self.dates)
         if "op" in roles:
             cells["op"] = read_operations(columns[roles["op"]])
         if "weight" in roles:
             cells["weight"] = self._weights(columns[roles["weight"]], cells.get("op"), weights_only)
         if "label" in roles:
             cells["label"] = self._labels(columns[roles["label"]])
-        features = [
-            read_numbers(columns[name], f"column {name!r}") for name in self.chosen.features
-        ]
+        names = self.chosen.features
+        features = [read_numbers(columns[name], f"column {name!r}") for name in names]
         used = np.ones(batch.num_rows, dtype=np.bool_)
-        for what, column in [*cells.items(), *zip(self.chosen.features, features, strict=True)]:
+        for what, column in [*cells.items(), *zip(names, features, strict=True)]:
             for bad in column.bad:
                 rejected = bad.rows & used
                 if not rejected.any():
@@ -213,24 +212,14 @@ class Reading:
         if features:
             with np.errstate(over="ignore"):
                 matrix = np.column_stack([column.values.astype(np.float32) for column in features])
-        whole = bool(used.all())
-
-        def kept(name: str) -> Any:
-            if name not in cells or whole:
-                return cells[name].values if name in cells else None
-            values = cells[name].values
-            return values.filter(pa.array(used)) if is_arrow(values) else values[used]
-
-        rows = Rows(
-            kept("src"),
-            kept("dst"),
-            kept("t"),
-            weight=kept("weight"),
-            op=kept("op"),
-            label=kept("label"),
-            features=matrix if matrix is None or whole else matrix[used],
-        )
-        return rows, first + np.flatnonzero(used)
+        kept = {name: column.values for name, column in cells.items()} | {"features": matrix}
+        if not used.all():
+            for name, values in kept.items():
+                if is_arrow(values):
+                    kept[name] = values.filter(pa.array(used))
+                elif values is not None:
+                    kept[name] = values[used]
+        return Rows(**kept), first + np.flatnonzero(used)
 
     def _rejection(self, bad: Bad, cell: Any, row: int, column: str) -> TableError:
         shown = "" if cell is None else f": {cell!r}"
@@ -270,7 +259,7 @@ class Reading:
         import pyarrow as pa
 
         column = plain_column(column)
-        bad = empty_cells(column, what)
+        bad = [empty_cells(column, what)]
         kind = column.type
         if pa.types.is_null(kind):
             column = column.cast(pa.string())
@@ -304,29 +293,22 @@ class Reading:
         infinite = np.isinf(values)
         if op is not None:
             infinite &= op.values != Op.REMOVE
-        if infinite.any():
-            cells.bad.append(Bad("weight", "not finite", infinite))
-        if (only or not self.chosen.is_guess("weight")) and (values <= 0).any():
+        cells.bad.append(Bad("weight", "not finite", infinite))
+        if only or not self.chosen.is_guess("weight"):
             cells.bad.append(Bad("weight", "not positive", values <= 0))
         if self._in_range:
             outside = (values < WEIGHT_MIN) | (values > WEIGHT_MAX)
-            if outside.any():
-                cells.bad.append(Bad("weight", "too small or too large", outside))
+            cells.bad.append(Bad("weight", "too small or too large", outside))
         return cells
 
     def _labels(self, column: pa.Array) -> Cells:
         cells = read_numbers(column, "label")
-        missing = np.zeros(len(column), dtype=np.bool_)
-        for bad in cells.bad:
-            if bad.problem == MISSING:
-                missing |= bad.rows
-        cells.bad = [bad for bad in cells.bad if bad.problem != MISSING]
-        fraction = cells.values != np.rint(cells.values)
-        if fraction.any():
-            cells.bad.append(Bad("label", "not an integer", fraction))
-        cells.values = np.where(missing, -1, np.rint(cells.values)).astype(np.int64)
+        missing = np.logical_or.reduce([bad.rows for bad in cells.bad if bad.problem == MISSING])
+        whole = np.rint(cells.values)
         self.unlabelled += int(missing.sum())
-        return cells
+        bad = [bad for bad in cells.bad if bad.problem != MISSING]
+        bad.append(Bad("label", "not an integer", cells.values != whole))
+        return Cells(np.where(missing, -1, whole).astype(np.int64), bad)
 
     def _check_order(
         self, t: Moments, index: IntArray, last: tuple[int, float] | None

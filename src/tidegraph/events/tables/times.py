@@ -192,8 +192,7 @@ def read_times(column: pa.Array, dates: bool) -> Cells:
             cells.values = Moments(cells.values)
             return cells
         infinite = np.isinf(cells.values)
-        if infinite.any():
-            cells.bad.append(Bad("t", "not finite", infinite))
+        cells.bad.append(Bad("t", "not finite", infinite))
         cells.values = _from_floats(np.where(infinite, cells.values.dtype.type(0), cells.values))
         return cells
     if is_text(column):
@@ -202,7 +201,7 @@ def read_times(column: pa.Array, dates: bool) -> Cells:
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
     ticks = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return Cells(_from_seconds(ticks, PER_SECOND[column.type.unit]), bad)
+    return Cells(_from_seconds(ticks, PER_SECOND[column.type.unit]), [bad])
 
 
 def _written_times(column: pa.Array) -> Cells:
@@ -210,13 +209,11 @@ def _written_times(column: pa.Array) -> Cells:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    column, bad = numerals(column, "t")
-    bad += empty_cells(column, "t", bad)
+    column, wrong = numerals(column, "t")
+    missing = empty_cells(column, "t", [wrong])
     infinite = matching(column, r"^(?i:[+-]?inf(inity)?)$") & ~nulls(column)
-    if infinite.any():
-        bad.append(Bad("t", "not finite", infinite))
-        column = pc.if_else(pa.array(infinite), pa.scalar(None, pa.string()), column)
-    return Cells(_from_decimals(column), bad)
+    column = pc.if_else(pa.array(infinite), pa.scalar(None, pa.string()), column)
+    return Cells(_from_decimals(column), [wrong, missing, Bad("t", "not finite", infinite)])
 
 
 def _written_dates(column: pa.Array) -> Cells:
@@ -235,9 +232,7 @@ def _written_dates(column: pa.Array) -> Cells:
                 continue
             whole[part] = moments.whole
             rest[part] = 0 if moments.rest is None else moments.rest
-    bad = empty_cells(column, "t")
-    if wrong.any():
-        bad.append(Bad("t", NOT_A_DATE, wrong))
+    bad = [empty_cells(column, "t"), Bad("t", NOT_A_DATE, wrong)]
     return Cells(Moments.of(whole, rest, _DATE_SLACK), bad)
 
 
@@ -279,8 +274,9 @@ def whole_times(values: Any, unit: str = "s") -> tuple[IntArray, str]:
 
         cells = read_times(pa.array(array.tolist(), pa.string()), dates=False)
         for bad in cells.bad:
-            row = int(bad.rows.argmax())
-            raise DataError(f"{bad.reason} in row {row}: {array[row]!r}; give finite numbers")
+            if bad.rows.any():
+                row = int(bad.rows.argmax())
+                raise DataError(f"{bad.reason} in row {row}: {array[row]!r}; give finite numbers")
         moments = cells.values
     elif array.dtype.kind != "f" or array.ndim != 1:
         raise DataError(f"t has dtype {array.dtype} and shape {array.shape}; give numbers [events]")

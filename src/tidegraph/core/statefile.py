@@ -12,7 +12,6 @@ import io
 import json
 import os
 import struct
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.core.durable import put_in_place, sync
+from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import StateFileError
 
 __all__ = ["MAGIC", "pack", "read", "unpack", "write"]
@@ -32,11 +31,8 @@ _TYPES = {"uint8", "uint32", "uint64", "int64", "float32", "float64"}
 _CHUNK = 1 << 24
 
 
-def _digest(*parts: Any) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
+def _digest(data: Any) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:
@@ -108,16 +104,7 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
 
 def write(path: str | Path, description: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Write the file atomically: an existing file of that name stays until the new one is safe."""
-    path = Path(path)
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with open(aside, "xb") as file:
-            _write_to(file, description, arrays)
-            sync(file)
-        put_in_place(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    replace_file(Path(path), lambda file: _write_to(file, description, arrays))
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

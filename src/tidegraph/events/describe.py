@@ -225,16 +225,14 @@ def facts(what: Description) -> list[tuple[str, str]]:
     if what.first_date is not None:
         when = f"{what.first_date} to {what.last_date}"
     silent = what.nodes - what.active_nodes
-    shape = f"no; {what.sources:,} sources, {what.destinations:,} destinations"
-    if what.bipartite:
-        shape = f"yes: {what.sources:,} sources, {what.destinations:,} destinations"
+    sides = f"{what.sources:,} sources, {what.destinations:,} destinations"
     lines = [
         ("events", f"{what.events:,}"),
         ("nodes", f"{what.nodes:,}" + (f", {silent:,} of them without events" if silent else "")),
         ("pairs", f"{what.pairs:,} distinct"),
         ("span", f"{what.span}, {when}"),
         ("repeats", f"{what.repeat_rate:.1%} of events repeat a pair"),
-        ("bipartite", shape),
+        ("bipartite", f"yes: {sides}" if what.bipartite else f"no; {sides}"),
         ("self-edges", f"{what.self_edges:,}"),
         (
             "time steps",
@@ -248,33 +246,24 @@ def facts(what: Description) -> list[tuple[str, str]]:
         lines.append(
             ("burstiness", f"{what.burstiness:+.2f}{typical} (-1 clockwork, 0 random, 1 bursts)")
         )
-    lines += [
+    most = ", ".join(f"{label}: {count:,}" for label, count in what.event_labels.items())
+    rest = ", ..." if what.event_classes > len(what.event_labels) else ""
+    labelled = f"{what.labelled_nodes:,} nodes, {what.label_changes:,} changes"
+    where_any = [
+        ("weights", "yes", what.weighted),
+        ("removals", f"{what.removals:,} events remove an edge", what.removals),
+        ("starts from", f"a graph of {what.initial_edges:,} edges", what.initial_edges),
+        ("event labels", f"{what.event_classes} classes ({most}{rest})", what.event_classes),
+        ("node labels", f"{what.node_classes} classes, {labelled}", what.node_classes),
+        ("edge features", counted(what.edge_features, "column"), what.edge_features),
+        ("node features", counted(what.node_features, "column"), what.node_features),
+    ]
+    return [
+        *lines,
         ("events/node", _quantile_words(what.events_per_node)),
         ("neighbours/node", _quantile_words(what.neighbours_per_node)),
+        *((name, text) for name, text, amount in where_any if amount),
     ]
-    if what.weighted:
-        lines.append(("weights", "yes"))
-    if what.removals:
-        lines.append(("removals", f"{what.removals:,} events remove an edge"))
-    if what.initial_edges:
-        lines.append(("starts from", f"a graph of {what.initial_edges:,} edges"))
-    if what.event_classes:
-        most = ", ".join(f"{label}: {count:,}" for label, count in what.event_labels.items())
-        rest = ", ..." if what.event_classes > len(what.event_labels) else ""
-        lines.append(("event labels", f"{what.event_classes} classes ({most}{rest})"))
-    if what.node_classes:
-        lines.append(
-            (
-                "node labels",
-                f"{what.node_classes} classes, {what.labelled_nodes:,} nodes,"
-                f" {what.label_changes:,} changes",
-            )
-        )
-    if what.edge_features:
-        lines.append(("edge features", counted(what.edge_features, "column")))
-    if what.node_features:
-        lines.append(("node features", counted(what.node_features, "column")))
-    return lines
 
 
 def _quantile_words(values: tuple[int, ...]) -> str:

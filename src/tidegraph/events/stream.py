@@ -443,12 +443,9 @@ class EventStream:
         """Return every array of the stream under a flat name."""
         found: dict[str, NDArray[Any] | None] = {name: getattr(self, name) for name in _ROWS}
         found["node_features"] = self.node_features
-        if self.initial is not None:
-            for name in ("src", "dst", "weight"):
-                found[f"initial.{name}"] = getattr(self.initial, name)
-        if self.node_labels is not None:
-            for name in ("node", "t", "label", "part"):
-                found[f"node_labels.{name}"] = getattr(self.node_labels, name)
+        for part, value in (("initial", self.initial), ("node_labels", self.node_labels)):
+            if value is not None:
+                found |= {f"{part}.{f.name}": getattr(value, f.name) for f in fields(value)}
         if self.names is not None:
             if self.names.are_integers:
                 found["names"] = self.names.values
@@ -495,21 +492,20 @@ class EventStream:
                 f" {description.get('format')}; EventStream.load reads 'event stream', format"
                 f" {_FORMAT}"
             )
-        initial = node_labels = None
-        if "initial.src" in arrays:
-            initial = Edges(*(arrays.get(f"initial.{name}") for name in ("src", "dst", "weight")))  # type: ignore[arg-type]
-        if "node_labels.node" in arrays:
-            parts = ("node", "t", "label", "part")
-            node_labels = NodeLabels(*(arrays.get(f"node_labels.{name}") for name in parts))  # type: ignore[arg-type]
+
+        def part(kind: Any, name: str) -> Any:
+            values = {f.name: arrays.get(f"{name}.{f.name}") for f in fields(kind)}
+            return kind(**values) if any(value is not None for value in values.values()) else None
+
         report = description["report"]
         return cls(
             **{name: arrays.get(name) for name in _ROWS},  # type: ignore[arg-type]
             nodes=description["nodes"],
             names=_saved_names(description, arrays),
             unit=description["unit"],
-            initial=initial,
+            initial=part(Edges, "initial"),
             node_features=arrays.get("node_features"),
-            node_labels=node_labels,
+            node_labels=part(NodeLabels, "node_labels"),
             title=description["title"],
             report=None if report is None else ReadReport.from_dict(report),
         )

@@ -178,12 +178,11 @@ def read_table(
         sort=sort,
         title=Path(reading.source.name).name if title is None else title,
     )
-    repeats = _Repeats()
+    oddities = _Oddities()
     for first in range(0, len(stream), sources.BATCH_ROWS):
         piece = slice(first, first + sources.BATCH_ROWS)
-        repeats.see(stream.src[piece], stream.dst[piece], stream.t[piece])
-    remarks += _peculiarities(int((stream.src == stream.dst).sum()), repeats.count)
-    return stream._with(report=reading.report(remarks, early))
+        oddities.see(stream.src[piece], stream.dst[piece], stream.t[piece])
+    return stream._with(report=reading.report(remarks + oddities.remarks(), early))
 
 
 class TableScan:
@@ -202,17 +201,16 @@ class TableScan:
 
     def __iter__(self) -> Iterator[EventStream]:
         self._end = None
-        reading, repeats = self._reading, _Repeats()
+        reading, oddities = self._reading, _Oddities()
         number = EndNumbering(self._ids, False, reading.source.name)
         clock = reading.survey()
         unit, _ = reading.unit_by(clock)
-        nodes = loops = 0
+        nodes = 0
         for rows in reading.rows(sorted_only=True, weights_only=True):
             src, dst = number(rows.src, rows.dst)
             nodes = max(nodes, int(src.max()) + 1, int(dst.max()) + 1)
             t = clock.ticks(rows.t, unit)
-            repeats.see(src, dst, t)
-            loops += int((src == dst).sum())
+            oddities.see(src, dst, t)
             yield EventStream(
                 src,
                 dst,
@@ -226,8 +224,7 @@ class TableScan:
                 title=Path(reading.source.name).name,
             )
         names = None if self._ids == "keep" else NodeNames(number.sides[0].ids())
-        remarks = [reading.unit_by(clock)[1], *_rounded(clock)]
-        remarks += _peculiarities(loops, repeats.count)
+        remarks = [reading.unit_by(clock)[1], *_rounded(clock), *oddities.remarks()]
         self._end = nodes, names, reading.report(remarks)
 
     def _at_end(self) -> tuple[int, NodeNames | None, ReadReport]:
@@ -262,36 +259,36 @@ def _concatenated(pieces: list[Any]) -> Any:
     return None if not pieces or pieces[0] is None else np.concatenate(pieces)
 
 
-class _Repeats:
-    """Counts rows that repeat an earlier row: same nodes, same time."""
+class _Oddities:
+    """Counts self-edges, and rows that repeat an earlier row: same nodes, same time."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self._loops = self._repeats = 0
         self._t: int | None = None
         self._pairs: IntArray = np.empty(0, dtype=np.int64)  # seen at the latest time so far
 
     def see(self, src: NDArray[Any], dst: NDArray[Any], t: IntArray) -> None:
+        self._loops += int((src == dst).sum())
         pair = (src.astype(np.int64) << 31) | dst
         run = np.concatenate([[0], np.cumsum(t[1:] != t[:-1])])
         together = np.bincount(run)[run] > 1
         if together.any():
             order = np.lexsort((pair[together], run[together]))
             pairs, runs = pair[together][order], run[together][order]
-            self.count += int(((pairs[1:] == pairs[:-1]) & (runs[1:] == runs[:-1])).sum())
+            self._repeats += int(((pairs[1:] == pairs[:-1]) & (runs[1:] == runs[:-1])).sum())
         if self._t == int(t[0]):
-            self.count += int(np.isin(np.unique(pair[run == 0]), self._pairs).sum())
+            self._repeats += int(np.isin(np.unique(pair[run == 0]), self._pairs).sum())
         tail = np.unique(pair[run == run[-1]])
         if run[-1] == 0 and self._t == int(t[0]):
             tail = np.union1d(tail, self._pairs)
         self._t, self._pairs = int(t[-1]), tail
 
-
-def _peculiarities(loops: int, repeats: int) -> list[str]:
-    remarks = []
-    if loops:
-        lead = "event leads" if loops == 1 else "events lead"
-        remarks.append(f"{loops:,} {lead} from a node to itself")
-    if repeats:
-        repeat = "event repeats" if repeats == 1 else "events repeat"
-        remarks.append(f"{repeats:,} {repeat} another of the same time")
-    return remarks
+    def remarks(self) -> list[str]:
+        remarks = []
+        if self._loops:
+            lead = "event leads" if self._loops == 1 else "events lead"
+            remarks.append(f"{self._loops:,} {lead} from a node to itself")
+        if self._repeats:
+            repeat = "event repeats" if self._repeats == 1 else "events repeat"
+            remarks.append(f"{self._repeats:,} {repeat} another of the same time")
+        return remarks

@@ -67,11 +67,7 @@ def frozen(array: Any, *, own: bool = False) -> Any:
 
 
 def whole_numbers(
-    values: Any,
-    name: str,
-    *,
-    advice: str = "",
-    error: type[TidegraphError] = EventError,
+    values: Any, name: str, *, advice: str = "", error: type[TidegraphError] = EventError
 ) -> IntArray:
     """Return `values` as int64 in the same shape; raise `error` unless they are integers that fit.
 

@@ -327,10 +327,7 @@ class EventStream:
         known = {name: number for number, name in enumerate(earlier.names.values.tolist())}
         place = [known.setdefault(name, len(known)) for name in self.names.values.tolist()]
         number = np.array(place, dtype=np.int64)
-        changes: dict[str, Any] = {
-            "src": frozen(number[self.src]),
-            "dst": frozen(number[self.dst]),
-        }
+        changes: dict[str, Any] = {"src": frozen(number[self.src]), "dst": frozen(number[self.dst])}
         if self.node_labels is not None:
             changes["node_labels"] = replace(self.node_labels, node=number[self.node_labels.node])
         values = np.array(list(known), dtype=self.names.values.dtype)

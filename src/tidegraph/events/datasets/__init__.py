@@ -124,9 +124,7 @@ def _shipped(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
     arrived = table["arrived"].fill_null(0).to_numpy()
     known = late >= 0
     return replace(
-        stream,
-        labels=late,
-        node_labels=_by_time(stream.src[known], arrived[known], late[known]),
+        stream, labels=late, node_labels=_by_time(stream.src[known], arrived[known], late[known])
     )
 
 

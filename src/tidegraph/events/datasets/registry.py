@@ -205,10 +205,7 @@ def _recorded(path: Path) -> str | None:
 
 
 def fetch(
-    name: str,
-    *,
-    directory: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
+    name: str, *, directory: str | os.PathLike[str] | None = None, progress: Progress | None = None
 ) -> tuple[Path, ...]:
     """Download the published files of a data set and return their paths.
 

@@ -31,12 +31,7 @@ from tidegraph.events.formats.files import (
     write_tgl,
     write_tgn,
 )
-from tidegraph.events.formats.objects import (
-    from_temporal_data,
-    from_tgb,
-    to_temporal_data,
-    to_tgb,
-)
+from tidegraph.events.formats.objects import from_temporal_data, from_tgb, to_temporal_data, to_tgb
 from tidegraph.events.stream import EventStream
 from tidegraph.events.tables import read_table
 from tidegraph.events.tables.sources import TextSource, read_head, text_source

@@ -26,14 +26,7 @@ from tidegraph.events.tables.numbering import EndNumbering, Ids
 from tidegraph.events.tables.rows import Reading, Rows
 from tidegraph.events.tables.times import Clock, whole_times
 
-__all__ = [
-    "TableError",
-    "TableScan",
-    "read_table",
-    "scan_edges",
-    "scan_table",
-    "whole_times",
-]
+__all__ = ["TableError", "TableScan", "read_table", "scan_edges", "scan_table", "whole_times"]
 
 
 def scan_table(

@@ -165,14 +165,11 @@ def _on_ray(
         while waiting or running:
             while waiting and (workers is None or len(running) < workers):
                 name = waiting.pop(0)
-                running[
-                    remote.remote(work, shared_reference, jobs[name], _progress_file(folder, name))
-                ] = name
+                file = _progress_file(folder, name)
+                running[remote.remote(work, shared_reference, jobs[name], file)] = name
             ended, _ = ray.wait(list(running), timeout=_POLL_EVERY_S)
             for reference in ended:
-                name = running.pop(
-                    reference
-                )  # before _result raises: there is nothing left to cancel
+                name = running.pop(reference)  # if _result raises, nothing is left to cancel
                 results[name] = _result(reference, name)
                 overall.finish(name)
             for name in running.values():

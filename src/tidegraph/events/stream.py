@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import operator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -276,11 +277,8 @@ class EventStream:
 
         New nodes are numbered after the known ones.
         """
-        if (self.names is None) != (later.names is None) or (
-            self.names is not None
-            and later.names is not None
-            and not later.names.extends(self.names)
-        ):
+        known, names = self.names, later.names
+        if (known is None) != (names is None) or (known and names and not names.extends(known)):
             raise EventError(
                 "the later events name their nodes differently;"
                 " later.continuing(stream) numbers them alike"
@@ -306,7 +304,7 @@ class EventStream:
             if (parts[0] is None) != (parts[1] is None):
                 raise EventError(f"only one of the two streams has {name}; give it to both")
             merged[name] = None if parts[0] is None else frozen(np.concatenate(parts))
-        return self._with(nodes=later.nodes, names=later.names, **merged)
+        return self._with(nodes=later.nodes, names=names, **merged)
 
     def continuing(self, earlier: EventStream) -> EventStream:
         """Return these events with their nodes numbered as in `earlier`, new nodes after those.
@@ -403,9 +401,8 @@ class EventStream:
         if self.names is not None:
             return self.names.numbers(names, side)
         array = np.asarray(names)
-        return known_nodes(
-            parsed_integers(array) if array.dtype.kind in "OUT" else array, self.nodes
-        )
+        spelled = array.dtype.kind in "OUT"
+        return known_nodes(parsed_integers(array) if spelled else array, self.nodes)
 
     def name(self, numbers: ArrayLike) -> NDArray[Any]:
         """Return the names of the nodes with these numbers."""
@@ -513,10 +510,8 @@ def _saved_names(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
         return NodeNames(arrays["names"])
     if "names.length" not in arrays:
         return None
-    data, ends = arrays["names.bytes"].tobytes(), np.cumsum(arrays["names.length"])
-    starts = ends - arrays["names.length"]
-    pieces = zip(starts.tolist(), ends.tolist(), strict=True)
-    names = [data[i:j].decode() for i, j in pieces]
+    data, ends = arrays["names.bytes"].tobytes(), np.cumsum(arrays["names.length"]).tolist()
+    names = [data[i:j].decode() for i, j in itertools.pairwise([0, *ends])]
     by_side = description.get("names_by_side")
     if by_side is None:  # saved before this was a field: the names themselves show it
         by_side = bool(names) and all(name.startswith(("src ", "dst ")) for name in names)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tidegraph.core.errors import DataError
 from tidegraph.core.progress import Progress
+from tidegraph.events import formats
 from tidegraph.events.columns import IntArray
 from tidegraph.events.datasets import registry
 from tidegraph.events.datasets.generators.communities import generate_communities
@@ -27,6 +28,7 @@ from tidegraph.events.datasets.registry import (
 )
 from tidegraph.events.datasets.storage import DESCRIPTION, open_directory
 from tidegraph.events.stream import EventStream, NodeLabels
+from tidegraph.events.tables import read_table
 
 if TYPE_CHECKING:
     import pyarrow
@@ -82,8 +84,6 @@ def load_dataset(
             f"there is no data set or file {os.fspath(name)!r}; give one of {', '.join(NAMES)}, or"
             " the path of a file of events (.csv, .csv.gz, .parquet, ...)"
         )
-    from tidegraph.events import formats
-
     try:
         return formats.read(path)
     except DataError as error:
@@ -116,8 +116,6 @@ def _shipped(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
     """Return flights with a label known on arrival: late or not, -1 if diverted."""
     import pyarrow.parquet as pq
 
-    from tidegraph.events.tables import read_table
-
     table = pq.read_table(paths[0])
     stream = read_table(table, src="src", dst="dst", t="t", unit=data_set.unit)
     late = table["late"].cast("int64").fill_null(-1).to_numpy()
@@ -129,18 +127,10 @@ def _shipped(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
 
 
 def _compact(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
-    from tidegraph.events.tables import read_table
-
     ratings = ("weight",) if data_set.layout == "ratings" else ()
+    labels = None if data_set.labelled else False
     stream = read_table(
-        paths[0],
-        src="src",
-        dst="dst",
-        t="time",
-        label="label" if data_set.labelled else False,
-        edge_features=ratings,
-        weight=False,
-        unit=data_set.unit,
+        paths[0], weight=False, label=labels, edge_features=ratings, unit=data_set.unit
     )
     if data_set.name == "flights-3m" and stream.labels is not None:
         known = stream.t + _DAY_MIN  # its arrival is not recorded
@@ -152,20 +142,10 @@ def _compact(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
 
 
 def _published(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
-    from tidegraph.events import formats
-    from tidegraph.events.tables import read_table
-
     if data_set.layout == "ratings":
         table = _headerless(paths[0], ["src", "dst", "rating", "time"])
         return read_table(
-            table,
-            src="src",
-            dst="dst",
-            t="time",
-            weight=False,
-            edge_features=("rating",),
-            unit=data_set.unit,
-            sort=True,
+            table, weight=False, edge_features=("rating",), unit=data_set.unit, sort=True
         )
     if data_set.layout == "tgl":
         return formats.read_tgl(paths[0].parent, unit=data_set.unit)

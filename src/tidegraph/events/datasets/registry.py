@@ -64,6 +64,14 @@ class DataSet:
     shipped: bool = False
 
     @property
+    def files(self) -> dict[str, list[str]]:
+        """The files of each form, relative to a directory of data sets."""
+        return {
+            "compact": [name for name, _ in self.compact],
+            "published": [file.path for file in self.published],
+        }
+
+    @property
     def about_bytes(self) -> int:
         """The approximate size of a download."""
         return sum(file.about_bytes for file in self.published)
@@ -117,12 +125,8 @@ def find(data_set: DataSet, directory: str | os.PathLike[str] | None = None) -> 
     if data_set.shipped:
         path = Path(__file__).parent / "data" / f"{data_set.name}.parquet"
         return Found("shipped", (path,))
-    forms = {
-        "compact": [name for name, _ in data_set.compact],
-        "published": [file.path for file in data_set.published],
-    }
     for place in data_directories(directory):
-        for form, names in forms.items():
+        for form, names in data_set.files.items():
             paths = tuple(place / name for name in names)
             if paths and all(path.is_file() for path in paths):
                 return Found(form, paths)
@@ -131,9 +135,7 @@ def find(data_set: DataSet, directory: str | os.PathLike[str] | None = None) -> 
 
 def absent(data_set: DataSet, directory: str | os.PathLike[str] | None) -> DataError:
     """Return the error that says where a data set was looked for and how to get it."""
-    wanted = [", ".join(name for name, _ in data_set.compact)] if data_set.compact else []
-    if data_set.published:
-        wanted.append(", ".join(file.path for file in data_set.published))
+    wanted = [", ".join(names) for names in data_set.files.values() if names]
     places = ", ".join(str(place.absolute()) for place in data_directories(directory))
     message = (
         f"data set {data_set.name!r} was not found: looked for {' or '.join(wanted)} in {places};"
@@ -219,7 +221,7 @@ def fetch(
     if data_set.shipped:
         raise DataError(f"{name} comes with the package; there is nothing to fetch")
     if not data_set.published:
-        files = ", ".join(file for file, _ in data_set.compact)
+        files = ", ".join(data_set.files["compact"])
         raise DataError(
             f"{name} is not published in this form; put {files} into a directory and set"
             " TIDEGRAPH_DATA to it"

@@ -15,25 +15,9 @@ from tidegraph.core.words import counted
 from tidegraph.events.columns import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE, IntArray, Op
 from tidegraph.events.moments import UNITS
 from tidegraph.events.read_report import ReadReport
+from tidegraph.events.tables import cells
 from tidegraph.events.tables.advice import Options, TableError
-from tidegraph.events.tables.cells import (
-    DATE,
-    MISSING,
-    MISSING_WORDS,
-    NOT_A_DATE,
-    NOT_A_NUMBER,
-    Bad,
-    Cells,
-    cast_if_all_fit,
-    empty_cells,
-    is_arrow,
-    is_text,
-    matching,
-    plain_column,
-    read_numbers,
-    read_operations,
-    without_missing,
-)
+from tidegraph.events.tables.cells import DATE, Bad, Cells
 from tidegraph.events.tables.columns import choose_columns
 from tidegraph.events.tables.sources import ArrowSource, TextSource, source_of
 from tidegraph.events.tables.times import Clock, Moments, read_times
@@ -121,17 +105,17 @@ class Reading:
             kind = self._time_type()
             if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
                 return True
-            if not is_text(pa.array([], kind)):
+            if not cells.is_text(pa.array([], kind)):
                 return False
         column = self.chosen.roles["t"]
         if isinstance(self.source, TextSource):
             cell = self.source.first_cell(column)
-            if cell.lower() not in MISSING_WORDS:
+            if cell.lower() not in cells.MISSING_WORDS:
                 return re.match(DATE, cell) is not None
         for batch in self.source.batches([column], "drop"):
-            cells = without_missing(plain_column(batch.column(0))).drop_null()
-            if len(cells):
-                return re.match(DATE, cells[0].as_py()) is not None
+            found = cells.without_missing(cells.plain_column(batch.column(0))).drop_null()
+            if len(found):
+                return re.match(DATE, found[0].as_py()) is not None
         return False
 
     def survey(self) -> Clock:
@@ -139,8 +123,8 @@ class Reading:
         clock = self.clock()
         if not self.counted:
             for batch in self.source.batches([self.chosen.roles["t"]], "drop"):
-                cells = read_times(batch.column(0), self.dates)
-                clock.see(cells.values)
+                found = read_times(batch.column(0), self.dates)
+                clock.see(found.values)
         return clock
 
     def rows(self, *, sorted_only: bool, weights_only: bool) -> Iterator[Rows]:
@@ -178,23 +162,23 @@ class Reading:
 
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         roles = self.chosen.roles
-        cells: dict[str, Cells] = {
+        found: dict[str, Cells] = {
             "src": self._ids(columns[roles["src"]], "src"),
             "dst": self._ids(columns[roles["dst"]], "dst"),
             "t": Cells(Moments(np.zeros(batch.num_rows, dtype=np.int64)), []),
         }
         if "t" in roles:
-            cells["t"] = read_times(columns[roles["t"]], self.dates)
+            found["t"] = read_times(columns[roles["t"]], self.dates)
         if "op" in roles:
-            cells["op"] = read_operations(columns[roles["op"]])
+            found["op"] = cells.read_operations(columns[roles["op"]])
         if "weight" in roles:
-            cells["weight"] = self._weights(columns[roles["weight"]], cells.get("op"), weights_only)
+            found["weight"] = self._weights(columns[roles["weight"]], found.get("op"), weights_only)
         if "label" in roles:
-            cells["label"] = self._labels(columns[roles["label"]])
+            found["label"] = self._labels(columns[roles["label"]])
         names = self.chosen.features
-        features = [read_numbers(columns[name], f"column {name!r}") for name in names]
+        features = [cells.read_numbers(columns[name], f"column {name!r}") for name in names]
         used = np.ones(batch.num_rows, dtype=np.bool_)
-        for what, column in [*cells.items(), *zip(names, features, strict=True)]:
+        for what, column in [*found.items(), *zip(names, features, strict=True)]:
             for bad in column.bad:
                 rejected = bad.rows & used
                 if not rejected.any():
@@ -212,10 +196,10 @@ class Reading:
         if features:
             with np.errstate(over="ignore"):
                 matrix = np.column_stack([column.values.astype(np.float32) for column in features])
-        kept = {name: column.values for name, column in cells.items()} | {"features": matrix}
+        kept = {name: column.values for name, column in found.items()} | {"features": matrix}
         if not used.all():
             for name, values in kept.items():
-                if is_arrow(values):
+                if cells.is_arrow(values):
                     kept[name] = values.filter(pa.array(used))
                 elif values is not None:
                     kept[name] = values[used]
@@ -226,9 +210,9 @@ class Reading:
         problem = f"{self.source.name}, {self.source.place(row)}: {bad.reason}{shown}"
         drop = [{"on_bad": "drop"}]
         as_feature: Options = {"edge_features": [column]}
-        if bad.what == "weight" and bad.problem != NOT_A_NUMBER and self._in_range:
+        if bad.what == "weight" and bad.problem != cells.NOT_A_NUMBER and self._in_range:
             return TableError(problem, f"{WEIGHT_RANGE}: use another unit, or leave out such rows")
-        if bad.what == "weight" and bad.problem != NOT_A_NUMBER:
+        if bad.what == "weight" and bad.problem != cells.NOT_A_NUMBER:
             return TableError(
                 problem,
                 "weights are > 0: if the column means something else, use {other}; to drop such"
@@ -258,8 +242,8 @@ class Reading:
     def _ids(self, column: pa.Array, what: str) -> Cells:
         import pyarrow as pa
 
-        column = plain_column(column)
-        bad = [empty_cells(column, what)]
+        column = cells.plain_column(column)
+        bad = [cells.empty_cells(column, what)]
         kind = column.type
         if pa.types.is_null(kind):
             column = column.cast(pa.string())
@@ -271,16 +255,16 @@ class Reading:
                     f"{self.source.name}: {what} holds ids of 2**63 and more; give them as text"
                 ) from None
             return Cells(values, bad)
-        if not is_text(column):
+        if not cells.is_text(column):
             raise DataError(
                 f"{self.source.name}: {what} has type {kind}; node ids are integers or names"
             )
         if self.source.untyped:
-            numbers = cast_if_all_fit(column, pa.int64())
+            numbers = cells.cast_if_all_fit(column, pa.int64())
             # "007" stays a name: as a number it would be the node 7.
-            if not is_text(numbers) and numbers.cast(pa.string()).equals(column):
+            if not cells.is_text(numbers) and numbers.cast(pa.string()).equals(column):
                 return Cells(numbers.fill_null(0).to_numpy(zero_copy_only=False), bad)
-        if self.source.untyped and matching(column, r"^-?[0-9]*\.[0-9]+$").all():
+        if self.source.untyped and cells.matching(column, r"^-?[0-9]*\.[0-9]+$").all():
             raise DataError(
                 f"{self.source.name}: {what} holds fractions like {column[0]}; node ids are"
                 " integers or names"
@@ -288,26 +272,28 @@ class Reading:
         return Cells(column.fill_null(""), bad)
 
     def _weights(self, column: pa.Array, op: Cells | None, only: bool) -> Cells:
-        cells = read_numbers(column, "weight")
-        values = cells.values = cells.values.astype(np.float64)
+        found = cells.read_numbers(column, "weight")
+        values = found.values = found.values.astype(np.float64)
         infinite = np.isinf(values)
         if op is not None:
             infinite &= op.values != Op.REMOVE
-        cells.bad.append(Bad("weight", "not finite", infinite))
+        found.bad.append(Bad("weight", "not finite", infinite))
         if only or not self.chosen.is_guess("weight"):
-            cells.bad.append(Bad("weight", "not positive", values <= 0))
+            found.bad.append(Bad("weight", "not positive", values <= 0))
         if self._in_range:
             outside = (values < WEIGHT_MIN) | (values > WEIGHT_MAX)
-            cells.bad.append(Bad("weight", "too small or too large", outside))
-        return cells
+            found.bad.append(Bad("weight", "too small or too large", outside))
+        return found
 
     def _labels(self, column: pa.Array) -> Cells:
-        cells = read_numbers(column, "label")
-        missing = np.logical_or.reduce([bad.rows for bad in cells.bad if bad.problem == MISSING])
-        whole = np.rint(cells.values)
+        found = cells.read_numbers(column, "label")
+        missing = np.logical_or.reduce(
+            [bad.rows for bad in found.bad if bad.problem == cells.MISSING]
+        )
+        whole = np.rint(found.values)
         self.unlabelled += int(missing.sum())
-        bad = [bad for bad in cells.bad if bad.problem != MISSING]
-        bad.append(Bad("label", "not an integer", cells.values != whole))
+        bad = [bad for bad in found.bad if bad.problem != cells.MISSING]
+        bad.append(Bad("label", "not an integer", found.values != whole))
         return Cells(np.where(missing, -1, whole).astype(np.int64), bad)
 
     def _check_order(
@@ -373,7 +359,7 @@ def _spelling(bad: Bad, cell: Any) -> str:
     """Return how the content of a cell should be written, where that may be unknown."""
     if isinstance(cell, str) and re.match(_COMMA, cell.strip()):
         return "write decimals with a point, as in 1.5"
-    if bad.what == "t" and bad.problem in (NOT_A_NUMBER, NOT_A_DATE):
+    if bad.what == "t" and bad.problem in (cells.NOT_A_NUMBER, cells.NOT_A_DATE):
         return "times are all ISO dates like 2024-03-01 10:01, or all numbers"
     return ""
 

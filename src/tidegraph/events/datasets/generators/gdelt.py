@@ -117,9 +117,7 @@ class _News:
         hour = step / 4
         day = 1 + 0.5 * np.sin(2 * np.pi * hour / 24)
         week = np.where(hour // 24 % 7 < 5, 1.0, 0.6)
-        burst = (
-            1 - self._draws.uniform(0, step // 96)
-        ) ** -0.4  # of a whole day, with a heavy tail
+        burst = (1 - self._draws.uniform(0, step // 96)) ** -0.4  # of a day, with a heavy tail
         return np.asarray(day * week * burst * (0.5 + self._draws.exponential(1, step)))
 
     def _labels(self, changes: float) -> NDArray[np.int16]:

@@ -135,9 +135,8 @@ class _Papers:
         references[self._first[1:] < 2] = 0.0  # there is nothing to cite
         self._edges = shares(references, edges)
         popularity = (1.0 + np.arange(classes, dtype=np.float64)) ** -0.5
-        self._class = np.array(
-            [shares(popularity, count) for count in papers]
-        )  # [years, classes + 1]
+        # [years, classes + 1]
+        self._class = np.array([shares(popularity, count) for count in papers])
         # One sorted list for all years, by year and then by place.
         self._class_first = (self._class[:, :-1] + self._first[:-1, None]).ravel()
         age = year[:, None] - year
@@ -145,12 +144,8 @@ class _Papers:
         self._cited_year = np.cumsum(attention, axis=1) / attention.sum(axis=1, keepdims=True)
         self._factor = np.array([_coprime(1_000_000_007, count) for count in papers.tolist()])
         self._fame = np.array([_coprime(998_244_353, count) for count in papers.tolist()])
-        self._inverse = np.array(
-            [
-                pow(int(a), -1, int(n)) if n > 1 else 0
-                for a, n in zip(self._factor, papers, strict=True)
-            ]
-        )
+        pairs = zip(self._factor.tolist(), papers.tolist(), strict=True)
+        self._inverse = np.array([pow(a, -1, n) if n > 1 else 0 for a, n in pairs])
         self._shift = (draws.uniform(0, year) * papers).astype(np.int64)
         self._lengths: dict[int, FloatArray] = {}
 

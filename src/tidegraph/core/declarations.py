@@ -19,17 +19,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tidegraph.core.errors import ParameterError
 
-__all__ = [
-    "Setting",
-    "assignment",
-    "assignments",
-    "declared",
-    "inherited",
-    "nearest",
-    "setting",
-    "validate",
-]
-
 _SIMILAR = 0.5  # how alike two names are at least for one to be suggested for the other
 
 

@@ -12,8 +12,6 @@ import click
 
 from tidegraph.core.progress import Progress
 
-__all__ = ["progress"]
-
 _QUIET_S = 2.0  # shorter tasks show nothing
 _LINE_EVERY_S = 10.0
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from tidegraph.core.errors import StorageError
 
-__all__ = ["link_or_copy", "not_written", "only_writer", "put_in_place", "replace_file", "sync"]
-
 
 def replace_file(
     path: Path, content: str | Callable[[Any], object], *, only_writer: bool = False

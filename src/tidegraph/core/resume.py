@@ -16,8 +16,6 @@ from typing import Any
 from tidegraph.core.durable import not_written, replace_file
 from tidegraph.core.errors import StateFileError
 
-__all__ = ["fingerprint", "read_json", "resume_or_create", "write_json"]
-
 _BEING_WRITTEN = re.compile(r".*\.part\d*")
 
 

@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import StateFileError
 
-__all__ = ["MAGIC", "pack", "read", "unpack", "write"]
-
 MAGIC = b"tidegraph state\n"
 _VERSION = 1
 _PREFIX = struct.Struct("<16sIQ16s")  # magic, version, header bytes, header digest

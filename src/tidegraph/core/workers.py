@@ -18,8 +18,6 @@ from typing import Any, Literal, TypeAlias, get_args
 from tidegraph.core.errors import ClusterError, ParameterError
 from tidegraph.core.progress import Progress
 
-__all__ = ["Engine", "check_engine", "run"]
-
 Engine: TypeAlias = Literal["local", "ray"]
 Work: TypeAlias = Callable[[Any, Any, Progress], Any]  # (shared data, the job, progress)
 

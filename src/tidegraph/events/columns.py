@@ -15,28 +15,6 @@ from numpy.typing import NDArray
 
 from tidegraph.core.errors import EventError, ParameterError, TidegraphError, UnknownNodeError
 
-__all__ = [
-    "TIME_LIMIT",
-    "WEIGHT_MAX",
-    "WEIGHT_MIN",
-    "WEIGHT_RANGE",
-    "FloatArray",
-    "IntArray",
-    "Op",
-    "check_time",
-    "count",
-    "features",
-    "first_decrease",
-    "frozen",
-    "integers",
-    "nodes",
-    "operations",
-    "require_below",
-    "times",
-    "weights",
-    "whole_numbers",
-]
-
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float64]
 

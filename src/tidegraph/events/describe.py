@@ -15,8 +15,6 @@ from tidegraph.events.columns import IntArray, Op
 from tidegraph.events.moments import dates, span_in_words
 from tidegraph.events.stream import EventStream
 
-__all__ = ["QUANTILES", "Description", "bars", "describe", "facts"]
-
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 _ACTIVITY_BINS = 60
 _ENOUGH_GAPS = 3  # needed to compute burstiness

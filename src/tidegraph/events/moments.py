@@ -14,17 +14,6 @@ from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
 from tidegraph.events.columns import IntArray, whole_numbers
 
-__all__ = [
-    "PER_SECOND",
-    "SECONDS",
-    "UNITS",
-    "dates",
-    "moment",
-    "span_in_words",
-    "time_numbers",
-    "times_of",
-]
-
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Seconds in a unit; "step" has no length.
 SECONDS = {

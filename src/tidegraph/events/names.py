@@ -13,16 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph.core.errors import DataError, UnknownNodeError
 from tidegraph.events.columns import IntArray, whole_numbers
 
-__all__ = [
-    "STRING",
-    "NodeNames",
-    "Side",
-    "as_names_or_numbers",
-    "known_nodes",
-    "node_numbers",
-    "parsed_integers",
-]
-
 Side: TypeAlias = Literal["src", "dst"]
 STRING = np.dtypes.StringDType()
 _COMPARED = 20_000  # up to so many names the nearest one is searched for

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from tidegraph.events.columns import IntArray
 
-__all__ = ["Past"]
-
 
 class Past:
     """Rows grouped by key (a node, a pair of nodes), in time order within each group.

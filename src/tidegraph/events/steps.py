@@ -16,8 +16,6 @@ from tidegraph.events.batch import Batch
 from tidegraph.events.columns import TIME_LIMIT, FloatArray, IntArray, Op, frozen
 from tidegraph.events.notebook import event_rows, html_table
 
-__all__ = ["Steps", "by_count", "by_snapshot", "by_time"]
-
 _set = object.__setattr__
 
 

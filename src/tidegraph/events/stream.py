@@ -29,8 +29,6 @@ from tidegraph.events.notebook import event_rows, html_table
 from tidegraph.events.read_report import ReadReport
 from tidegraph.events.steps import Steps
 
-__all__ = ["Edges", "EventStream", "NodeLabels"]
-
 _ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "labels")  # one entry per event
 _FORMAT = 1  # of saved streams
 _set = object.__setattr__

@@ -18,21 +18,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = [
-    "DATA_SETS",
-    "NAMES",
-    "DataSet",
-    "Found",
-    "PublishedFile",
-    "absent",
-    "cache_directory",
-    "check",
-    "data_directories",
-    "data_directory",
-    "fetch",
-    "find",
-]
-
 
 _PIECE = 1 << 20
 _TIMEOUT_S = 60.0

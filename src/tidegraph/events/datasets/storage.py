@@ -28,8 +28,6 @@ from tidegraph.events.stream import EventStream, NodeLabels
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["DESCRIPTION", "EDGES", "LABELS", "NODE_FEATURES", "open_directory", "write_directory"]
-
 MakeRows: TypeAlias = Callable[[int, int], dict[str, NDArray[Any]]]  # first, last
 MakeFeatures: TypeAlias = Callable[[int, int, int], NDArray[Any]]  # first, last, columns
 

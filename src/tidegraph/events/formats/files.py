@@ -20,19 +20,6 @@ from tidegraph.events.stream import EventStream, NodeLabels
 from tidegraph.events.tables import read_table, whole_times
 from tidegraph.events.tables.sources import TextSource, text_source
 
-__all__ = [
-    "JODIE_COLUMNS",
-    "PathLike",
-    "read_jodie",
-    "read_snap",
-    "read_tgl",
-    "read_tgn",
-    "write_jodie",
-    "write_snap",
-    "write_tgl",
-    "write_tgn",
-]
-
 PathLike: TypeAlias = str | os.PathLike[str]
 
 JODIE_COLUMNS = (

@@ -14,8 +14,6 @@ from tidegraph.events.read_report import ReadReport
 from tidegraph.events.stream import EventStream
 from tidegraph.events.tables import whole_times
 
-__all__ = ["from_temporal_data", "from_tgb", "require_plain", "to_temporal_data", "to_tgb"]
-
 
 def require_plain(stream: EventStream, name: str, *, weights: bool = False) -> None:
     """Raise DataError if the stream has what the format cannot hold; some can hold weights."""

@@ -13,8 +13,6 @@ from tidegraph.events.columns import IntArray
 from tidegraph.events.datasets.generators.draws import Draws, at_least, normal
 from tidegraph.events.stream import EventStream, NodeLabels
 
-__all__ = ["generate_communities"]
-
 
 def generate_communities(
     nodes: int = 1_000,

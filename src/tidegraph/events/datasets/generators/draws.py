@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import ParameterError
 from tidegraph.events.columns import FloatArray, IntArray
 
-__all__ = ["VERSION", "Draws", "at_least", "between", "first_of", "normal", "normalised", "shares"]
-
 VERSION = 1  # of what a seed stands for: raised when the same seed gives another stream
 
 

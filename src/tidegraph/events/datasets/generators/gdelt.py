@@ -22,8 +22,6 @@ from tidegraph.events.datasets.generators.draws import (
 )
 from tidegraph.events.datasets.storage import EDGES, LABELS, write_directory
 
-__all__ = ["generate_gdelt_like"]
-
 
 def generate_gdelt_like(
     path: str | os.PathLike[str],

@@ -27,8 +27,6 @@ from tidegraph.events.datasets.generators.draws import (
 )
 from tidegraph.events.datasets.storage import DESCRIPTION, EDGES, LABELS, NODE_FEATURES
 
-__all__ = ["generate_mag_features", "generate_mag_like"]
-
 
 def generate_mag_like(
     path: str | os.PathLike[str],

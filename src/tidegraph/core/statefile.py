@@ -60,7 +60,10 @@ def _write_to(file: BinaryIO, description: Mapping[str, Any], arrays: Mapping[st
 
 
 def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    advice = "copy it again from the original, or save the state again"
+    def damaged(problem: str) -> StateFileError:
+        advice = "copy it again from the original, or save the state again"
+        return StateFileError(f"{source} {problem}; {advice}")
+
     prefix = file.read(_PREFIX.size)
     if len(prefix) < _PREFIX.size or prefix[:16] != MAGIC:
         raise StateFileError(f"{source} is not a tidegraph state file")
@@ -74,18 +77,14 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
     size = file.seek(0, os.SEEK_END) - start
     file.seek(start)
     if length > size:
-        raise StateFileError(f"{source} is truncated inside its header; {advice}")
+        raise damaged("is truncated inside its header")
     header_bytes = file.read(length)
     if _digest(header_bytes) != digest:
-        raise StateFileError(
-            f"{source} was altered: its header does not match its digest; {advice}"
-        )
+        raise damaged("was altered: its header does not match its digest")
     header = json.loads(header_bytes)
-    if size - length != header["bytes"]:
-        raise StateFileError(
-            f"{source} holds {size - length} bytes of arrays where {header['bytes']} were saved; "
-            + advice
-        )
+    held, saved = size - length, header["bytes"]
+    if held != saved:
+        raise damaged(f"holds {held} bytes of arrays where {saved} were saved")
     arrays: dict[str, NDArray[Any]] = {}
     for entry in header["arrays"]:
         array = np.empty(entry["shape"], dtype=entry["dtype"])
@@ -93,9 +92,7 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
         for at in range(0, len(view), _CHUNK):
             view[at : at + _CHUNK] = file.read(min(_CHUNK, len(view) - at))
         if _digest(view).hex() != entry["digest"]:
-            raise StateFileError(
-                f"{source} was altered: {entry['name']} does not match its digest; {advice}"
-            )
+            raise damaged(f"was altered: {entry['name']} does not match its digest")
         arrays[entry["name"]] = array
     return header["description"], arrays
 

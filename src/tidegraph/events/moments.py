@@ -16,16 +16,8 @@ from tidegraph.events.columns import IntArray, whole_numbers
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Seconds in a unit; "step" has no length.
-SECONDS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-    "h": 3_600.0,
-    "day": 86_400.0,
-    "year": 365.2425 * 86_400,
-}
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3_600.0}
+SECONDS |= {"day": 86_400.0, "year": 365.2425 * 86_400}
 UNITS = (*SECONDS, "step")
 _WORDS = (("year", SECONDS["year"]), ("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0))
 # Times in this range are taken for dates; others count from an origin of their own.

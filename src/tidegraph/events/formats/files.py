@@ -50,6 +50,16 @@ def _seconds(times: NDArray[np.int64], unit: str) -> list[str]:
     return written
 
 
+def _completed(stream: EventStream, remarks: list[str], **changes: Any) -> EventStream:
+    """Return a stream with what lies outside its table, and remarks about that in its report."""
+    report = stream.report
+    assert report is not None
+    uses = report.columns.items()
+    columns = {role: use for role, use in uses if changes.get(role, use) is not None}
+    report = dataclasses.replace(report, columns=columns, remarks=(*report.remarks, *remarks))
+    return dataclasses.replace(stream, report=report, **changes)
+
+
 def _times_and_labels(stream: EventStream) -> tuple[list[str], list[int]]:
     labels = [0] * len(stream) if stream.labels is None else stream.labels.tolist()
     return _seconds(stream.t, stream.unit), labels
@@ -170,12 +180,8 @@ def read_tgn(path: PathLike, **options: Any) -> EventStream:
             raise DataError(
                 f"{node_file} has features of {len(changes['node_features'])} nodes; {nodes} occur"
             )
-    report = stream.report
-    assert report is not None
-    columns = {role: use for role, use in report.columns.items() if role != "weight"}
-    remarks = ("idx points into the features", "ids start at 1 and were lowered by 1")
-    report = dataclasses.replace(report, columns=columns, remarks=(*report.remarks, *remarks))
-    return dataclasses.replace(stream, report=report, weight=None, nodes=nodes, **changes)
+    remarks = ["idx points into the features", "ids start at 1 and were lowered by 1"]
+    return _completed(stream, remarks, weight=None, nodes=nodes, **changes)
 
 
 def write_tgn(stream: EventStream, directory: PathLike, name: str) -> Path:
@@ -238,9 +244,7 @@ def read_tgl(path: PathLike, **options: Any) -> EventStream:
         changes["node_labels"] = known
         nodes = max(nodes, int(known.node.max()) + 1 if len(known.node) else 0)
         remarks.append(f"{len(known.node):,} node labels come from {labels_file.name}")
-    assert stream.report is not None
-    report = dataclasses.replace(stream.report, remarks=(*stream.report.remarks, *remarks))
-    return dataclasses.replace(stream, report=report, nodes=nodes, **changes)
+    return _completed(stream, remarks, nodes=nodes, **changes)
 
 
 def _in_order(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tidegraph.core.errors import ParameterError
 from tidegraph.events.columns import IntArray
-from tidegraph.events.datasets.generators.draws import Draws, at_least, normal
+from tidegraph.events.datasets.generators.draws import Draws, normal, require
 from tidegraph.events.stream import EventStream, NodeLabels
 
 
@@ -39,10 +39,8 @@ def generate_communities(
     >>> len(stream), stream.nodes
     (200, 50)
     """
-    at_least("nodes", nodes, 2 * communities)
-    at_least("events", events, 1)
-    at_least("communities", communities, 2)
-    at_least("features", features, 0)
+    require(nodes=(nodes, 2 * communities), events=(events, 1))
+    require(communities=(communities, 2), features=(features, 0))
     for name, share in (("mixing", mixing), ("repeats", repeats)):
         if not 0 <= share < 1:
             raise ParameterError(f"{name} is {share}; give a share of at least 0 and below 1")

@@ -14,10 +14,9 @@ from tidegraph.events.columns import FloatArray, IntArray
 from tidegraph.events.datasets.generators.draws import (
     VERSION,
     Draws,
-    at_least,
-    between,
     first_of,
     normalised,
+    require,
     shares,
 )
 from tidegraph.events.datasets.storage import EDGES, LABELS, write_directory
@@ -44,13 +43,15 @@ def generate_gdelt_like(
     average; actors of the same label meet more often. `features` binary columns depend on the
     actor's first label. Defaults are the numbers of the real data set, except for `pairs`.
     """
-    at_least("classes", classes, 2)
-    at_least("nodes", nodes, 2 * classes)
-    between("pairs", pairs, nodes, nodes * (nodes - 1) // 2)
-    at_least("events", events, pairs)
-    at_least("steps", steps, 1)
-    at_least("features", features, 0)
-    between("changes", changes, 0.0, _News.EPOCHS / 2)
+    require(
+        classes=(classes, 2),
+        nodes=(nodes, 2 * classes),
+        pairs=(pairs, nodes, nodes * (nodes - 1) // 2),
+        events=(events, pairs),
+        steps=(steps, 1),
+        features=(features, 0),
+        changes=(changes, 0.0, _News.EPOCHS / 2),
+    )
     news = _News(Draws(seed), nodes, events, pairs, steps, classes, changes)
     labels = news.labels()
     return write_directory(

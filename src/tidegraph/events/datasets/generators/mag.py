@@ -19,10 +19,9 @@ from tidegraph.events.datasets import storage
 from tidegraph.events.datasets.generators.draws import (
     VERSION,
     Draws,
-    at_least,
-    between,
     first_of,
     normalised,
+    require,
     shares,
 )
 from tidegraph.events.datasets.storage import DESCRIPTION, EDGES, LABELS, NODE_FEATURES
@@ -48,11 +47,8 @@ def generate_mag_like(
     class. Labels are known from a paper's year on. Memory is that of one year's papers; defaults
     are the numbers of the real data set.
     """
-    at_least("classes", classes, 1)
-    at_least("years", years, 1)
-    between("nodes", nodes, max(2, years), 2**31 - 1)
-    at_least("edges", edges, 1)
-    at_least("features", features, 0)
+    require(classes=(classes, 1), years=(years, 1), nodes=(nodes, max(2, years), 2**31 - 1))
+    require(edges=(edges, 1), features=(features, 0))
     papers = _Papers(Draws(seed), nodes, edges, years, classes)
     return storage.write_directory(
         path,
@@ -86,7 +82,7 @@ def generate_mag_features(
     The file equals the one that `generate_mag_like` writes with `features=columns`, so that a large
     graph need not be generated again.
     """
-    at_least("columns", columns, 1)
+    require(columns=(columns, 1))
     directory = Path(path)
     try:
         described = json.loads((directory / DESCRIPTION).read_text(encoding="utf-8"))

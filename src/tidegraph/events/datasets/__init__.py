@@ -136,7 +136,10 @@ def _compact(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
         known = stream.t + _DAY_MIN  # its arrival is not recorded
         return replace(stream, node_labels=_by_time(stream.src, known, stream.labels))
     if data_set.name == "pubmed-temporal":
-        node, label = _classes(paths[1])
+        import pyarrow.csv
+
+        classes = pyarrow.csv.read_csv(paths[1])
+        node, label = (classes[name].to_numpy() for name in ("node", "label"))
         return replace(stream, node_labels=_by_time(node, _first_years(stream)[node], label))
     return stream
 
@@ -168,13 +171,6 @@ def _headerless(path: Path, columns: list[str]) -> pyarrow.Table:
         raise DataError(
             f"{path} cannot be read as lines of {','.join(columns)}: {error}; fetch it again"
         ) from error
-
-
-def _classes(path: Path) -> tuple[IntArray, IntArray]:
-    import pyarrow.csv
-
-    table = pyarrow.csv.read_csv(path)
-    return table["node"].to_numpy(), table["label"].to_numpy()
 
 
 def _first_years(stream: EventStream) -> IntArray:

@@ -159,19 +159,12 @@ class EndNumbering:
         if self._ids == "number":
             return src, dst, nodes, NodeNames(given)
         # Numbers follow first appearance already; now put the sources first.
-        sources = np.zeros(nodes, dtype=np.bool_)
-        sources[src] = True
-        order = np.concatenate([_by_first_row(src, nodes), np.flatnonzero(~sources)])
+        first = np.full(nodes, len(src), dtype=np.int64)
+        first[src[::-1]] = np.arange(len(src) - 1, -1, -1)
+        order = np.argsort(first, kind="stable")
         place = np.empty(nodes, dtype=np.int64)
         place[order] = np.arange(nodes)
         return place[src], place[dst], nodes, NodeNames(given[order])
-
-
-def _by_first_row(ids: NDArray[np.int32], nodes: int) -> IntArray:
-    """Return the nodes that occur, in order of first appearance."""
-    first = np.full(nodes, len(ids), dtype=np.int64)
-    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
-    return np.argsort(first, kind="stable")[: int((first < len(ids)).sum())]
 
 
 def _is_range(ids: NDArray[Any]) -> bool:

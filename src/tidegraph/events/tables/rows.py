@@ -84,13 +84,6 @@ class Reading:
         """Return a clock for the times of the source that has seen none yet."""
         return Clock("s" if self.dates else self.unit or "s")
 
-    @property
-    def counted(self) -> bool:
-        """Whether the times are integers, so that their unit is known before reading."""
-        import pyarrow as pa
-
-        return not self.source.untyped and pa.types.is_integer(self._time_type())
-
     def _time_type(self) -> Any:
         assert isinstance(self.source, ArrowSource)
         return self.source.schema.field(self.chosen.roles["t"]).type
@@ -119,12 +112,13 @@ class Reading:
         return False
 
     def survey(self) -> Clock:
-        """Return the clock of this source after a pass over its times alone."""
+        """Return the clock of this source after a pass over its times, if they may be fractions."""
+        import pyarrow as pa
+
         clock = self.clock()
-        if not self.counted:
+        if self.source.untyped or not pa.types.is_integer(self._time_type()):
             for batch in self.source.batches([self.chosen.roles["t"]], "drop"):
-                found = read_times(batch.column(0), self.dates)
-                clock.see(found.values)
+                clock.see(read_times(batch.column(0), self.dates).values)
         return clock
 
     def rows(self, *, sorted_only: bool, weights_only: bool) -> Iterator[Rows]:

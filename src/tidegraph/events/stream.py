@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import operator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from tidegraph.events import columns, steps
 from tidegraph.events.columns import IntArray, Op, frozen
 from tidegraph.events.moments import UNITS, dates, moment, times_of
 from tidegraph.events.names import (
-    STRING,
     NodeNames,
     Side,
     as_names_or_numbers,
@@ -439,12 +437,7 @@ class EventStream:
             if value is not None:
                 found |= {f"{part}.{f.name}": getattr(value, f.name) for f in fields(value)}
         if self.names is not None:
-            if self.names.are_integers:
-                found["names"] = self.names.values
-            else:
-                encoded = [name.encode() for name in self.names.values.tolist()]
-                found["names.bytes"] = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-                found["names.length"] = np.array([len(name) for name in encoded], dtype=np.int64)
+            found |= self.names.as_arrays()
         return {name: array for name, array in found.items() if array is not None}
 
     def digest(self) -> str:
@@ -493,7 +486,7 @@ class EventStream:
         return cls(
             **{name: arrays.get(name) for name in _ROWS},  # type: ignore[arg-type]
             nodes=description["nodes"],
-            names=_saved_names(description, arrays),
+            names=NodeNames.of_arrays(arrays, description.get("names_by_side")),
             unit=description["unit"],
             initial=part(Edges, "initial"),
             node_features=arrays.get("node_features"),
@@ -501,16 +494,3 @@ class EventStream:
             title=description["title"],
             report=None if report is None else ReadReport.from_dict(report),
         )
-
-
-def _saved_names(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> NodeNames | None:
-    if "names" in arrays:
-        return NodeNames(arrays["names"])
-    if "names.length" not in arrays:
-        return None
-    data, ends = arrays["names.bytes"].tobytes(), np.cumsum(arrays["names.length"]).tolist()
-    names = [data[i:j].decode() for i, j in itertools.pairwise([0, *ends])]
-    by_side = description.get("names_by_side")
-    if by_side is None:  # saved before this was a field: the names themselves show it
-        by_side = bool(names) and all(name.startswith(("src ", "dst ")) for name in names)
-    return NodeNames(np.array(names, dtype=STRING), by_side=by_side)

@@ -239,11 +239,11 @@ def test_another_recording_is_rejected_and_changes_nothing(tmp_path: Path) -> No
     path = tmp_path / "a"
     recorded(path)
     before = content(path)
-    with pytest.raises(ParameterError, match="other shards"):
+    with pytest.raises(ParameterError, match=r"shards 3, .* 2;"):
         recorded(path, shards=2)
-    with pytest.raises(ParameterError, match="other epsilon"):
+    with pytest.raises(ParameterError, match=r"epsilon 0\.05, .* 0\.2;"):
         recorded(path, epsilon=0.2)
-    with pytest.raises(ParameterError, match="other settings"):
+    with pytest.raises(ParameterError, match=r"settings\.r_max .* 0\.1;"):
         recorded(path, settings=replace(SETTINGS, r_max=0.1))
     assert content(path) == before
 
@@ -487,7 +487,7 @@ def test_the_command_records_shards_and_resumes(tmp_path: Path) -> None:
     assert content(path) == before
     rejected = CliRunner().invoke(main, [*words, "--epsilon", "0.2"])
     assert rejected.exit_code == 2
-    assert "other epsilon" in rejected.output
+    assert "epsilon 0.05, and this one has 0.2" in rejected.output
 
 
 def test_the_command_rejects_invalid_options(tmp_path: Path) -> None:

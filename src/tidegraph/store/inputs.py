@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 
 from tidegraph.core.errors import EventError, ParameterError
 from tidegraph.engine.propagator import Propagator
-from tidegraph.events.columns import whole_numbers
 from tidegraph.events.steps import Steps
 from tidegraph.events.stream import EventStream
 from tidegraph.store.manifest import Part, StoreManifest, names_text
@@ -22,13 +20,11 @@ __all__ = [
     "as_steps",
     "check_initial_graph",
     "check_nodes",
-    "check_propagator",
     "check_same_stream",
-    "features_digest",
     "first_steps",
     "graph_digest",
     "part_of",
-    "settings_of",
+    "recorded_from",
 ]
 
 
@@ -36,40 +32,19 @@ __all__ = [
 
 
 def as_steps(events: EventStream | Steps) -> Steps:
-    """Return the steps of a stream, one per distinct time, or validated steps as they are."""
+    """Return the steps of a stream, one per distinct time, or steps as they are."""
     if isinstance(events, EventStream):
         return events.steps()
     if not isinstance(events, Steps):
         raise EventError(f"got {type(events).__name__}; give an EventStream or Steps")
-    rows = len(events.src)
-    bounds, times = whole_numbers(events.offsets, "offsets"), whole_numbers(events.times, "times")
-    if bounds.shape != (len(times) + 1,) or bounds[0] < 0 or bounds[-1] > rows:
-        raise EventError(
-            f"the steps have {len(times)} times and offsets {bounds.shape};"
-            " give one offset more than times, within the rows"
-        )
-    if (np.diff(bounds) < 0).any() or (np.diff(times) < 0).any():
-        raise EventError("offsets and times of the steps must not decrease")
-    filled = np.flatnonzero(np.diff(bounds))
-    if (np.asarray(events.t)[bounds[filled + 1] - 1] > times[filled]).any():
-        raise EventError(
-            "a step has events later than its time; a query at that time would see the future"
-        )
-    return dataclasses.replace(events, offsets=bounds, times=times)
+    return events
 
 
 def first_steps(steps: Steps, count: int) -> Steps:
     """Return the first `count` steps."""
-    rows = slice(0, int(steps.offsets[count]))
-    return Steps(
-        steps.src[rows],
-        steps.dst[rows],
-        steps.t[rows],
-        None if steps.weight is None else steps.weight[rows],
-        None if steps.op is None else steps.op[rows],
-        steps.offsets[: count + 1],
-        steps.times[:count],
-    )
+    columns = (steps.src, steps.dst, steps.t, steps.weight, steps.op)
+    rows = (None if column is None else column[: steps.offsets[count]] for column in columns)
+    return Steps(*rows, steps.offsets[: count + 1], steps.times[:count])
 
 
 def part_of(steps: Steps) -> Part:
@@ -114,13 +89,16 @@ def check_same_stream(events: EventStream | Steps, manifest: StoreManifest) -> N
 # Propagators --------------------------------------------------------------------------------------
 
 
-def settings_of(propagator: Propagator) -> dict[str, Any]:
-    """Return a propagator's settings as they come back from JSON."""
-    settings: dict[str, Any] = json.loads(json.dumps(propagator._description()))
-    return settings
+def recorded_from(propagator: Propagator) -> dict[str, Any]:
+    """Return what decides what a propagator computes, as the manifest has it."""
+    return {
+        "propagator": json.loads(json.dumps(propagator._description())),
+        "thresholds": tuple(propagator._thresholds.tolist()),
+        "features": _features_digest(propagator),
+    }
 
 
-def features_digest(propagator: Propagator) -> str:
+def _features_digest(propagator: Propagator) -> str:
     """Return the digest of all features, read in pieces."""
     state = hashlib.blake2b(digest_size=16)
     step = max(1, PIECE_BYTES // (8 * propagator.columns))
@@ -135,21 +113,6 @@ def graph_digest(propagator: Propagator) -> str:
     src, dst, weight = propagator.edges()
     order = np.lexsort((dst, src))
     return digest(*(as_bytes(column[order]) for column in (src, dst, weight)))
-
-
-def check_propagator(manifest: StoreManifest, propagator: Propagator, directory: Path) -> None:
-    """Raise ParameterError unless the propagator computes what was recorded."""
-    settings = settings_of(propagator)
-    other = [key for key, value in settings.items() if manifest.propagator.get(key) != value]
-    if not other and tuple(propagator._thresholds.tolist()) != manifest.thresholds:
-        other = ["thresholds"]
-    if not other and features_digest(propagator) != manifest.features:
-        other = ["features"]
-    if other:
-        raise ParameterError(
-            f"{directory} was recorded from a propagator with other {' and '.join(other)}; give"
-            " one with the same, or record to another path"
-        )
 
 
 def check_initial_graph(

@@ -125,12 +125,7 @@ class StoreManifest:
 
     @classmethod
     def read(cls, directory: Path) -> StoreManifest:
-        try:
-            body = read_sealed(directory / MANIFEST, _FORMAT, VERSION)
-        except FileNotFoundError:
-            raise StateFileError(
-                f"{directory} is not a store of trajectories: it has no {MANIFEST}"
-            ) from None
+        body = read_sealed(directory / MANIFEST, _FORMAT, VERSION)
         body["parts"] = tuple(Part(**part) for part in body["parts"])
         body["segments"] = tuple(Entry(**entry) for entry in body["segments"])
         body["thresholds"], body["drift"] = tuple(body["thresholds"]), tuple(body["drift"])
@@ -147,14 +142,13 @@ def write_sealed(path: Path, format_name: str, version: int, body: Mapping[str, 
 
 
 def read_sealed(path: Path, format_name: str, version: int) -> dict[str, Any]:
-    """Return what `write_sealed` wrote; raise StateFileError for anything else.
-
-    A missing file raises FileNotFoundError.
-    """
+    """Return what `write_sealed` wrote; raise StateFileError for anything else."""
     try:
         body = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise
+        raise StateFileError(
+            f"{path.parent} holds no {format_name}: it has no {path.name}"
+        ) from None
     except OSError as error:
         raise StateFileError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tidegraph.core.durable import not_written, only_writer
+from tidegraph.core.durable import only_writer
 from tidegraph.core.errors import EventError, ParameterError, StateFileError
 from tidegraph.core.progress import Progress
+from tidegraph.core.resume import make_directory, require_free, require_same
 from tidegraph.engine.channels import is_number
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
@@ -20,12 +21,10 @@ from tidegraph.store.inputs import (
     as_steps,
     check_initial_graph,
     check_nodes,
-    check_propagator,
     check_same_stream,
-    features_digest,
     graph_digest,
     part_of,
-    settings_of,
+    recorded_from,
 )
 from tidegraph.store.manifest import (
     MANIFEST,
@@ -64,10 +63,7 @@ def record_into(
     layout = Layout(len(propagator.channels), propagator.columns, dtype)
     check_nodes(steps, propagator.nodes)
     options: dict[str, Any] = {"progress": progress, "checkpoint_every_s": checkpoint_every_s}
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_written(directory, error) from error
+    make_directory(directory)
     with only_writer(directory):
         if (directory / MANIFEST).exists():
             if not resume:
@@ -75,12 +71,7 @@ def record_into(
                     f"{directory} already holds a store; resume it, or give another path"
                 )
             manifest = StoreManifest.read(directory)
-            check_propagator(manifest, propagator, directory)
-            if (epsilon, dtype) != (manifest.epsilon, manifest.dtype):
-                raise ParameterError(
-                    f"{directory} was recorded with epsilon={manifest.epsilon},"
-                    f" dtype={manifest.dtype!r}; give the same, or another path"
-                )
+            _require_same(manifest, propagator, directory, epsilon=epsilon, dtype=dtype)
             check_initial_graph(manifest, propagator, steps, directory)
             if part_of(steps).digest != manifest.parts[-1].digest:
                 raise EventError(
@@ -108,11 +99,7 @@ def new_manifest(
     segment_bytes: int,
 ) -> StoreManifest:
     """Return the manifest of a store before its first step; write the node names next to it."""
-    strangers = [name for path in directory.iterdir() if not OWN_FILE.fullmatch(name := path.name)]
-    if strangers:
-        raise ParameterError(
-            f"{directory} holds {strangers[0]} and no store; give an empty or a new directory"
-        )
+    require_free(directory, "a store", own=OWN_FILE, error=ParameterError)
     for leftover in directory.iterdir():  # from a run that ended before it wrote a manifest
         leftover.unlink()
     names, unit = None, None
@@ -127,9 +114,6 @@ def new_manifest(
         epsilon=epsilon,
         unit=unit,
         names=names,
-        propagator=settings_of(propagator),
-        thresholds=tuple(propagator._thresholds.tolist()),
-        features=features_digest(propagator),
         segment_records=max(1, segment_bytes // layout.record_bytes),
         parts=(part_of(steps),),
         steps=0,
@@ -140,6 +124,21 @@ def new_manifest(
         segments=(),
         begun=propagator.time,
         graph=graph_digest(propagator),
+        **recorded_from(propagator),
+    )
+
+
+def _require_same(
+    manifest: StoreManifest, propagator: Propagator, directory: Path, **options: Any
+) -> None:
+    """Raise ParameterError unless the propagator computes what was recorded, with such options."""
+    require_same(
+        directory,
+        vars(manifest),
+        {**recorded_from(propagator), **options},
+        kind="a store",
+        advice="give the same, or another path",
+        error=ParameterError,
     )
 
 
@@ -167,7 +166,7 @@ def append_to(
                 " nodes are unknown, since features were given as an array: record all again"
             )
         if propagator is not None:
-            check_propagator(manifest, propagator, directory)
+            _require_same(manifest, propagator, directory)
         part = part_of(steps)
         if not manifest.complete:
             if part != manifest.parts[-1]:

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.core.durable import not_written
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
+from tidegraph.core.resume import make_directory, require_free, require_same
 from tidegraph.core.workers import Engine, check_engine, run
 from tidegraph.engine.channels import EngineSettings, Sketch
 from tidegraph.engine.propagator import Propagator
@@ -75,17 +75,26 @@ class _ShardList:
 
     @classmethod
     def read(cls, directory: Path) -> _ShardList:
-        try:
-            body = read_sealed(directory / _SHARDS, _FORMAT, _VERSION)
-        except FileNotFoundError:
-            raise StateFileError(f"{directory} holds no shards: it has no {_SHARDS}") from None
+        body = read_sealed(directory / _SHARDS, _FORMAT, _VERSION)
         body["shards"] = tuple(_Shard(**shard) for shard in body["shards"])
         return cls(**body)
 
-    def unrecorded(self) -> _ShardList:
-        """Return the list as it was before anything was recorded."""
-        shards = (dataclasses.replace(shard, digest=None) for shard in self.shards)
-        return dataclasses.replace(self, shards=tuple(shards))
+    def inputs(self) -> dict[str, Any]:
+        """Return all that the stores of the shards depend on."""
+        return {**vars(self), "shards": len(self.shards)}
+
+    def resume_or_create(self, directory: Path) -> _ShardList:
+        """Return the list in the directory, if it has the same inputs, or write this one."""
+        words: dict[str, Any] = {"kind": "a store in shards", "error": ParameterError}
+        if (directory / _SHARDS).exists():
+            found = _ShardList.read(directory)
+            advice = "give the same, or another path"
+            require_same(directory, found.inputs(), self.inputs(), advice=advice, **words)
+            return found
+        make_directory(directory)
+        require_free(directory, **words)
+        self.write(directory)
+        return self
 
 
 def _store_digest(store: Path) -> str:
@@ -174,17 +183,14 @@ def record_shards(
         )
     layout = Layout(len(settings.channels), columns, dtype)
     directory = Path(path)
-    listed = _resume_or_create(
-        directory,
-        _ShardList(
-            settings=json.loads(json.dumps(dataclasses.asdict(settings))),
-            features=_described(matrix),
-            events=stream.digest(),
-            epsilon=float(epsilon),
-            dtype=layout.dtype,
-            shards=tuple(_divided(columns, shards)),
-        ),
-    )
+    listed = _ShardList(
+        settings=json.loads(json.dumps(dataclasses.asdict(settings))),
+        features=_described(matrix),
+        events=stream.digest(),
+        epsilon=float(epsilon),
+        dtype=layout.dtype,
+        shards=tuple(_divided(columns, shards)),
+    ).resume_or_create(directory)
     missing = {shard.name: shard for shard in listed.shards if not _is_recorded(directory, shard)}
     if missing:
         common = _Common(
@@ -225,31 +231,6 @@ def _described(features: Sketch | NDArray[Any]) -> dict[str, Any]:
     return {"digest": digest(as_bytes(features)), "dtype": str(features.dtype)}
 
 
-def _resume_or_create(directory: Path, wanted: _ShardList) -> _ShardList:
-    """Return the list in the directory, if it divides the same recording, or write a new one."""
-    if (directory / _SHARDS).exists():
-        found = _ShardList.read(directory)
-        begun = found.unrecorded()
-        for field in dataclasses.fields(wanted):
-            if getattr(begun, field.name) != getattr(wanted, field.name):
-                raise ParameterError(
-                    f"{directory} was begun with other {field.name}; give the same as then, or"
-                    " another path"
-                )
-        return found
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        strangers = [entry.name for entry in directory.iterdir()]
-    except OSError as error:
-        raise not_written(directory, error) from error
-    if strangers:
-        raise ParameterError(
-            f"{directory} holds {strangers[0]} and no shards; give an empty or a new directory"
-        )
-    wanted.write(directory)
-    return wanted
-
-
 def _record_shard(common: _Common, shard: _Shard, progress: Progress) -> str:
     """Record one shard, or what is missing of it; return the digest of its manifest."""
     events = common.events
@@ -268,10 +249,7 @@ def _record_shard(common: _Common, shard: _Shard, progress: Progress) -> str:
         nodes=stream.nodes,
         threads=common.threads,
         initial=initial,
-        **{
-            field.name: getattr(common.settings, field.name)
-            for field in dataclasses.fields(EngineSettings)
-        },
+        **vars(common.settings),
     )
     store = common.directory / shard.name
     record(stream, propagator, store, progress=progress, **common.options)

@@ -21,7 +21,7 @@ from tidegraph.core.errors import EventError, ParameterError, PrecisionError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.steps import Steps
-from tidegraph.store.inputs import features_digest, first_steps, part_of, settings_of
+from tidegraph.store.inputs import first_steps, part_of, recorded_from
 from tidegraph.store.manifest import (
     MANIFEST,
     OWN_FILE,
@@ -88,9 +88,8 @@ class Writer:
         entry = self._initial_states(known, number=self._next_number())
         self.manifest = dataclasses.replace(
             self.manifest,
-            propagator=settings_of(self._propagator),
-            features=features_digest(self._propagator),
             segments=(*self.manifest.segments, entry),
+            **recorded_from(self._propagator),
         )
         self._merge(0)
 

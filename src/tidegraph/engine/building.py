@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph import _native
-from tidegraph.core.durable import only_writer, put_in_place, replace_file, sync
-from tidegraph.core.errors import DataError, ParameterError, ShortOfMemoryError, StorageError
+from tidegraph.core.durable import put_in_place, replace_file, sync
+from tidegraph.core.errors import DataError, ParameterError, StorageError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.compact import (
     HEADER,
@@ -27,6 +27,7 @@ from tidegraph.engine.compact import (
     memory_bytes,
     memory_text,
     open_graph,
+    resumable,
     split_weights,
     write_header,
 )
@@ -115,27 +116,11 @@ def build(
     }
     room = memory_bytes(memory)
     target = Path(path)
-    if target.exists() and not target.is_dir():
-        raise StorageError(f"{path} is a file; give a new directory")
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        with only_writer(target):
-            if (target / HEADER).exists():
-                raise StorageError(f"{path} holds a graph already; give a new directory")
-            work = _Work(target, order)
-            return _Build(work, table, room, threads, progress).run()
-    except MemoryError as error:
-        raise ShortOfMemoryError(
-            f"building {path}: the system has less memory than memory={memory}; finished work is"
-            " safe: repeat the command with a smaller memory, or on a larger machine"
-        ) from error
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(
-            f"building {path} stopped: {error.strerror or error}; finished work is safe: make room"
-            " and repeat the command"
-        ) from error
+    with resumable(target, memory):
+        if (target / HEADER).exists():
+            raise StorageError(f"{path} holds a graph already; give a new directory")
+        work = _Work(target, order)
+        return _Build(work, table, room, threads, progress).run()
 
 
 class _Work:

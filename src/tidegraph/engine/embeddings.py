@@ -6,7 +6,6 @@ manifest that lists them. `passes` writes it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import DataError, EventError
 from tidegraph.core.progress import Progress
+from tidegraph.core.statefile import digest
 from tidegraph.engine.compact import file_digests
 from tidegraph.events.names import known_nodes
 from tidegraph.events.stored_names import StoredNames
@@ -31,7 +31,6 @@ __all__ = [
     "VERSION",
     "Block",
     "Embeddings",
-    "array_digest",
     "listed_blocks",
     "pieces",
 ]
@@ -153,7 +152,7 @@ class Embeddings:
                     f"{path / block.file} was written by a release without digests and cannot be"
                     " verified: propagate into a new directory, or open it without verify"
                 )
-            if array_digest(array) != block.digest:
+            if digest(pieces(array)) != block.digest:
                 raise DataError(f"{path / block.file} is damaged: {_REPEAT}")
         for name, file in files.items() if verify else ():
             if file_digests(path / name) != file["digests"]:
@@ -204,14 +203,6 @@ class Embeddings:
             out[:, :, first:last] = block[ids]
             first = last
         return out
-
-
-def array_digest(array: NDArray[Any]) -> str:
-    """Return the digest of the values of an array, read in pieces."""
-    digest = hashlib.blake2b(digest_size=16)
-    for rows in pieces(array):
-        digest.update(np.ascontiguousarray(rows).data)
-    return digest.hexdigest()
 
 
 def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:

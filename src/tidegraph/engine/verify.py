@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress
-from tidegraph.engine.channels import Channel, Sketch
+from tidegraph.engine.channels import Channel, EngineSettings, Sketch
 from tidegraph.engine.precision import Dtype
 from tidegraph.engine.propagator import Propagator
 from tidegraph.engine.reference import exact_of
@@ -116,7 +116,7 @@ def verify(
     steps: int | None = None,
     snapshots: int | None = None,
     columns: int = 64,
-    r_max: float = 1e-2,
+    r_max: float = EngineSettings.r_max,
     alpha: float = 0.2,
     half_life: float | None = None,
     dtype: Dtype = "float32",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from tidegraph.core.errors import EventError, ParameterError
+from tidegraph.core.statefile import digest
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.steps import Steps
 from tidegraph.events.stream import EventStream
 from tidegraph.store.manifest import Part, StoreManifest, names_text
-from tidegraph.store.segments import PIECE_BYTES, as_bytes, digest
+from tidegraph.store.segments import PIECE_BYTES
 
 __all__ = [
     "as_steps",
@@ -50,8 +50,7 @@ def first_steps(steps: Steps, count: int) -> Steps:
 def part_of(steps: Steps) -> Part:
     """Return steps as the manifest names them: by digest and number."""
     columns = (steps.src, steps.dst, steps.t, steps.weight, steps.op, steps.offsets, steps.times)
-    parts = (b"-" if column is None else as_bytes(column) for column in columns)
-    return Part(digest(*parts), len(steps))
+    return Part(digest(b"-" if column is None else column for column in columns), len(steps))
 
 
 def check_nodes(steps: Steps, nodes: int) -> None:
@@ -79,7 +78,7 @@ def check_same_stream(events: EventStream | Steps, manifest: StoreManifest) -> N
         )
     if events.names is None or manifest.names is None:
         return
-    if digest(names_text(events.names, manifest.nodes)) != manifest.names:
+    if digest([names_text(events.names, manifest.nodes)]) != manifest.names:
         raise EventError(
             "the events have other node names than the store, or number them differently;"
             " later.continuing(stream) numbers them as in the recorded stream"
@@ -100,19 +99,18 @@ def recorded_from(propagator: Propagator) -> dict[str, Any]:
 
 def _features_digest(propagator: Propagator) -> str:
     """Return the digest of all features, read in pieces."""
-    state = hashlib.blake2b(digest_size=16)
     step = max(1, PIECE_BYTES // (8 * propagator.columns))
-    for first in range(0, propagator.nodes, step):
-        nodes = np.arange(first, min(first + step, propagator.nodes))
-        state.update(as_bytes(propagator.features(nodes)))
-    return state.hexdigest()
+    return digest(
+        propagator.features(np.arange(first, min(first + step, propagator.nodes)))
+        for first in range(0, propagator.nodes, step)
+    )
 
 
 def graph_digest(propagator: Propagator) -> str:
     """Return the digest of all edges, whatever their order."""
     src, dst, weight = propagator.edges()
     order = np.lexsort((dst, src))
-    return digest(*(as_bytes(column[order]) for column in (src, dst, weight)))
+    return digest(column[order] for column in (src, dst, weight))
 
 
 def check_initial_graph(

@@ -18,6 +18,7 @@ from typing import Any
 from tidegraph import _native
 from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import StateFileError
+from tidegraph.core.statefile import digest
 from tidegraph.events.names import NodeNames
 from tidegraph.store.segments import (
     VERSION,
@@ -25,7 +26,6 @@ from tidegraph.store.segments import (
     Layout,
     Segment,
     StoreDtype,
-    digest,
     other_version,
 )
 
@@ -116,7 +116,7 @@ class StoreManifest:
             text = path.read_bytes()
         except OSError as error:
             raise StateFileError(f"cannot read {path}: {error.strerror or error}") from error
-        if digest(text) != self.names:
+        if digest([text]) != self.names:
             raise _altered(path)
         return NodeNames(json.loads(text))
 
@@ -165,7 +165,7 @@ def read_sealed(path: Path, format_name: str, version: int) -> dict[str, Any]:
 
 
 def _json_digest(body: dict[str, Any]) -> str:
-    return digest(json.dumps(body, sort_keys=True).encode())
+    return digest([json.dumps(body, sort_keys=True).encode()])
 
 
 def _altered(path: Path) -> StateFileError:
@@ -183,7 +183,7 @@ def names_text(names: NodeNames, nodes: int | None = None) -> bytes:
 def write_names(directory: Path, file: str, text: bytes) -> str:
     """Write a file of names atomically and return its digest."""
     replace_file(directory / file, lambda handle: handle.write(text))
-    return digest(text)
+    return digest([text])
 
 
 def checkpoint_path(directory: Path, steps: int) -> Path:

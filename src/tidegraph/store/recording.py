@@ -12,6 +12,7 @@ from tidegraph.core.durable import only_writer
 from tidegraph.core.errors import EventError, ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.core.resume import make_directory, require_free, require_same
+from tidegraph.core.statefile import digest
 from tidegraph.engine.channels import is_number
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
@@ -36,7 +37,7 @@ from tidegraph.store.manifest import (
     names_text,
     write_names,
 )
-from tidegraph.store.segments import Layout, StoreDtype, digest
+from tidegraph.store.segments import Layout, StoreDtype
 from tidegraph.store.writer import Writer
 
 __all__ = ["SEGMENT_BYTES", "append_to", "new_manifest", "record_into"]
@@ -181,7 +182,7 @@ def append_to(
         )
         if known < nodes and isinstance(events, EventStream) and events.names is not None:
             text = names_text(events.names)
-            file = f"{NAMES}.{digest(text)[:16]}"  # the old file counts until all is published
+            file = f"{NAMES}.{digest([text])[:16]}"  # the old file counts until all is published
             names = write_names(directory, file, text)
             manifest = dataclasses.replace(manifest, names=names, names_file=file)
         if propagator is None:

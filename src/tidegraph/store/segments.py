@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import ParameterError, StateFileError
+from tidegraph.core.statefile import as_bytes, digest
 
 __all__ = [
     "PIECE_BYTES",
@@ -30,8 +31,6 @@ __all__ = [
     "Records",
     "Segment",
     "StoreDtype",
-    "as_bytes",
-    "digest",
     "first_to_merge",
     "merge",
     "other_version",
@@ -116,18 +115,6 @@ def _places(layout: Layout, nodes: int, records: int) -> tuple[dict[str, tuple[i
     return places, at
 
 
-def digest(*parts: Any) -> str:
-    """Return the BLAKE2 digest of some bytes, one part after the other."""
-    state = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        state.update(part)
-    return state.hexdigest()
-
-
-def as_bytes(array: NDArray[Any]) -> Any:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-
 class _Digests:
     """One digest per array of a segment, since all arrays are written in parallel."""
 
@@ -139,7 +126,7 @@ class _Digests:
         self._parts[name].update(as_bytes(array))
 
     def value(self) -> str:
-        return digest(self._prefix, *(part.digest() for part in self._parts.values()))
+        return digest([self._prefix, *(part.digest() for part in self._parts.values())])
 
 
 _ARRAYS = ("nodes", "offsets", *Records._fields)

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.core.resume import make_directory, require_free, require_same
+from tidegraph.core.statefile import digest
 from tidegraph.core.workers import Engine, check_engine, run
 from tidegraph.engine.channels import EngineSettings, Sketch
 from tidegraph.engine.propagator import Propagator
@@ -29,7 +30,7 @@ from tidegraph.events.stream import EventStream
 from tidegraph.store.manifest import MANIFEST, StoreManifest, read_sealed, write_sealed
 from tidegraph.store.queries import Queries, Times
 from tidegraph.store.recording import SEGMENT_BYTES
-from tidegraph.store.segments import Layout, StoreDtype, as_bytes, digest
+from tidegraph.store.segments import Layout, StoreDtype
 from tidegraph.store.trajectories import ChangeKind, Trajectories, record
 
 __all__ = ["ShardedTrajectories", "record_shards"]
@@ -98,7 +99,7 @@ class _ShardList:
 
 
 def _store_digest(store: Path) -> str:
-    return digest((store / MANIFEST).read_bytes())
+    return digest([(store / MANIFEST).read_bytes()])
 
 
 def _is_recorded(directory: Path, shard: _Shard) -> bool:
@@ -228,7 +229,7 @@ def record_shards(
 def _described(features: Sketch | NDArray[Any]) -> dict[str, Any]:
     if isinstance(features, Sketch):
         return {"sketch": dataclasses.asdict(features)}
-    return {"digest": digest(as_bytes(features)), "dtype": str(features.dtype)}
+    return {"digest": digest([features]), "dtype": str(features.dtype)}
 
 
 def _record_shard(common: _Common, shard: _Shard, progress: Progress) -> str:

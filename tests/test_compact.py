@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tidegraph import Batch, Channel, Propagator, Sketch, reference
 from tidegraph.core import durable
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, StorageError
-from tidegraph.engine import base_graph, bridge, building, compact
+from tidegraph.engine import base_graph, bridge, building, compact, spooling
 from tidegraph.engine import propagator as engine
 from tidegraph.engine.building import build
 from tidegraph.engine.compact import CompactGraph, open_graph
@@ -94,7 +94,7 @@ def lists_of(node: IntArray, neighbour: IntArray, nodes: int) -> tuple[IntArray,
 def test_lists_agree_with_sorting_all_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directed: bool, memory: int
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
     nodes = 500
     src, dst = some_pairs(1, nodes, 3000)
     edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
@@ -139,8 +139,8 @@ def test_weights_of_repeated_edges_add_up(tmp_path: Path) -> None:
 def test_weights_are_those_of_the_table_to_the_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directed: bool, file: str
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
-    monkeypatch.setattr(building, "_SPLIT", 100)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_SPLIT", 100)
     src, dst = some_pairs(31, 60, 3000)
     weight = any_weights(31, 3000)
     if file == "e.csv":
@@ -311,8 +311,8 @@ def test_a_text_file_of_edges_gives_the_same_graph(tmp_path: Path) -> None:
 def test_one_window_of_lists_is_freed_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
-    monkeypatch.setattr(building, "_SPLIT", 256)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_SPLIT", 256)
     nodes, rows, memory = 2000, 100_000, 400_000  # lists of 800 or 2,400 kB: several windows
     src, dst = some_pairs(9, nodes if kind != "repeated" else 200, rows)
     columns: dict[str, NDArray[Any]] = {"src": src, "dst": dst}
@@ -352,8 +352,8 @@ def test_one_window_of_lists_is_freed_before_the_next(
 def test_a_build_killed_anywhere_resumes_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, ids: str
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
-    monkeypatch.setattr(building._ParquetEdges, "_GROUPS", 2)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_GROUPS", 2)
     monkeypatch.setattr(os, "fsync", lambda _: None)  # the disk stays when a process is killed
     src, dst = some_pairs(5, 60, rows)
     called = LABELS.get(ids, np.arange(60))
@@ -389,7 +389,7 @@ def test_a_build_killed_anywhere_resumes_to_the_same_bytes(
             sync(*files)
 
         path = tmp_path / f"killed{kills}"
-        for module in (building, durable):
+        for module in (building, durable, spooling):
             monkeypatch.setattr(module, "sync", dying)
         try:
             build(edges, path, memory=memory, **options)
@@ -397,7 +397,7 @@ def test_a_build_killed_anywhere_resumes_to_the_same_bytes(
         except Killed:
             with pytest.raises(DataError, match="unfinished"):
                 open_graph(path)
-            for module in (building, durable):
+            for module in (building, durable, spooling):
                 monkeypatch.setattr(module, "sync", sync)
             assert contents(build(edges, path, memory=2 * memory, **options)) == whole
     assert kills > 8
@@ -536,7 +536,7 @@ def test_numbers_do_not_depend_on_how_a_table_is_cut(
     columns = {"src": called[src], "dst": called[dst]}
     whole = build(write_edges(tmp_path / "a.parquet", columns, group=200), tmp_path / "whole")
     monkeypatch.setattr(stored_names, "_TEXT_ROWS", pieces)
-    monkeypatch.setattr(building, "_TEXT_ROWS", pieces)
+    monkeypatch.setattr(spooling, "_TEXT_ROWS", pieces)
     other = build(write_edges(tmp_path / "b.parquet", columns, group=group), tmp_path / "other")
     assert contents(other) == contents(whole)
 
@@ -544,9 +544,9 @@ def test_numbers_do_not_depend_on_how_a_table_is_cut(
 def test_the_advised_memory_is_enough_to_number_all_ids(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
-    monkeypatch.setattr(building._ParquetEdges, "_GROUPS", 2)
-    monkeypatch.setattr(building, "_TEXT_ROWS", 50)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_GROUPS", 2)
+    monkeypatch.setattr(spooling, "_TEXT_ROWS", 50)
     src = np.arange(0, 400, 2)
     called = LABELS["words"]
     columns = {"src": called[src], "dst": called[src + 1]}
@@ -587,7 +587,7 @@ def test_a_build_keeps_within_the_memory_promised_also_from_one_large_row_group(
     rows = {"edges.parquet": 6_000_000, "edges.csv": 500_000, "weighted.parquet": 1_500_000}[name]
     src, dst = np.random.default_rng(1).integers(0, 100_000, (2, rows))
     table = pa.table({"src": src, "dst": dst})
-    limit = building._OVERHEAD + (4 << 20)
+    limit = spooling._OVERHEAD + (4 << 20)
     order = [tmp_path / name, "-o", tmp_path / "graph"]
     if name == "weighted.parquet":
         src[:50_000] = 7  # a list that takes much memory to be sorted
@@ -618,7 +618,7 @@ def test_nodes_are_numbered_within_the_memory_promised(tmp_path: Path, kind: str
     write_edges(tmp_path / "edges.parquet", table, group=1 << 16)
     numbering = Numbering()
     numbering(pa.array(called) if kind == "words" else called)
-    limit = building._OVERHEAD + numbering.nbytes
+    limit = spooling._OVERHEAD + numbering.nbytes
     order = [tmp_path / "edges.parquet", "-o", tmp_path / "graph", "--memory", str(limit)]
     words = [sys.executable, "-c", PROMISE, *map(str, order)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
@@ -632,7 +632,7 @@ def test_any_number_of_self_edges_is_built_within_the_memory_promised(tmp_path: 
     nodes = 1_500_000
     loops = np.random.default_rng(2).permutation(nodes)
     write_edges(tmp_path / "edges.parquet", {"src": loops, "dst": loops}, group=1 << 17)
-    limit = building._OVERHEAD + 4 * nodes + (1 << 20)
+    limit = spooling._OVERHEAD + 4 * nodes + (1 << 20)
     order = [tmp_path / "edges.parquet", "-o", tmp_path / "graph", "--memory", str(limit)]
     words = [sys.executable, "-c", PROMISE, *map(str, order)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
@@ -646,8 +646,8 @@ def test_any_number_of_self_edges_is_built_within_the_memory_promised(tmp_path: 
 def test_self_edges_add_up_in_the_order_of_rows_whatever_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
-    monkeypatch.setattr(building, "_READ_ROWS", 1000)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_READ_ROWS", 1000)
     nodes, rows = 150_000, 9000  # several windows of nodes, several pieces of rows
     rng = np.random.default_rng(3)
     loops = rng.choice(rng.integers(0, nodes, 2000), rows)

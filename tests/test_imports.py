@@ -45,8 +45,8 @@ LAYERS: dict[str, list[str]] = {
     "_native": [],
     "engine": [
         "adjoint channels compact",
-        "building embeddings precision",
-        "bridge features planning saving",
+        "embeddings precision spooling",
+        "bridge building features planning saving",
         "base_graph reference",
         "propagator",
         "attribution passes verify",

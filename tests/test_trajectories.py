@@ -246,6 +246,8 @@ def test_answers_can_be_written_into_given_arrays(tmp_path: Path) -> None:
         (lambda s: s.state([0], [np.uint64(2**63)]), tg.DataError, "2.*63"),
         (lambda s: s.window([0], [1], 0), tg.ParameterError, "k is 0"),
         (lambda s: s.window([0], [1], True), tg.ParameterError, "k is True"),
+        (lambda s: s.window([0], [1], 2**62), tg.ParameterError, f"{2**62}, .* look back less"),
+        (lambda s: s.window([0], [1], 2**45), tg.ParameterError, f"{2**45}, .* look back less"),
         (lambda s: s.window([0], [1], 2, "angle"), tg.ParameterError, "g is 'angle'"),
         (lambda s: s.changes([0, 1]), tg.ParameterError, "2 nodes"),
         (lambda s: s.append("events"), tg.EventError, "EventStream or Steps"),

@@ -83,15 +83,9 @@ class Attribution:
             self._engine.apply(Batch(t=self._clock))
         self._beta = self._engine.beta if channel.beta is None else channel.beta
         self._loops = self._unit() * self._engine.loops(0)
-        i, j, _ = self._entries(*self._engine.edges(0))
-        span_i, span_j, _ = self._entries(stream.src[rows], stream.dst[rows])
-        self._adjoint = Adjoint(
-            node,
-            channel.gamma,
-            np.concatenate([i, span_i]),
-            np.concatenate([j, span_j]),
-            stream.nodes,
-        )
+        now, later = self._engine.edges(0)[:2], (stream.src[rows], stream.dst[rows])
+        i, j, _ = self._entries(*map(np.concatenate, zip(now, later, strict=True)))
+        self._adjoint = Adjoint(node, channel.gamma, i, j, stream.nodes)
         self._adjoint.set_weights(*self._weights(), self._degree())
 
     def _rows_before(self, end: int) -> Batch | None:
@@ -101,7 +95,7 @@ class Attribution:
             return stream[:end].steps(events=max(end, 1)).batch(0, 1) if end else None
         count = len(edges.src)
         weight = np.ones(count) if edges.weight is None else edges.weight
-        op = np.zeros(end, dtype=np.uint8) if stream.op is None else stream.op[:end]
+        op = np.full(end, Op.ADD) if stream.op is None else stream.op[:end]
         later = np.where(op == Op.REMOVE, np.inf, 1.0)
         if stream.weight is not None:
             later = stream.weight[:end]
@@ -109,7 +103,7 @@ class Attribution:
             np.concatenate([edges.src, stream.src[:end]]),
             np.concatenate([edges.dst, stream.dst[:end]]),
             weight=np.concatenate([weight, later]),
-            op=np.concatenate([np.zeros(count, dtype=np.uint8), op]),
+            op=np.concatenate([np.full(count, Op.ADD), op]),
             t=np.concatenate([np.full(count, self._origin), stream.t[:end]]),
         )
 
@@ -252,10 +246,7 @@ class Attribution:
         return Changes(i[at], j[at], new[at] - old[at])
 
     def _absorb(
-        self,
-        parts: list[tuple[FloatArray, Changes]],
-        ids: IntArray | None,
-        estimate: NDArray[Any],
+        self, parts: list[tuple[FloatArray, Changes]], ids: IntArray | None, estimate: NDArray[Any]
     ) -> None:
         """Apply changes to the adjoint and add what each part does to the node to its vector.
 

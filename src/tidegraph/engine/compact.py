@@ -103,7 +103,7 @@ def memory_text(size: int) -> str:
 
 @contextmanager
 def resumable(directory: Path, memory: str | int) -> Iterator[None]:
-    """Create a directory and be its only writer; explain how to continue if memory or disk is short."""
+    """Be the only writer of a directory; explain how to continue if memory or disk is short."""
     try:
         make_directory(directory)
         with only_writer(directory):

@@ -34,6 +34,7 @@ from tidegraph.events.steps import Steps
 __all__ = ["Propagator", "propagate"]
 
 _BLOCK_COLUMNS = 96
+_FLOAT64 = np.dtype(np.float64)
 _ROWS_BETWEEN_MERGES = 1 << 20  # over a compact graph, how often to look at changed lists
 
 
@@ -98,13 +99,7 @@ class Propagator:
         if isinstance(initial, CompactGraph) and isinstance(features, Sketch) and nodes is None:
             nodes = initial.nodes
         settings = EngineSettings(
-            channels=tuple(channels),
-            directed=directed,
-            beta=beta,
-            r_max=r_max,
-            r_max_unit=r_max_unit,
-            scale_by_degree=scale_by_degree,
-            self_loop=self_loop,
+            tuple(channels), directed, beta, r_max, r_max_unit, scale_by_degree, self_loop
         )
         check_dtype(dtype)
         source = features if isinstance(features, Features) else Features(features, nodes)
@@ -124,7 +119,7 @@ class Propagator:
         elif initial is not None:
             self._load(initial)
         self._native.read_peak()
-        self._check_tolerance(1.0)
+        check_tolerance(1.0, self._native, settings, self._dtype)
         self._native.start()
 
     def _build(
@@ -164,16 +159,13 @@ class Propagator:
     def _load(self, batch: Batch) -> None:
         _require_edge_rows(batch, "initial", "give nodes and features with features=")
         try:
-            self._native.load(batch.src, batch.dst, batch.weight, batch.op, batch.t, batch.time)
+            self._native.load(*_rows(batch), batch.time)
         except _native.EventError as error:
             raise EventError(f"initial: {error}") from None
 
     def _merge_if_large(self) -> None:
         if self._base is not None:
             self._base.merge_if_large()
-
-    def _check_tolerance(self, tolerance: float) -> None:
-        check_tolerance(tolerance, self._native, self._settings, self._dtype)
 
     def apply(self, batch: Batch) -> NDArray[np.int64]:
         """Apply a batch; return the nodes it names and all whose estimate moved, sorted.
@@ -187,11 +179,7 @@ class Propagator:
     def _apply(self, batch: Batch) -> NDArray[np.int64]:
         try:
             touched = self._native.apply(
-                batch.src,
-                batch.dst,
-                batch.weight,
-                batch.op,
-                batch.t,
+                *_rows(batch),
                 batch.time,
                 batch.new_nodes,
                 batch.new_features,
@@ -248,37 +236,27 @@ class Propagator:
         if bounds[0] < 0 or bounds[-1] > rows or (np.diff(bounds) < 0).any():
             raise EventError(f"offsets must ascend from 0 to at most the number of rows, {rows}")
         counts = np.zeros(bounds.size - 1, dtype=np.int64)
-        done, refusal, of_precision = 0, "", False
+        done, reason, of_precision = 0, "", False
         with self._lock:
-            while done < counts.size and not refusal:
+            while done < counts.size and not reason:
                 end = counts.size
                 if self._base is not None:
                     until = bounds[done] + _ROWS_BETWEEN_MERGES
                     end = max(done + 1, int(np.searchsorted(bounds, until, side="right")) - 1)
-                some, refusal, of_precision = self._native.apply_steps(
-                    batch.src,
-                    batch.dst,
-                    batch.weight,
-                    batch.op,
-                    batch.t,
-                    bounds[done : end + 1],
-                    counts[done:end],
+                some, reason, of_precision = self._native.apply_steps(
+                    *_rows(batch), bounds[done : end + 1], counts[done:end]
                 )
                 done += some
                 self._merge_if_large()
-        if refusal:
-            applied = f"the {done} steps before it are applied"
-            if of_precision:
-                raise PrecisionError(f"step {done}: {refusal}; {applied}; {self._advice()}")
-            raise EventError(f"step {done}: {refusal}; {applied}")
+        if reason:
+            text = f"step {done}: {reason}; the {done} steps before it are applied"
+            raise PrecisionError(f"{text}; {self._advice()}") if of_precision else EventError(text)
         return counts
 
     def _record_steps(
         self,
         recorder: _native.Recorder,
-        batch: Batch | Steps,
-        offsets: NDArray[np.int64],
-        times: NDArray[np.int64],
+        steps: Steps,
         limit: int,
     ) -> tuple[int, str, bool]:
         """Apply steps watched by a recorder, and stop when `limit` records wait in it.
@@ -287,17 +265,7 @@ class Propagator:
         it was rejected because it needs more than the precision can hold.
         """
         with self._lock:
-            outcome = recorder.run(
-                self._native,
-                batch.src,
-                batch.dst,
-                batch.weight,
-                batch.op,
-                batch.t,
-                offsets,
-                times,
-                limit,
-            )
+            outcome = recorder.run(self._native, *_rows(steps), steps.offsets, steps.times, limit)
             self._merge_if_large()
         return outcome
 
@@ -339,7 +307,7 @@ class Propagator:
         settings = dataclasses.replace(self._settings, r_max=r_max)
         with self._lock:
             factor = settings.r_max / self._settings.r_max * self._native.tolerance
-            self._check_tolerance(factor)
+            check_tolerance(factor, self._native, self._settings, self._dtype)
             try:
                 self._native.refine(factor)
             finally:  # it may have begun even if interrupted
@@ -364,15 +332,15 @@ class Propagator:
 
     def features(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the features `[k, columns]` that are being propagated."""
-        return self._rows("features", nodes, np.dtype(np.float64), self.columns)
+        return self._rows("features", nodes, _FLOAT64, self.columns)
 
     def degree(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return present degrees `[k, channels]`, self-loops included."""
-        return self._rows("degree", nodes, np.dtype(np.float64), len(self.channels))
+        return self._rows("degree", nodes, _FLOAT64, len(self.channels))
 
     def threshold(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the promise `[k, channels, columns]`: how far an estimate may be from exact."""
-        return self._rows("threshold", nodes, np.dtype(np.float64), *self._shape)
+        return self._rows("threshold", nodes, _FLOAT64, *self._shape)
 
     def error_bound(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return a certificate `[k, channels, columns]`: how far `embedding` is from exact at most.
@@ -380,15 +348,13 @@ class Propagator:
         It is computed from the estimates and the graph alone, in float64, with one pass over all
         edges. So it does not rely on stored residuals, and includes every rounding error ever made.
         """
-        return self._rows("error_bound", nodes, np.dtype(np.float64), *self._shape)
+        return self._rows("error_bound", nodes, _FLOAT64, *self._shape)
 
     def audit(self) -> Audit:
         """Return how far stored residuals have drifted from the true ones, in thresholds."""
         with self._lock:
             drift, residual, untracked = self._native.audit()
-        return Audit(
-            drift=np.array(drift), residual=np.array(residual), untracked=np.array(untracked)
-        )
+        return Audit(np.array(drift), np.array(residual), np.array(untracked))
 
     def edges(
         self, channel: int | None = None
@@ -426,19 +392,15 @@ class Propagator:
         with self._lock:
             return dict(self._native.statistics())
 
-    def _ids(self, nodes: ArrayLike | None) -> NDArray[np.int64]:
-        if nodes is None:
-            return np.arange(self.nodes)
-        ids = np.atleast_1d(known_nodes(nodes, self.nodes))
-        if ids.ndim != 1:
-            raise EventError(f"nodes have shape {ids.shape}; give node numbers [k]")
-        return np.ascontiguousarray(ids)
-
     def _rows(
         self, what: str, nodes: ArrayLike | None, dtype: np.dtype[Any], *shape: int
     ) -> NDArray[Any]:
         """Return numbers of the given shape per node, from the native method `what`."""
-        ids = self._ids(nodes)
+        everyone = self.nodes
+        ids = np.arange(everyone) if nodes is None else known_nodes(nodes, everyone)
+        if ids.ndim > 1:
+            raise EventError(f"nodes have shape {ids.shape}; give node numbers [k]")
+        ids = np.ascontiguousarray(np.atleast_1d(ids))
         out = np.empty((ids.size, *shape), dtype=dtype)
         with self._lock:
             getattr(self._native, what)(ids, out)
@@ -545,14 +507,8 @@ class Propagator:
         with self._lock:
             return statefile.pack(self._description(), self._arrays())
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:  # copying uses it too
         return _unpack, (self._packed(), self._threads)
-
-    def __copy__(self) -> Propagator:
-        return _unpack(self._packed(), self._threads)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Propagator:
-        return self.__copy__()
 
     def __repr__(self) -> str:
         kind = "directed, " if self.directed else ""
@@ -569,6 +525,11 @@ def _unpack(data: bytes, threads: int) -> Propagator:
     return Propagator._from_state(
         *statefile.unpack(data), source="the pickled state", threads=threads
     )
+
+
+def _rows(batch: Batch | Steps) -> tuple[Any, Any, Any, Any, Any]:
+    """Return the columns of edge rows, as the native engine takes them."""
+    return batch.src, batch.dst, batch.weight, batch.op, batch.t
 
 
 def _require_edge_rows(batch: Batch, name: str, advice: str) -> None:

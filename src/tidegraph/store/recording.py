@@ -10,7 +10,6 @@ import numpy as np
 
 from tidegraph.core.durable import only_writer
 from tidegraph.core.errors import EventError, ParameterError, StateFileError
-from tidegraph.core.progress import Progress
 from tidegraph.core.resume import make_directory, require_free, require_same
 from tidegraph.core.statefile import digest
 from tidegraph.engine.channels import is_number
@@ -37,7 +36,7 @@ from tidegraph.store.manifest import (
     names_text,
     write_names,
 )
-from tidegraph.store.segments import Layout, StoreDtype
+from tidegraph.store.segments import Layout
 from tidegraph.store.writer import Writer
 
 __all__ = ["SEGMENT_BYTES", "append_to", "new_manifest", "record_into"]
@@ -49,21 +48,21 @@ def record_into(
     directory: Path,
     events: EventStream | Steps,
     propagator: Propagator,
-    *,
     epsilon: float,
-    dtype: StoreDtype,
-    resume: bool,
+    layout: Layout,
     segment_bytes: int,
-    progress: Progress | None,
-    checkpoint_every_s: float,
+    *,
+    resume: bool,
+    **options: Any,
 ) -> None:
-    """Record all events to a directory, or resume what was begun there; see `record`."""
+    """Record all events to a directory, or resume what was begun there; see `record`.
+
+    options: those of `Writer`.
+    """
     steps = as_steps(events)
     if not is_number(epsilon, (int, float, np.integer, np.floating)) or not 0 <= epsilon < 1:
         raise ParameterError(f"epsilon is {epsilon!r}; give a number from 0 to below 1")
-    layout = Layout(len(propagator.channels), propagator.columns, dtype)
     check_nodes(steps, propagator.nodes)
-    options: dict[str, Any] = {"progress": progress, "checkpoint_every_s": checkpoint_every_s}
     make_directory(directory)
     with only_writer(directory):
         if (directory / MANIFEST).exists():
@@ -72,7 +71,7 @@ def record_into(
                     f"{directory} already holds a store; resume it, or give another path"
                 )
             manifest = StoreManifest.read(directory)
-            _require_same(manifest, propagator, directory, epsilon=epsilon, dtype=dtype)
+            _require_same(manifest, propagator, directory, epsilon=epsilon, dtype=layout.dtype)
             check_initial_graph(manifest, propagator, steps, directory)
             if part_of(steps).digest != manifest.parts[-1].digest:
                 raise EventError(
@@ -147,13 +146,10 @@ def append_to(
     directory: Path,
     events: EventStream | Steps,
     propagator: Propagator | None,
-    *,
-    progress: Progress | None,
-    checkpoint_every_s: float,
+    **options: Any,
 ) -> None:
     """Record further events after those of a store; see `Trajectories.append`."""
     steps = as_steps(events)
-    options: dict[str, Any] = {"progress": progress, "checkpoint_every_s": checkpoint_every_s}
     with only_writer(directory):
         manifest = StoreManifest.read(directory)
         check_same_stream(events, manifest)

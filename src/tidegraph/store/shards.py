@@ -31,7 +31,7 @@ from tidegraph.store.manifest import MANIFEST, StoreManifest, read_sealed, write
 from tidegraph.store.queries import Queries, Times
 from tidegraph.store.recording import SEGMENT_BYTES
 from tidegraph.store.segments import Layout, StoreDtype
-from tidegraph.store.trajectories import ChangeKind, Trajectories, record
+from tidegraph.store.trajectories import ChangeKind, Trajectories, change_kind, record
 
 __all__ = ["ShardedTrajectories", "record_shards"]
 
@@ -305,13 +305,10 @@ class ShardedTrajectories(Queries):
         numbers, before = self._resolve(nodes, times)
         for store, columns in self._columns_of():
             part = store.state(numbers, before)
-            if out is None:
-                out = np.empty((len(part), len(self.channels), self.columns), np.float32)
-            elif out.shape != (len(part), len(self.channels), self.columns):
-                raise ParameterError(
-                    f"out has shape {out.shape}; give"
-                    f" {(len(part), len(self.channels), self.columns)}"
-                )
+            shape = (len(part), len(self.channels), self.columns)
+            out = np.empty(shape, np.float32) if out is None else out
+            if out.shape != shape:
+                raise ParameterError(f"out has shape {out.shape}; give {shape}")
             out[:, :, columns] = part
         assert out is not None  # there is at least one shard
         return out
@@ -320,6 +317,7 @@ class ShardedTrajectories(Queries):
         self, nodes: ArrayLike, times: Times, k: int, g: ChangeKind = "difference"
     ) -> tuple[FloatArray, IntArray, NDArray[np.bool_]]:
         """Return the `k` latest changes in any shard; see `Trajectories.window`."""
+        change_kind(g)
         numbers, before = self._resolve(nodes, times)
         found = [store.window(numbers, before, k, "l2") for store in self._stores]
         dt, mask = _latest([(elapsed, known) for _, elapsed, known in found], k)

@@ -163,13 +163,10 @@ class Writer:
         """Apply steps until the end or a rejected one: return how many, and the rejection."""
         done = self.manifest.steps - first
         while done < len(steps):
-            last = min(done + _STEPS_PER_CALL, len(steps))
             try:
                 count, reason, of_precision = self._propagator._record_steps(
                     self._recorder,
-                    steps,
-                    steps.offsets[done : last + 1],
-                    steps.times[done:last],
+                    steps[done : done + _STEPS_PER_CALL],
                     self.manifest.segment_records,
                 )
             except ValueError as error:

@@ -46,8 +46,9 @@ LAYERS: dict[str, list[str]] = {
     "engine": [
         "adjoint channels compact",
         "embeddings precision spooling",
-        "bridge building features planning saving",
-        "base_graph reference",
+        "building features planning saving",
+        "bridge reference",
+        "base_graph",
         "propagator",
         "attribution passes verify",
         "explanation",
@@ -55,8 +56,7 @@ LAYERS: dict[str, list[str]] = {
     "store": [
         "segments",
         "manifest",
-        "inputs queries",
-        "writer",
+        "queries writer",
         "recording",
         "trajectories",
         "shards",

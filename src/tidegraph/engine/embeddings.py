@@ -79,6 +79,7 @@ def listed_blocks(body: dict[str, Any]) -> list[Block]:
     return blocks
 
 
+@dataclass(eq=False, repr=False)
 class Embeddings:
     """Propagated columns of all nodes in files, read by node: `embeddings[nodes]`.
 
@@ -92,18 +93,13 @@ class Embeddings:
     mended: damaged files that the call which returned this object has made again.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        blocks: list[NDArray[Any]],
-        shape: tuple[int, int, int],
-        residuals: NDArray[np.float64],
-        computed_in: str,
-        names: StoredNames | None = None,
-    ) -> None:
-        self.path, self._blocks, self.shape, self.residuals = path, blocks, shape, residuals
-        self.computed_in, self._names = computed_in, names
-        self.mended: tuple[str, ...] = ()
+    path: Path
+    _blocks: list[NDArray[Any]]
+    shape: tuple[int, int, int]
+    residuals: NDArray[np.float64]
+    computed_in: str
+    _names: StoredNames | None = None
+    mended: tuple[str, ...] = ()
 
     @classmethod
     def open(

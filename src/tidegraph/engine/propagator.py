@@ -130,24 +130,11 @@ class Propagator:
         *,
         in_place: bool = False,
     ) -> None:
-        self._settings = described.settings
-        self._dtype = np.dtype(described.dtype)
-        self._threads = thread_count(threads)
-        self._thresholds = thresholds
-        self._block_columns = described.block_columns
-        self._sketch = described.sketch
+        self._described, self._thresholds = described, thresholds
+        self._dtype, self._threads = np.dtype(described.dtype), thread_count(threads)
         self._base: BaseGraph | None = None
         self._lock = CallLock()
-        self._native = make_native(
-            described.settings,
-            described.nodes,
-            thresholds,
-            described.dtype,
-            threads=self._threads,
-            block_columns=described.block_columns,
-            sketch=described.sketch,
-            in_place=in_place,
-        )
+        self._native = make_native(described, thresholds, self._threads, in_place=in_place)
 
     def _start_from(self, graph: CompactGraph) -> None:
         check_fits(graph, directed=self.directed, nodes=self._native.nodes)
@@ -304,15 +291,15 @@ class Propagator:
 
     def refine(self, r_max: float) -> None:
         """Change the promised error to a new `r_max`, in the unit chosen at the start."""
-        settings = dataclasses.replace(self._settings, r_max=r_max)
+        settings = dataclasses.replace(self.settings, r_max=r_max)
         with self._lock:
-            factor = settings.r_max / self._settings.r_max * self._native.tolerance
-            check_tolerance(factor, self._native, self._settings, self._dtype)
+            factor = settings.r_max / self.settings.r_max * self._native.tolerance
+            check_tolerance(factor, self._native, self.settings, self._dtype)
             try:
                 self._native.refine(factor)
             finally:  # it may have begun even if interrupted
                 if self._native.tolerance == factor:
-                    self._settings = settings
+                    self._described = dataclasses.replace(self._described, settings=settings)
 
     def repair(self) -> None:
         """Recompute all residuals from scratch; the promise holds without it."""
@@ -422,23 +409,23 @@ class Propagator:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        return self._settings.channels
+        return self.settings.channels
 
     @property
     def directed(self) -> bool:
-        return self._settings.directed
+        return self.settings.directed
 
     @property
     def beta(self) -> float:
-        return self._settings.beta
+        return self.settings.beta
 
     @property
     def r_max(self) -> float:
-        return self._settings.r_max
+        return self.settings.r_max
 
     @property
     def r_max_unit(self) -> RMaxUnit:
-        return self._settings.r_max_unit
+        return self.settings.r_max_unit
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -457,17 +444,12 @@ class Propagator:
     @property
     def settings(self) -> EngineSettings:
         """Everything that decides what is computed and how closely."""
-        return self._settings
+        return self._described.settings
 
     def _description(self) -> dict[str, Any]:
-        return Description(
-            settings=self._settings,
-            nodes=self._native.nodes,
-            dtype="float32" if self._dtype == np.float32 else "float64",
-            block_columns=self._block_columns,
-            sketch=self._sketch,
-            graph=None if self._base is None else self._base.graph,
-        ).to_dict()
+        graph = None if self._base is None else self._base.graph
+        now = dataclasses.replace(self._described, nodes=self._native.nodes, graph=graph)
+        return now.to_dict()
 
     def save(self, path: str | Path) -> None:
         """Write everything needed to continue to the bit; an error leaves an old file unchanged."""

@@ -1,4 +1,4 @@
-"""What a store of trajectories is on disk: its manifest, the files it names, and checkpoints.
+"""What a store of trajectories is on disk, and the fingerprints of what it is recorded from.
 
 A store is a directory. Records live in segments, which are written once and never changed;
 `manifest.json` lists the segments that count. It is replaced atomically, so a store is always in a
@@ -15,12 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tidegraph import _native
 from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import StateFileError
 from tidegraph.core.statefile import digest
+from tidegraph.engine.propagator import Propagator
 from tidegraph.events.names import NodeNames
+from tidegraph.events.steps import Steps
 from tidegraph.store.segments import (
+    PIECE_BYTES,
     VERSION,
     Entry,
     Layout,
@@ -37,8 +42,12 @@ __all__ = [
     "StoreManifest",
     "checkpoint_path",
     "checkpoints",
+    "first_steps",
+    "graph_digest",
     "names_text",
+    "part_of",
     "read_sealed",
+    "recorded_from",
     "write_names",
     "write_sealed",
 ]
@@ -195,3 +204,44 @@ def checkpoints(directory: Path) -> list[int]:
     """Return, in ascending order, after how many steps there are checkpoints."""
     found = (re.fullmatch(r"checkpoint-(\d+)\.state", path.name) for path in directory.iterdir())
     return sorted(int(match[1]) for match in found if match)
+
+
+# What a store is recorded from -------------------------------------------------------------------
+
+
+def part_of(steps: Steps) -> Part:
+    """Return steps as the manifest names them: by digest and number."""
+    columns = (steps.src, steps.dst, steps.t, steps.weight, steps.op, steps.offsets, steps.times)
+    return Part(digest(b"-" if column is None else column for column in columns), len(steps))
+
+
+def first_steps(steps: Steps, count: int) -> Steps:
+    """Return the first `count` steps."""
+    columns = (steps.src, steps.dst, steps.t, steps.weight, steps.op)
+    rows = (None if column is None else column[: steps.offsets[count]] for column in columns)
+    return Steps(*rows, steps.offsets[: count + 1], steps.times[:count])
+
+
+def recorded_from(propagator: Propagator) -> dict[str, Any]:
+    """Return what decides what a propagator computes, as the manifest has it."""
+    return {
+        "propagator": json.loads(json.dumps(propagator._description())),
+        "thresholds": tuple(propagator._thresholds.tolist()),
+        "features": _features_digest(propagator),
+    }
+
+
+def _features_digest(propagator: Propagator) -> str:
+    """Return the digest of all features, read in pieces."""
+    step = max(1, PIECE_BYTES // (8 * propagator.columns))
+    return digest(
+        propagator.features(np.arange(first, min(first + step, propagator.nodes)))
+        for first in range(0, propagator.nodes, step)
+    )
+
+
+def graph_digest(propagator: Propagator) -> str:
+    """Return the digest of all edges, whatever their order."""
+    src, dst, weight = propagator.edges()
+    order = np.lexsort((dst, src))
+    return digest(column[order] for column in (src, dst, weight))

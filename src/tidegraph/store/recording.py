@@ -17,15 +17,6 @@ from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
 from tidegraph.events.steps import Steps
 from tidegraph.events.stream import EventStream
-from tidegraph.store.inputs import (
-    as_steps,
-    check_initial_graph,
-    check_nodes,
-    check_same_stream,
-    graph_digest,
-    part_of,
-    recorded_from,
-)
 from tidegraph.store.manifest import (
     MANIFEST,
     NAMES,
@@ -33,7 +24,10 @@ from tidegraph.store.manifest import (
     StoreManifest,
     checkpoint_path,
     checkpoints,
+    graph_digest,
     names_text,
+    part_of,
+    recorded_from,
     write_names,
 )
 from tidegraph.store.segments import Layout
@@ -59,10 +53,10 @@ def record_into(
 
     options: those of `Writer`.
     """
-    steps = as_steps(events)
+    steps = _as_steps(events)
     if not is_number(epsilon, (int, float, np.integer, np.floating)) or not 0 <= epsilon < 1:
         raise ParameterError(f"epsilon is {epsilon!r}; give a number from 0 to below 1")
-    check_nodes(steps, propagator.nodes)
+    _check_nodes(steps, propagator.nodes)
     make_directory(directory)
     with only_writer(directory):
         if (directory / MANIFEST).exists():
@@ -72,7 +66,7 @@ def record_into(
                 )
             manifest = StoreManifest.read(directory)
             _require_same(manifest, propagator, directory, epsilon=epsilon, dtype=layout.dtype)
-            check_initial_graph(manifest, propagator, steps, directory)
+            _check_initial_graph(manifest, propagator, steps, directory)
             if part_of(steps).digest != manifest.parts[-1].digest:
                 raise EventError(
                     f"{directory} was recorded from other events; give another path, or open it"
@@ -149,14 +143,14 @@ def append_to(
     **options: Any,
 ) -> None:
     """Record further events after those of a store; see `Trajectories.append`."""
-    steps = as_steps(events)
+    steps = _as_steps(events)
     with only_writer(directory):
         manifest = StoreManifest.read(directory)
-        check_same_stream(events, manifest)
+        _check_same_stream(events, manifest)
         known = nodes = manifest.nodes
         if isinstance(events, EventStream) and manifest.complete:
             nodes = max(nodes, events.nodes)
-        check_nodes(steps, nodes)
+        _check_nodes(steps, nodes)
         if nodes > known and manifest.propagator["sketch"] is None:
             raise EventError(
                 f"the events are between {nodes} nodes, the store has {known}; the features of new"
@@ -243,3 +237,65 @@ def _restored(
         manifest.write(directory)
     writer.restore()
     return writer
+
+
+# Checks ------------------------------------------------------------------------------------------
+
+
+def _as_steps(events: EventStream | Steps) -> Steps:
+    """Return the steps of a stream, one per distinct time, or steps as they are."""
+    if isinstance(events, EventStream):
+        return events.steps()
+    if not isinstance(events, Steps):
+        raise EventError(f"got {type(events).__name__}; give an EventStream or Steps")
+    return events
+
+
+def _check_nodes(steps: Steps, nodes: int) -> None:
+    """Raise EventError unless all events are between nodes that exist."""
+    for name, numbers in (("src", steps.src), ("dst", steps.dst)):
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < nodes:
+            raise EventError(
+                f"{name} has nodes {numbers.min()} to {numbers.max()}; there are nodes 0 to"
+                f" {nodes - 1}"
+            )
+
+
+def _check_same_stream(events: EventStream | Steps, manifest: StoreManifest) -> None:
+    """Raise EventError if a stream has other nodes or another unit of time than the store."""
+    if not isinstance(events, EventStream):
+        return
+    if manifest.unit is not None and events.unit != manifest.unit:
+        raise EventError(
+            f"the events count time in {events.unit!r}, the store in {manifest.unit!r}"
+        )
+    if (events.names is None) != (manifest.names is None) and events.nodes > manifest.nodes:
+        raise EventError(
+            f"the events are between {events.nodes} nodes, the store has {manifest.nodes}, and"
+            " only one of them has node names; new nodes can be appended if both or neither do"
+        )
+    if events.names is None or manifest.names is None:
+        return
+    if digest([names_text(events.names, manifest.nodes)]) != manifest.names:
+        raise EventError(
+            "the events have other node names than the store, or number them differently;"
+            " later.continuing(stream) numbers them as in the recorded stream"
+        )
+
+
+def _check_initial_graph(
+    manifest: StoreManifest, propagator: Propagator, steps: Steps, directory: Path
+) -> None:
+    """Raise ParameterError if the propagator starts from another graph than was recorded.
+
+    A propagator that has already applied some of the steps cannot be checked, and passes.
+    """
+    now = propagator.time
+    unused = now in (None, manifest.begun) or (len(steps.t) > 0 and now < steps.t[0])
+    if manifest.graph is None or not unused:
+        return
+    if (now, graph_digest(propagator)) != (manifest.begun, manifest.graph):
+        raise ParameterError(
+            f"{directory} was recorded from another initial graph; start from the same edges, or"
+            " record to another path"
+        )

@@ -203,7 +203,7 @@ def test_an_edge_may_be_repeated_more_often_than_float32_can_count(tmp_path: Pat
 
 @pytest.mark.parametrize("weight", ["0.0", "-1.0", "1e-20", "1e+20", "inf", "-inf", "nan"])
 @pytest.mark.parametrize("name", ["edges.parquet", "edges.csv", "edges.arrow", "stream"])
-def test_weights_out_of_range_are_refused_by_file_row_and_value(
+def test_weights_out_of_range_are_rejected_by_file_row_and_value(
     tmp_path: Path, name: str, weight: str
 ) -> None:
     table = pa.table({"src": [0, 1, 2], "dst": [1, 2, 3], "w": [1.0, 2.0, float(weight)]})
@@ -225,14 +225,14 @@ def test_weights_out_of_range_are_refused_by_file_row_and_value(
         build(given, tmp_path / "graph", weight="w")
     with pytest.raises(DataError, match="unfinished graph"):
         open_graph(tmp_path / "graph")
-    # The corrected table takes the place of the refused one.
+    # The corrected table takes the place of the rejected one.
     right = write_edges(tmp_path / "right.parquet", {"src": [0], "dst": [1], "w": [3.0]})
     build(right, tmp_path / "graph", weight="w").verify()
 
 
 @pytest.mark.parametrize("kind", ["kept", "large", "words"])
 @pytest.mark.parametrize("loop", [False, True])
-def test_an_edge_whose_rows_add_up_to_too_much_is_refused_by_name(
+def test_an_edge_whose_rows_add_up_to_too_much_is_rejected_by_name(
     tmp_path: Path, kind: str, loop: bool
 ) -> None:
     called = LABELS.get(kind, np.arange(500))
@@ -273,7 +273,7 @@ def test_a_graph_with_weights_that_no_engine_takes_opens_and_is_not_propagated(
     Propagator(np.eye(3), initial=graph)
 
 
-def test_a_graph_of_a_later_version_is_refused(tmp_path: Path) -> None:
+def test_a_graph_of_a_later_version_is_rejected(tmp_path: Path) -> None:
     table = {"src": [0], "dst": [1], "w": [0.1]}
     graph = build(write_edges(tmp_path / "e.parquet", table), tmp_path / "graph", weight="w")
     header = json.loads((graph.path / "graph.json").read_text())
@@ -552,9 +552,9 @@ def test_the_advised_memory_is_enough_to_number_all_ids(
     columns = {"src": called[src], "dst": called[src + 1]}
     edges = write_edges(tmp_path / "edges.parquet", columns, group=50)
     for _ in range(2):  # also when resuming
-        with pytest.raises(ParameterError, match=r"memory=\S+ .* ids in") as refused:
+        with pytest.raises(ParameterError, match=r"memory=\S+ .* ids in") as rejected:
             build(edges, tmp_path / "graph", memory=50_000)
-    enough = str(refused.value).split("give memory=")[1].split(",")[0]
+    enough = str(rejected.value).split("give memory=")[1].split(",")[0]
     assert compact.memory_bytes(enough) > 50_000
     graph = build(edges, tmp_path / "graph", memory=enough)
     assert contents(graph) == contents(build(edges, tmp_path / "whole"))

@@ -249,7 +249,8 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "channels", tuple(self.channels) if np.iterable(self.channels) else ())
+        given: Any = self.channels
+        put(self, "channels", tuple(given) if np.iterable(given) else ())
         if not self.channels or not all(isinstance(c, Channel) for c in self.channels):
             raise ParameterError("channels must be a sequence of one or more Channel objects")
         for name in ("directed", "scale_by_degree"):

@@ -53,9 +53,18 @@ class Block:
     digest: str | None = None  # None: not written yet, or by a release without digests
 
     def mapped(
-        self, directory: Path, nodes: int, channels: int, stored: np.dtype[Any]
+        self,
+        directory: Path,
+        nodes: int,
+        channels: int,
+        stored: np.dtype[Any],
+        *,
+        verify: bool = False,
     ) -> NDArray[Any]:
-        """Return the columns as a memory map; raise DataError if the file is missing or damaged."""
+        """Return the columns as a memory map; raise DataError if the file is missing or damaged.
+
+        verify: whether to compare every byte with the digest.
+        """
         path = directory / self.file
         try:
             array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
@@ -63,7 +72,8 @@ class Block:
             raise DataError(f"{path} is missing: {_REPEAT}") from None
         except (ValueError, EOFError) as error:
             raise DataError(f"{path} is damaged ({error}): {_REPEAT}") from None
-        if array.shape != (nodes, channels, self.columns) or array.dtype != stored:
+        whole = array.shape == (nodes, channels, self.columns) and array.dtype == stored
+        if not whole or (verify and digest(pieces(array)) != self.digest):
             raise DataError(f"{path} is damaged: {_REPEAT}")
         return array
 
@@ -140,7 +150,7 @@ class Embeddings:
             if isinstance(error, DataError):
                 raise
             raise DataError(f"{path} holds no readable embeddings: {error}") from error
-        for block, array in zip(blocks, arrays, strict=True) if verify else ():
+        for block in blocks if verify else ():
             if progress is not None:
                 progress(block.first, done, "columns compared with their digests")
             if block.digest is None:
@@ -148,8 +158,7 @@ class Embeddings:
                     f"{path / block.file} was written by a release without digests and cannot be"
                     " verified: propagate into a new directory, or open it without verify"
                 )
-            if digest(pieces(array)) != block.digest:
-                raise DataError(f"{path / block.file} is damaged: {_REPEAT}")
+            block.mapped(path, *shape[:2], stored, verify=True)
         for name, file in files.items() if verify else ():
             if file_digests(path / name) != file["digests"]:
                 raise DataError(f"{path / name} is damaged: {_REPEAT}")

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.adjoint import FloatArray, IntArray
-from tidegraph.engine.attribution import Attribution, event_op, event_weight
+from tidegraph.engine.attribution import Attribution
 from tidegraph.engine.channels import Channel, Sketch, is_number
 from tidegraph.events.batch import Op
 from tidegraph.events.columns import TIME_LIMIT
@@ -324,8 +324,7 @@ def _explanation(
                 src=int(src[at]),
                 dst=int(dst[at]),
                 t=int(stream.t[first + at]),
-                op=event_op(stream, first + at),
-                weight=event_weight(stream, first + at),
+                **_op_and_weight(stream, first + at),
                 share=float(shares[at]),
                 norm=float(norms[at]),
             )
@@ -340,6 +339,14 @@ def _explanation(
         names=stream.names,
         unit=stream.unit,
     )
+
+
+def _op_and_weight(stream: EventStream, position: int) -> dict[str, Any]:
+    """Return operation and weight of one event; the removal of a whole edge has weight inf."""
+    op = Op.ADD if stream.op is None else Op(int(stream.op[position]))
+    if stream.weight is not None:
+        return {"op": op, "weight": float(stream.weight[position])}
+    return {"op": op, "weight": np.inf if op is Op.REMOVE else 1.0}
 
 
 def _neighbours(

@@ -187,16 +187,8 @@ class _Columns:
         """
         if isinstance(self._features, Sketch):
             return {"sketch": asdict(self._features)}
-        described = {"digest": digest(self._checked()), "dtype": self._features.dtype.str}
-        return {"features": described}
-
-    def _checked(self) -> Iterator[NDArray[Any]]:
-        first = 0
-        for rows in pieces(self._features):
-            # Whatever the dtype of the computation, files hold at most float32.
-            check_features(rows, "float32", first_node=first, advice="scale the column")
-            yield rows
-            first += len(rows)
+        of_all = digest(_checked(self._features))
+        return {"features": {"digest": of_all, "dtype": self._features.dtype.str}}
 
     def part(self, first: int, count: int) -> Sketch | NDArray[Any]:
         """Return some columns in a form that a propagator reads in place."""
@@ -211,6 +203,15 @@ class _Columns:
         mapped = np.memmap(scratch, dtype=self._dtype, mode="r", shape=shape)
         scratch.unlink()  # the file lives on until it is unmapped
         return mapped
+
+
+def _checked(features: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    first = 0
+    for rows in pieces(features):
+        # Whatever the dtype of the computation, files hold at most float32.
+        check_features(rows, "float32", first_node=first, advice="scale the column")
+        yield rows
+        first += len(rows)
 
 
 class _Manifest:
@@ -275,11 +276,8 @@ class _Manifest:
         for block in listed_blocks(self._body):
             report(block.first, "columns compared with their digests")
             try:
-                array = block.mapped(self._path, *self._form())
+                block.mapped(self._path, *self._form(), verify=block.digest is not None)
             except DataError:
-                found.append(block)
-                continue
-            if block.digest is not None and digest(pieces(array)) != block.digest:
                 found.append(block)
         return found
 
@@ -299,11 +297,8 @@ class _Manifest:
         """
         residuals = _checked_residuals(propagator, graph)
         nodes, channels, stored = self._form()
-        header = {
-            "descr": stored.str,
-            "fortran_order": False,
-            "shape": (nodes, channels, block.columns),
-        }
+        shape = (nodes, channels, block.columns)
+        header = {"descr": stored.str, "fortran_order": False, "shape": shape}
         # Written, not mapped: a full disk then raises an error instead of killing the process.
         state = hashlib.blake2b(digest_size=16)
 

@@ -489,8 +489,14 @@ class Propagator:
         with self._lock:
             return statefile.pack(self._description(), self._arrays())
 
-    def __reduce__(self) -> tuple[Any, ...]:  # copying uses it too
+    def __reduce__(self) -> tuple[Any, ...]:
         return _unpack, (self._packed(), self._threads)
+
+    def __copy__(self) -> Propagator:
+        return _unpack(self._packed(), self._threads)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Propagator:
+        return self.__copy__()
 
     def __repr__(self) -> str:
         kind = "directed, " if self.directed else ""

@@ -319,9 +319,9 @@ def _groups(work: Work, begin: int) -> Iterator[tuple[int | None, list[Any], tup
     found = _parquet(work.table, names)
     if found is None:
         done = 0
-        for ends in scan_edges(work.table, src=src, dst=dst, weight=weight):
-            done += len(ends[0])
-            yield None, [column for column in ends if column is not None], (done, done)
+        for columns in scan_edges(work.table, src=src, dst=dst, weight=weight):
+            done += len(columns[0])
+            yield None, [column for column in columns if column is not None], (done, done)
         return
     file, rows_at_once = found
     metadata = file.metadata
@@ -329,12 +329,12 @@ def _groups(work: Work, begin: int) -> Iterator[tuple[int | None, list[Any], tup
     done = int(ends[begin - 1]) if begin else 0
     for group in range(begin, len(ends)):
         is_point = group + 1 == len(ends) or (group + 1) % _GROUPS == 0
-        for columns in _pieces(work.table, file, group, names, rows_at_once):
+        for piece in _pieces(work.table, file, group, names, rows_at_once):
             if work.weighted:
-                columns[2] = _checked(columns[2], f"{work.table}, row", done, names[2])
-            done += len(columns[0])
+                piece[2] = _checked(piece[2], f"{work.table}, row", done, names[2])
+            done += len(piece[0])
             point = group + 1 if is_point and done == ends[group] else None
-            yield point, columns, (done, int(ends[-1]))
+            yield point, piece, (done, int(ends[-1]))
 
 
 def _parquet(path: Path, names: list[str]) -> tuple[Any, int] | None:

@@ -141,6 +141,10 @@ def test_windows_hold_the_latest_changes_of_all_shards(tmp_path: Path) -> None:
             np.testing.assert_array_equal(delta[row, place], moved[0])
     assert spread > 0, "shards that always agree would test nothing"
     assert not delta[~mask].any()
+    with pytest.raises(ParameterError, match="g is 'angle'"):
+        store.window(nodes, times, k, "angle")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match=f"{2**62}, .* look back less"):
+        store.window(nodes, times, 2**62)
 
 
 def test_changes_of_a_node_are_the_states_at_every_record_of_any_shard(tmp_path: Path) -> None:

@@ -217,9 +217,10 @@ def part_of(steps: Steps) -> Part:
 
 def first_steps(steps: Steps, count: int) -> Steps:
     """Return the first `count` steps."""
-    columns = (steps.src, steps.dst, steps.t, steps.weight, steps.op)
-    rows: list[Any] = [None if c is None else c[: steps.offsets[count]] for c in columns]
-    return Steps(*rows, offsets=steps.offsets[: count + 1], times=steps.times[:count])
+    columns: tuple[Any, ...] = (steps.src, steps.dst, steps.t, steps.weight, steps.op)
+    rows = (None if column is None else column[: steps.offsets[count]] for column in columns)
+    src, dst, t, weight, op = rows
+    return Steps(src, dst, t, weight, op, steps.offsets[: count + 1], steps.times[:count])
 
 
 def recorded_from(propagator: Propagator) -> dict[str, Any]:

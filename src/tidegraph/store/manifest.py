@@ -217,10 +217,10 @@ def part_of(steps: Steps) -> Part:
 
 def first_steps(steps: Steps, count: int) -> Steps:
     """Return the first `count` steps."""
-    columns: tuple[Any, ...] = (steps.src, steps.dst, steps.t, steps.weight, steps.op)
-    rows = (None if column is None else column[: steps.offsets[count]] for column in columns)
-    src, dst, t, weight, op = rows
-    return Steps(src, dst, t, weight, op, steps.offsets[: count + 1], steps.times[:count])
+    rows = slice(0, int(steps.offsets[count]))
+    weight, op = (None if column is None else column[rows] for column in (steps.weight, steps.op))
+    bounds, times = steps.offsets[: count + 1], steps.times[:count]
+    return Steps(steps.src[rows], steps.dst[rows], steps.t[rows], weight, op, bounds, times)
 
 
 def recorded_from(propagator: Propagator) -> dict[str, Any]:

@@ -152,11 +152,12 @@ def test_verify_reads_the_columns_it_is_given(tmp_path: Path) -> None:
 
 def test_steps_cover_all_rows_and_no_step_is_empty() -> None:
     t = np.array([-7, -7, -1, 0, 4, 4, 9])
-    assert verify.step_offsets(t).tolist() == [0, 2, 3, 4, 6, 7]
-    assert verify.step_offsets(t, 5).tolist() == [0, 2, 3, 6, 7]
-    assert verify.step_offsets(t[:0]).tolist() == [0]
-    with pytest.raises(tidegraph.ParameterError, match="positive"):
-        verify.step_offsets(t, 0)
+    stream = tidegraph.EventStream([0] * 7, [1] * 7, t)
+    assert stream.steps().offsets.tolist() == [0, 2, 3, 4, 6, 7]
+    assert stream.snapshots(5).offsets.tolist() == [0, 2, 3, 6, 7]
+    assert stream[:0].steps().offsets.tolist() == [0]
+    with pytest.raises(tidegraph.ParameterError, match="every is 0"):
+        stream.snapshots(0)
 
 
 def test_samples_are_spread_and_include_the_end() -> None:

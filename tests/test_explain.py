@@ -489,7 +489,7 @@ def test_top_keeps_the_largest() -> None:
         ((5, 0, 99), DataError, "node 5 .* before 99"),
     ],
 )
-def test_a_question_without_an_answer_is_refused(
+def test_a_question_without_an_answer_is_rejected(
     question: tuple[Any, ...], error: type[Exception], says: str
 ) -> None:
     stream = EventStream([0, 3], [1, 4], [10, 20], nodes=6)
@@ -497,7 +497,7 @@ def test_a_question_without_an_answer_is_refused(
         explain(stream, *question)
 
 
-def test_features_and_top_that_do_not_fit_are_refused() -> None:
+def test_features_and_top_that_do_not_fit_are_rejected() -> None:
     stream = EventStream([0, 3], [1, 4], [10, 20])
     with pytest.raises(ParameterError, match=r"\(4, 4\).* 5 nodes"):
         explain(stream, 0, 0, 30, features=np.eye(4))
@@ -609,7 +609,7 @@ def test_the_command_reads_the_columns_that_are_named(messages: Path, tmp_path: 
         ),
     ],
 )
-def test_the_command_refuses_in_one_line(messages: Path, words: list[str], says: str) -> None:
+def test_the_command_rejects_in_one_line(messages: Path, words: list[str], says: str) -> None:
     result = run("--data", messages, *words)
     assert result.exit_code == 2
     assert says in result.stderr

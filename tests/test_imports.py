@@ -45,9 +45,10 @@ LAYERS: dict[str, list[str]] = {
     "_native": [],
     "engine": [
         "adjoint channels compact",
-        "building embeddings precision",
-        "bridge features planning saving",
-        "base_graph reference",
+        "embeddings precision spooling",
+        "building features planning saving",
+        "bridge reference",
+        "base_graph",
         "propagator",
         "attribution passes verify",
         "explanation",
@@ -55,8 +56,7 @@ LAYERS: dict[str, list[str]] = {
     "store": [
         "segments",
         "manifest",
-        "inputs queries",
-        "writer",
+        "queries writer",
         "recording",
         "trajectories",
         "shards",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.propagator import Propagator
-from tidegraph.engine.verify import Replay, step_offsets
+from tidegraph.engine.verify import Replay
 from tidegraph.events import datasets
 from tidegraph.events.stream import EventStream
 
@@ -76,9 +76,9 @@ def stream_flights(*, threads: int | None = None, progress: Progress | None = No
         ),
         threads=threads,
     )
-    offsets = step_offsets(events.t)
-    replay = Replay(propagator, events, offsets, progress=progress)
-    local = (events.t[offsets[:-1]] + _NEW_YORK).astype("datetime64[s]")
+    by_time = events.steps()
+    replay = Replay(propagator, by_time, progress=progress)
+    local = (by_time.times + _NEW_YORK).astype("datetime64[s]")
     month_of = np.minimum(local.astype("datetime64[M]"), _LAST_MONTH)
     last_steps = np.flatnonzero(np.append(month_of[1:] != month_of[:-1], True)) + 1
     months: list[Month] = []

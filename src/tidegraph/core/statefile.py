@@ -12,7 +12,7 @@ import io
 import json
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,11 +29,16 @@ _TYPES = {"uint8", "uint32", "uint64", "int64", "float32", "float64"}
 _CHUNK = 1 << 24
 
 
-def _digest(data: Any) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()
+def digest(parts: Iterable[Any]) -> str:
+    """Return the BLAKE2 digest of bytes and arrays, one part after the other."""
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        state.update(as_bytes(part) if isinstance(part, np.ndarray) else part)
+    return state.hexdigest()
 
 
-def _bytes(array: NDArray[Any]) -> memoryview:
+def as_bytes(array: NDArray[Any]) -> memoryview:
+    """Return the bytes of an array, in the order of its rows."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
@@ -48,15 +53,15 @@ def _write_to(file: BinaryIO, description: Mapping[str, Any], arrays: Mapping[st
                 "dtype": array.dtype.name,
                 "shape": list(array.shape),
                 "offset": offset,
-                "digest": _digest(_bytes(array)).hex(),
+                "digest": digest([array]),
             }
         )
         offset += array.nbytes
     header = json.dumps({"description": description, "arrays": entries, "bytes": offset}).encode()
-    file.write(_PREFIX.pack(MAGIC, _VERSION, len(header), _digest(header)))
+    file.write(_PREFIX.pack(MAGIC, _VERSION, len(header), bytes.fromhex(digest([header]))))
     file.write(header)
     for array in arrays.values():
-        file.write(_bytes(array))
+        file.write(as_bytes(array))
 
 
 def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -67,7 +72,7 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
     prefix = file.read(_PREFIX.size)
     if len(prefix) < _PREFIX.size or prefix[:16] != MAGIC:
         raise StateFileError(f"{source} is not a tidegraph state file")
-    _, version, length, digest = _PREFIX.unpack(prefix)
+    _, version, length, expected = _PREFIX.unpack(prefix)
     if version != _VERSION:
         raise StateFileError(
             f"{source} has format version {version}; this release reads version {_VERSION}: "
@@ -79,7 +84,7 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
     if length > size:
         raise damaged("is truncated inside its header")
     header_bytes = file.read(length)
-    if _digest(header_bytes) != digest:
+    if digest([header_bytes]) != expected.hex():
         raise damaged("was altered: its header does not match its digest")
     header = json.loads(header_bytes)
     held, saved = size - length, header["bytes"]
@@ -88,10 +93,10 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
     arrays: dict[str, NDArray[Any]] = {}
     for entry in header["arrays"]:
         array = np.empty(entry["shape"], dtype=entry["dtype"])
-        view = _bytes(array)
+        view = as_bytes(array)
         for at in range(0, len(view), _CHUNK):
             view[at : at + _CHUNK] = file.read(min(_CHUNK, len(view) - at))
-        if _digest(view).hex() != entry["digest"]:
+        if digest([view]) != entry["digest"]:
             raise damaged(f"was altered: {entry['name']} does not match its digest")
         arrays[entry["name"]] = array
     return header["description"], arrays

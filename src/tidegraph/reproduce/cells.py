@@ -273,22 +273,22 @@ def _errors(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     from tidegraph.engine.channels import Channel, Sketch
     from tidegraph.engine.propagator import Propagator
     from tidegraph.engine.reference import exact_of
-    from tidegraph.engine.verify import Replay, step_offsets
+    from tidegraph.engine.verify import Replay
 
     times = _StageTimes()
     options = dict(cell.settings)
     steps, columns = options.pop("steps"), options.pop("columns")
     stream = workplace.load(cell.data)
-    offsets = step_offsets(stream.t)[: steps + 1]
+    replayed = stream.steps()[:steps]
     propagator = Propagator(
         Sketch(columns, seed=cell.seed),
         nodes=stream.nodes,
         channels=[Channel.low_pass(0.2), Channel.high_pass(0.2)],
         **options,
     )
-    replay = Replay(propagator, stream, offsets, progress=_part(report, 0.0, 0.8))
+    replay = Replay(propagator, replayed, progress=_part(report, 0.0, 0.8))
     with times.stage("engine"):
-        replay.advance(len(offsets) - 1)
+        replay.advance(len(replayed))
     report(0.8, "exact solution")
     with times.stage("exact"):
         error = np.abs(propagator.embedding() - exact_of(propagator))

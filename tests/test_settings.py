@@ -114,7 +114,7 @@ def test_only_a_near_name_is_suggested() -> None:
     ],
 )
 def test_a_value_that_cannot_work_is_rejected_with_its_range(
-    name: str, value: float, accepted: str
+    name: str, value: Any, accepted: str
 ) -> None:
     for kind in (LinkSettings, NodeSettings):
         with pytest.raises(

@@ -21,7 +21,7 @@ from tidegraph.evaluation.protocols import (
     evaluate_snapshots,
     tgb_evaluate,
 )
-from tidegraph.evaluation.results import Result, Row, Scores, over_seeds, plain_name
+from tidegraph.evaluation.results import Result, Row, Scores, over_seeds
 from tidegraph.evaluation.splits import (
     ROLAND_SETTINGS,
     SnapshotSplit,
@@ -66,7 +66,6 @@ __all__ = [
     "negative_sampler",
     "outcome_of_heuristic",
     "over_seeds",
-    "plain_name",
     "roland_split",
     "tgb_evaluate",
     "tgb_split",

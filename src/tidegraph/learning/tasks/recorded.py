@@ -161,7 +161,10 @@ class Recorded(ModelSettings):
 
     def propagated(self, stream: EventStream) -> Sketch | ArrayLike:
         """Return the features of the stream's nodes to propagate: its own, or random ones."""
-        raise NotImplementedError
+        return self._sketch()
+
+    def _sketch(self) -> Sketch:
+        return Sketch(self.columns, seed=self.seed)
 
     def propagator(self, stream: EventStream) -> Propagator:
         """Return a new engine as `observe` makes it for the stream, before any of its events."""
@@ -193,11 +196,12 @@ class Recorded(ModelSettings):
         self._history = History(stream.nodes, activity_half_lives(self._span))
         self._history.append(stream)
 
-    def _append(self, events: EventStream, stream: EventStream) -> None:
-        """Record later events, with which the stream is `stream`.
+    def _joined(self, events: EventStream) -> EventStream:
+        return self._stream.joined(events)
 
-        A saved model stays as it was saved: the events go to a copy of its record.
-        """
+    def _append(self, events: EventStream) -> None:
+        """Record later events, those of a saved model to a copy of its record."""
+        stream = self._joined(events)  # checks them before anything changes
         if self._saved:
             copy = self._temporary()
             copy_store(self._directory, copy)

@@ -71,7 +71,7 @@ def _learned(
     """Fit a small network to the training nodes; return its micro-F1 on the test nodes."""
     import torch
 
-    from tidegraph.learning.models.decoders import mlp
+    from tidegraph.learning.models import mlp
     from tidegraph.learning.training import Training, fit
 
     train, validation, test = (questions.of(part) for part in (_TRAIN, _VALIDATION, _TEST))

@@ -179,9 +179,13 @@ def test_wrong_settings_are_rejected_before_data_is_read(tmp_path: Path) -> None
         ("epochs", "is not NAME=VALUE"),
         ("epochs=0", "epochs is 0; "),
         ("dropout=2", "dropout is 2; "),
+        ("seed=18446744073709551615", "seed is 18446744073709551615; give a whole number from 0"),
+        ("learning_rate=1e300", "learning_rate is 1e+300; give a number between 0 and 100"),
+        ("hidden=100000000000", "hidden is 100000000000; give a whole number from 1 to 16384"),
         ("path=x", "decided by the run"),
     ):
         assert advice in refused(run("train", __file__, "-o", path, "--set", word))
+    assert not list(tmp_path.iterdir())  # nor an unfinished model
     listed = succeeded(run("train", "--set", "help")).stdout
     meant = dict(line.split(maxsplit=1) for line in listed.splitlines())
     assert {word.partition("=")[0] for word in meant} == set(LinkPredictor().get_params())

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tidegraph import EventStream, LinkPredictor, evaluation
 from tidegraph.core.errors import DataError
-from tidegraph.learning.edge_features import RECENT, EdgeFeatures
+from tidegraph.learning.features import RECENT, EdgeFeatures
 
 NODES = 5
 
@@ -65,7 +65,7 @@ def test_numbers_agree_with_counting_by_hand(seed: int, t: int) -> None:
             )
 
 
-def test_what_happens_at_or_after_a_time_is_not_told() -> None:
+def test_what_happens_at_or_after_a_time_is_not_read() -> None:
     stream = random_stream(3)
     features = stream.edge_features
     assert features is not None
@@ -90,7 +90,7 @@ def test_many_columns_become_few_the_same_way_however_many_events_there_are() ->
     assert len(EdgeFeatures(random_stream(4, columns=32)).link_names) == 8 * 32
 
 
-def test_a_stream_without_edge_features_is_refused() -> None:
+def test_a_stream_without_edge_features_is_rejected() -> None:
     with pytest.raises(DataError, match="no edge features"):
         EdgeFeatures(replace(random_stream(5), edge_features=None))
 

@@ -111,7 +111,7 @@ def test_numbers_agree_with_counting_by_hand(rows: list[tuple[int, int, int]], t
 
 @settings(max_examples=60, deadline=None)
 @given(rows=events.filter(bool), later=events, t=st.integers(0, 70))
-def test_what_happens_at_or_after_a_time_is_not_told(
+def test_what_happens_at_or_after_a_time_is_not_read(
     rows: list[tuple[int, int, int]], later: list[tuple[int, int, int]], t: int
 ) -> None:
     past = [row for row in rows if row[2] < t]

@@ -70,8 +70,9 @@ LAYERS: dict[str, list[str]] = {
     ],
     "learning": [
         "settings",
-        "edge_features history models.decoders models.encoders presets training",
-        "features models tasks.link_examples tasks.node_labels",
+        "history models presets training",
+        "features",
+        "tasks.recorded",
         "tasks.estimator tasks.node_features",
         "tasks.link tasks.nodes",
         "tasks",

@@ -235,11 +235,11 @@ def test_unknown_nodes_are_named(fitted: LinkPredictor) -> None:
         fitted.decision_function(-1, 0, NOW)
     with pytest.raises(DataError, match="'ann'"):
         fitted.decision_function(["ann"], [0], [NOW])
-    with pytest.raises(DataError, match=r"nodes_of"):
+    with pytest.raises(DataError, match=r"node 0\.5 .*integers and not as float64"):
         fitted.decision_function([0.5], [0], [NOW])
 
 
-def test_a_time_beyond_int64_is_refused_and_not_moved_into_the_past(fitted: LinkPredictor) -> None:
+def test_a_time_beyond_int64_is_rejected_and_not_moved_into_the_past(fitted: LinkPredictor) -> None:
     with pytest.raises(DataError, match=r"times .* does not fit into int64"):
         fitted.decision_function(0, 1, np.uint64(2**63))
 
@@ -334,7 +334,7 @@ def test_settings_are_those_of_the_constructor_and_can_be_cloned() -> None:
     assert LinkPredictor(**model.get_params()).get_params() == model.get_params()
 
 
-def test_a_wrong_setting_is_refused_and_changes_nothing() -> None:
+def test_a_wrong_setting_is_rejected_and_changes_nothing() -> None:
     model = predictor()
     before = model.get_params()
     with pytest.raises(ParameterError, match="no setting 'hiden'"):
@@ -356,7 +356,7 @@ def test_without_a_split_the_last_events_decide_when_to_stop() -> None:
         predictor().fit(STREAM[:0])
 
 
-def test_a_stream_without_validation_is_refused() -> None:
+def test_a_stream_without_validation_is_rejected() -> None:
     empty = replace(SPLIT, validation=np.zeros(0, dtype=np.int64))
     with pytest.raises(DataError, match="no events for validation"):
         predictor().fit(STREAM, empty)
@@ -441,7 +441,7 @@ def test_channels_follow_the_settings() -> None:
         ({"alpha": 7.0}, "alpha"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], advice: str) -> None:
+def test_settings_that_cannot_work_are_rejected(settings: dict[str, Any], advice: str) -> None:
     with pytest.raises(ParameterError, match=advice):
         LinkPredictor(**settings)
 
@@ -490,11 +490,30 @@ def test_further_training_needs_a_first_one() -> None:
 
 
 def test_a_ranking_is_of_one_source_and_of_some_length(fitted: LinkPredictor) -> None:
-    for k in (0, -1, 2.5):
-        with pytest.raises(ParameterError, match=f"k is {k}.*1"):
+    for k in (0, -1, 2.5, 2.0, np.nan, "3"):
+        with pytest.raises(ParameterError, match=f"k is {k!r}.*1"):
             fitted.rank(0, NOW, k=k)  # type: ignore[arg-type]
+    assert len(fitted.rank(0, NOW, k=np.int64(2))[0]) == 2  # type: ignore[arg-type]
     with pytest.raises(DataError, match="one source at one time"):
         fitted.rank([0, 1], NOW)
+
+
+@pytest.mark.parametrize("ask", ["decision_function", "predict_proba", "predict", "score"])
+def test_columns_of_a_question_have_one_length(fitted: LinkPredictor, ask: str) -> None:
+    method = getattr(fitted, ask)
+    y = [[1, 0, 1]] if ask == "score" else []
+    for dst in ([1, 2], []):
+        with pytest.raises(ParameterError, match=rf"src 3, dst {len(dst)}"):
+            method([0, 1, 2], dst, NOW, *y)
+    for ragged in ([1, [2, 3], 4], [[1, 2], [3]], np.ones((3, 2), dtype=int)):
+        with pytest.raises(ParameterError, match="dst is a list of lists"):
+            method([0, 1, 2], ragged, NOW, *y)
+        with pytest.raises(ParameterError, match="t is a list of lists"):
+            method([0, 1, 2], 1, ragged, *y)
+    method(0, [1, 2, 3], [NOW], *y)  # one value serves all
+    if y:
+        with pytest.raises(ParameterError, match="src 3, dst 1, t 1, y 2"):
+            method([0, 1, 2], 1, NOW, [0, 1])
 
 
 def test_a_failed_training_leaves_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -662,9 +681,15 @@ def test_embeddings_as_of_a_time_are_a_data_frame(fitted: LinkPredictor) -> None
     assert few.equals(frame.loc[["node-3", "node-1"]])
     now = fitted._trajectories.state(np.arange(NODES), int(STREAM.t[-1]) + 1)
     np.testing.assert_array_equal(model.embeddings().to_numpy(), now.reshape(NODES, -1))
+    one = model.embeddings(at=NOW, nodes="node-3")
+    assert one.equals(model.embeddings(at=NOW, nodes=["node-3"]))
+    assert model.embeddings(nodes=3).shape == (1, frame.shape[1])
+    assert model.embeddings(at=NOW, nodes=[]).shape == (0, frame.shape[1])
+    with pytest.raises(ParameterError, match="nodes is a list of lists"):
+        model.embeddings(nodes=[[1], [2, 3]])
 
 
-def test_a_seed_below_zero_is_refused() -> None:
+def test_a_seed_below_zero_is_rejected() -> None:
     with pytest.raises(ParameterError, match=r"seed is -1.*whole number from 0"):
         LinkPredictor(seed=-1)
 
@@ -676,7 +701,7 @@ def test_what_is_not_there_is_not_loaded(tmp_path: Path) -> None:
         LinkPredictor.load(tmp_path)
 
 
-def test_events_that_are_known_already_are_told_how_to_be_left_out(fitted: LinkPredictor) -> None:
+def test_events_that_are_known_already_are_rejected_with_advice(fitted: LinkPredictor) -> None:
     again = fitted.stream
     with pytest.raises(EventError, match=rf"later\.where\(later\.t > {again.t[-1]}\)"):
         fitted.advance(again)
@@ -701,7 +726,7 @@ def test_a_saved_model_is_replaced_only_on_request(fitted: LinkPredictor, tmp_pa
     assert (foreign / "to-ann.txt").read_text() == "dear Ann"
 
 
-def test_negatives_are_told_in_grammatical_numbers() -> None:
+def test_training_negatives_are_described_in_grammatical_numbers() -> None:
     assert "and 1 whole pair of the past" in LinkPredictor().training_negatives
     assert (
         "1 random node and 2 whole pairs"

@@ -105,7 +105,7 @@ def test_a_recurrent_encoder_starts_at_the_first_change_that_is_known(name: str)
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_small_changes_are_told_apart_as_well_as_large_ones_and_from_them(name: str) -> None:
+def test_small_changes_are_distinguished_as_well_as_large_ones_and_from_them(name: str) -> None:
     encoder, window = encoder_of(name), window_of(torch.ones(BATCH, LENGTH, dtype=torch.bool))
     other = replace(window, change=window_of(window.known, seed=5).change)
 
@@ -155,14 +155,14 @@ def test_a_time_encoding_is_made_of_cosines_of_several_frequencies() -> None:
     assert len(torch.unique(out[10])) == WIDTH
 
 
-def test_a_transformer_refuses_what_it_cannot_hold() -> None:
+def test_a_transformer_rejects_what_it_cannot_hold() -> None:
     with pytest.raises(ParameterError, match="multiple of 4 heads"):
         make_encoder("transformer", COLUMNS, 6)
     with pytest.raises(ParameterError, match="window is 0"):
         make_encoder("transformer", COLUMNS, WIDTH, {"window": 0})
 
 
-def test_a_transformer_tells_the_order_of_changes_that_have_places_of_their_own() -> None:
+def test_a_transformer_sees_the_order_of_changes_that_have_places_of_their_own() -> None:
     encoder = encoder_of("transformer", window=3)
     window = window_of(known=torch.ones(BATCH, LENGTH, dtype=torch.bool))
 
@@ -219,7 +219,7 @@ def test_pair_features_alone_will_do() -> None:
     assert decoder_of(Pair, width=0)(None, None, ends()[2]).shape == (BATCH,)
 
 
-def test_what_is_no_encoder_or_decoder_is_refused_by_name() -> None:
+def test_what_is_no_encoder_or_decoder_is_rejected_by_name() -> None:
     with pytest.raises(ParameterError, match=r"'rnn'.*state, lstm, gru, transformer"):
         make_encoder("rnn", COLUMNS, WIDTH)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match=r"'dot'.*concatenation, hadamard, pair"):

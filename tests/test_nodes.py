@@ -22,7 +22,7 @@ from tidegraph.events.names import NodeNames
 from tidegraph.events.past import Past
 from tidegraph.events.stream import NodeLabels
 from tidegraph.learning.models import Window
-from tidegraph.learning.tasks.node_labels import merge_labels
+from tidegraph.learning.tasks.nodes import merge_labels
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,
@@ -85,7 +85,7 @@ def test_classes_are_predicted_better_than_by_the_most_frequent_one(
     assert {row.scorer for row in result.rows} == {"tidegraph", "majority", "last-label", "degree"}
 
 
-def test_structure_alone_tells_classes_apart() -> None:
+def test_structure_alone_separates_classes() -> None:
     model = classifier(
         known_labels=False, activity=False, states=True, epochs=12, half_lives=(100.0,), columns=32
     )
@@ -261,7 +261,7 @@ def test_a_class_without_recent_examples_does_no_harm() -> None:
     assert np.isfinite(model.predict_proba(*questions())).all()
 
 
-def test_one_class_alone_is_refused() -> None:
+def test_one_class_alone_is_rejected() -> None:
     same = replace(STREAM, labels=np.full(EVENTS, 2))
     with pytest.raises(DataError, match="only class 2 occurs"):
         classifier().fit(same, SPLIT)
@@ -291,9 +291,24 @@ def test_unknown_nodes_are_named(fitted: NodeClassifier) -> None:
         fitted.predict_proba(["ann"], [NOW])
 
 
-def test_a_time_beyond_int64_is_refused_and_not_moved_into_the_past(fitted: NodeClassifier) -> None:
+def test_a_time_beyond_int64_is_rejected_and_not_moved_into_the_past(
+    fitted: NodeClassifier,
+) -> None:
     with pytest.raises(DataError, match=r"times .* does not fit into int64"):
         fitted.predict_proba(0, np.uint64(2**63))
+
+
+@pytest.mark.parametrize("ask", ["predict_proba", "predict", "score"])
+def test_columns_of_a_question_have_one_length(fitted: NodeClassifier, ask: str) -> None:
+    method = getattr(fitted, ask)
+    y = [[1, 0, 1]] if ask == "score" else []
+    with pytest.raises(ParameterError, match="nodes 3, t 2"):
+        method([0, 1, 2], [NOW, NOW], *y)
+    with pytest.raises(ParameterError, match="nodes is a list of lists"):
+        method([[0, 1], [2]], NOW, *y)
+    if y:
+        with pytest.raises(ParameterError, match="nodes 3, t 1, y 2"):
+            method([0, 1, 2], NOW, [0, 1])
 
 
 def test_a_node_without_history_gets_probabilities(fitted: NodeClassifier) -> None:
@@ -433,7 +448,7 @@ def test_node_labels_that_come_later_are_learned_from() -> None:
         (1, {"replay": "all"}, "replay is 'all'"),
     ],
 )
-def test_training_further_refuses_what_it_cannot_learn_from(
+def test_training_further_rejects_what_it_cannot_learn_from(
     label: int, options: dict[str, Any], facts: str, fitted: NodeClassifier
 ) -> None:
     labels = NodeLabels(np.array([1]), np.array([NOW]), np.array([label]))
@@ -476,7 +491,7 @@ def test_windows_can_be_encoded_and_encoders_of_ones_own_are_given_again(tmp_pat
     assert np.array_equal(loaded.predict_proba(*questions()), own.predict_proba(*questions()))
 
 
-def test_settings_can_be_cloned_and_wrong_ones_are_refused() -> None:
+def test_settings_can_be_cloned_and_wrong_ones_are_rejected() -> None:
     from sklearn.base import clone
 
     model = classifier(half_lives=(3.0,))
@@ -512,7 +527,7 @@ def test_the_latest_rows_before_a_time_are_found(
         assert found[question][there[question]].tolist() == expected
 
 
-def test_labels_to_be_judged_by_are_not_told_in_training() -> None:
+def test_labels_of_the_test_are_not_read_in_training() -> None:
     random = np.random.default_rng(0)
     node, t = random.integers(0, 20, 60), np.sort(random.integers(0, 100, 60))
     part = random.integers(0, 3, 60).astype(np.uint8)

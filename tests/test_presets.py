@@ -76,7 +76,7 @@ def test_the_default_is_the_default() -> None:
     assert NodeClassifier.preset("node", "pubmed-temporal").ask_after == 1
 
 
-def test_high_pass_filters_are_where_the_paper_has_them_unless_told_otherwise() -> None:
+def test_high_pass_filters_are_where_the_paper_has_them_unless_set_otherwise() -> None:
     assert not preset("paper-lstm", "wikipedia")["high_pass"]
     assert preset("paper-lstm", "uci")["high_pass"]
     assert preset("paper-lstm+high-pass", "wikipedia")["high_pass"]
@@ -98,7 +98,7 @@ def test_times_are_encoded_where_wanted() -> None:
 @pytest.mark.parametrize(
     "name", ["paper", "paper-rnn", "paper-lstm+wings", "paper-lstm+time-time", "+time", ""]
 )
-def test_an_unknown_preset_is_refused_with_those_there_are(name: str) -> None:
+def test_an_unknown_preset_is_rejected_with_those_there_are(name: str) -> None:
     with pytest.raises(ParameterError, match="paper-transformer"):
         preset(name)
 
@@ -112,7 +112,7 @@ def test_a_preset_without_variants_or_data_says_so() -> None:
         preset("paper-node", "uci")
 
 
-def test_a_preset_of_another_task_is_refused() -> None:
+def test_a_preset_of_another_task_is_rejected() -> None:
     with pytest.raises(ParameterError, match="no preset of NodeClassifier"):
         NodeClassifier.preset("paper-lstm")
     with pytest.raises(ParameterError, match="no preset of LinkPredictor"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,9 @@ def test_settings_are_known_without_numpy_and_torch() -> None:
         ("half_lives=[60,3600.5]", [60, 3600.5]),
         ("encoder=lstm", "lstm"),
         ("past_weight=1", 1.0),
+        ("alpha=.2", 0.2),
+        ("learning_rate=5.e-3", 0.005),
+        ("path=.5", ".5"),
         ("threads=none", None),
         ("path=5", "5"),
         ("high_pass=false", False),
@@ -85,9 +89,38 @@ def test_a_word_is_understood_as_its_setting_asks(word: str, value: Any) -> None
 
 
 @pytest.mark.parametrize("word", ["alpha=1", "epochs=0", "hidden=1.5", "encoder=rnn", "layer=2"])
-def test_a_word_that_no_setting_accepts_is_refused(word: str) -> None:
+def test_a_word_that_no_setting_accepts_is_rejected(word: str) -> None:
     with pytest.raises(ParameterError, match=word.partition("=")[0]):
         assignments(LinkSettings, [word])
+
+
+def test_only_a_near_name_is_suggested() -> None:
+    with pytest.raises(ParameterError, match=r"'epoch'; did you mean 'epochs'\?"):
+        assignments(LinkSettings, ["epoch=1"])
+    with pytest.raises(ParameterError, match="'nosuch'") as raised:
+        assignments(LinkSettings, ["nosuch=1"])
+    assert "did you mean" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "accepted"),
+    [
+        ("seed", 2**64 - 1, r"from 0 to 9223372036854775807"),
+        ("learning_rate", 1e300, "between 0 and 100"),
+        ("hidden", 100_000_000_000, "from 1 to 16384"),
+        ("window", 10**11, "from 1 to 10000"),
+        ("columns", 10**400, "from 1 to 10000"),
+        ("r_max", 10**400, "above 0"),
+    ],
+)
+def test_a_value_that_cannot_work_is_rejected_with_its_range(
+    name: str, value: Any, accepted: str
+) -> None:
+    for kind in (LinkSettings, NodeSettings):
+        with pytest.raises(
+            ParameterError, match=rf"{name} is {re.escape(str(value))}; .*{accepted}"
+        ):
+            kind(**{name: value})
 
 
 def test_the_tables_of_the_documentation_are_those_of_the_settings() -> None:

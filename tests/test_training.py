@@ -139,7 +139,7 @@ def test_equal_scores_are_no_improvement() -> None:
     assert same(weights(module), seen[0])
 
 
-def test_a_checkpoint_of_other_settings_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_settings_is_rejected_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "training.safetensors"
     fitted(checkpoint=path)
     content = path.read_bytes()
@@ -148,7 +148,7 @@ def test_a_checkpoint_of_other_settings_is_refused_and_left_alone(tmp_path: Path
     assert path.read_bytes() == content
 
 
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_checkpoint_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "training.safetensors"
     path.write_bytes(b"something else")
     with pytest.raises(StateFileError, match="does not hold the weights"):
@@ -158,6 +158,6 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"epochs": 0}, {"batch_size": 0}, {"patience": 0}, {"learning_rate": 0.0}]
 )
-def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
+def test_impossible_settings_are_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         Training(**wrong)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tidegraph.core.errors import ParameterError
 
-_SIMILAR = 0.5  # how alike two names are at least for one to be suggested for the other
+_NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)  # .2, unlike in JSON
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Setting:
         try:
             value = json.loads("null" if text in ("none", "None") else text)
         except json.JSONDecodeError:
-            value = text
+            value = float(text) if _NUMBER.fullmatch(text) else text
         converted = _fitted(value, self.hint)
         if converted is _MISFIT and isinstance(value, (bool, int, float)):
             converted = _fitted(text, self.hint)  # a word that happens to look like a number
@@ -101,7 +102,7 @@ class Setting:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return True
         return (
-            math.isfinite(value)
+            -math.inf < value < math.inf  # also for integers that no float holds
             and (self.least is None or value >= self.least)
             and (self.above is None or value > self.above)
             and (self.most is None or value <= self.most)
@@ -161,7 +162,7 @@ def _fitted(value: Any, hint: Any, only: Any = None) -> Any:
                 if _MISFIT not in items:
                     return tuple(items) if origin is tuple else items
         elif origin is float:
-            if isinstance(value, (int, float)):
+            if isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**1023):
                 return float(value)
         elif origin in (int, *_IN_WORDS) and isinstance(value, origin):
             return value
@@ -205,7 +206,7 @@ def validate(settings: Any) -> None:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name most like this one, if any is."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=_SIMILAR)), None)
+    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
 def assignment(word: str, example: str = "model.epochs=4") -> tuple[str, str]:

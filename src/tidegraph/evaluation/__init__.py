@@ -21,12 +21,13 @@ from tidegraph.evaluation.protocols import (
     evaluate_snapshots,
     tgb_evaluate,
 )
-from tidegraph.evaluation.results import Result, Row, Scores, over_seeds, plain_name
+from tidegraph.evaluation.results import Result, Row, Scores, over_seeds
 from tidegraph.evaluation.splits import (
     ROLAND_SETTINGS,
     SnapshotSplit,
     Split,
     label_split,
+    latest_split,
     roland_split,
     tgb_split,
     tgn_split,
@@ -60,11 +61,11 @@ __all__ = [
     "evaluate_snapshots",
     "heuristics",
     "label_split",
+    "latest_split",
     "metrics",
     "negative_sampler",
     "outcome_of_heuristic",
     "over_seeds",
-    "plain_name",
     "roland_split",
     "tgb_evaluate",
     "tgb_split",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import EvaluationError, ParameterError
-from tidegraph.events.columns import whole_numbers
+from tidegraph.events.columns import FloatArray, IntArray, whole_numbers
 
 __all__ = [
     "Calibration",
@@ -27,10 +28,8 @@ __all__ = [
     "roc_auc",
 ]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-TIES = ("half", "against", "for")
+# The share of the negatives of equal score that count.
+_TIES = {"half": 0.5, "against": 1.0, "for": 0.0}
 
 
 def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
@@ -118,10 +117,9 @@ def ranks(
 
 
 def _rank(above: NDArray[Any], equal: NDArray[Any], ties: str) -> FloatArray:
-    if ties not in TIES:
-        raise ParameterError(f"ties={ties!r} is unknown; give one of {', '.join(TIES)}")
-    share = {"half": 0.5, "against": 1.0, "for": 0.0}[ties]
-    return np.asarray(1.0 + above + share * equal, dtype=np.float64)
+    if ties not in _TIES:
+        raise ParameterError(f"ties={ties!r} is unknown; give one of {', '.join(_TIES)}")
+    return np.asarray(1.0 + above + _TIES[ties] * equal, dtype=np.float64)
 
 
 def mrr(rank: ArrayLike) -> float:
@@ -140,16 +138,13 @@ def mrr_full(scores: ArrayLike, row: ArrayLike, column: ArrayLike, *, ties: str 
     `scores` is [sources, candidates]; true pairs are at (`row[k]`, `column[k]`). The other true
     destinations of a source compete like any candidate.
     """
-    table, rows, columns = _table(scores, row, column)
-    total, count = np.zeros(len(table)), np.zeros(len(table))
-    for source in range(len(table)):
-        true = table[source, columns[rows == source]]
-        ordered = np.sort(table[source])
+    means = []
+    for candidates, columns in _sources(scores, row, column):
+        true, ordered = candidates[columns], np.sort(candidates)
         not_above = np.searchsorted(ordered, true, side="right")
         equal = not_above - np.searchsorted(ordered, true, side="left") - 1  # not itself
-        total[source] = (1.0 / _rank(len(ordered) - not_above, equal, ties)).sum()
-        count[source] = len(true)
-    return float(np.mean(total / count))
+        means.append((1.0 / _rank(len(ordered) - not_above, equal, ties)).sum() / len(true))
+    return float(np.mean(means))
 
 
 def mrr_sampled(
@@ -166,16 +161,14 @@ def mrr_sampled(
     `negatives` are drawn per source, uniformly and with replacement, from the candidates that are
     not true. The same true pairs and seed give the same negatives for every model.
     """
-    table, rows, columns = _table(scores, row, column)
     generator = np.random.default_rng(seed)
-    best, drawn = np.empty(len(table)), np.empty((len(table), negatives))
-    for source in range(len(table)):
-        true, free = _free(table, source, columns[rows == source])
-        best[source] = table[source, true].max()
+    best, drawn = [], []
+    for candidates, true in _sources(scores, row, column, some_free=True):
+        best.append(candidates[true].max())
         # The k-th candidate that is not true is candidate k + (true ones before it).
-        picked = generator.integers(0, free, negatives)
+        picked = generator.integers(0, len(candidates) - len(true), negatives)
         picked += np.searchsorted(true - np.arange(len(true)), picked, side="right")
-        drawn[source] = table[source, picked]
+        drawn.append(candidates[picked])
     return mrr(ranks(best, drawn, ties=ties))
 
 
@@ -187,26 +180,13 @@ def expected_mrr_sampled(
     If a share p of the candidates is at least as good as the best true one, the number of them
     drawn is binomial and the mean of 1 / (1 + number) is (1 - (1-p)^(N+1)) / ((N+1)·p).
     """
-    table, rows, columns = _table(scores, row, column)
-    means = np.empty(len(table))
-    for source in range(len(table)):
-        true, free = _free(table, source, columns[rows == source])
-        best = table[source, true].max()
-        rivals = (table[source] >= best).sum() - (table[source, true] >= best).sum()
-        p, draws = rivals / free, negatives + 1
-        means[source] = (1 - (1 - p) ** draws) / (draws * p) if rivals else 1.0
-    return float(means.mean())
-
-
-def _free(table: FloatArray, source: int, columns: IntArray) -> tuple[IntArray, int]:
-    true = np.unique(columns)
-    free = table.shape[1] - len(true)
-    if free == 0:
-        raise EvaluationError(
-            f"every candidate is a true destination of the source in row {source}; "
-            "no negative can be drawn"
-        )
-    return true, free
+    means, draws = [], negatives + 1
+    for candidates, true in _sources(scores, row, column, some_free=True):
+        best = candidates[true].max()
+        rivals = (candidates >= best).sum() - (candidates[true] >= best).sum()
+        p = rivals / (len(candidates) - len(true))
+        means.append((1 - (1 - p) ** draws) / (draws * p) if rivals else 1.0)
+    return float(np.mean(means))
 
 
 def micro_f1(labels: ArrayLike, predicted: ArrayLike) -> float:
@@ -328,9 +308,13 @@ def _two_classes(labels: ArrayLike, scores: ArrayLike) -> tuple[IntArray, FloatA
     return truth, given
 
 
-def _table(
-    scores: ArrayLike, row: ArrayLike, column: ArrayLike
-) -> tuple[FloatArray, IntArray, IntArray]:
+def _sources(
+    scores: ArrayLike, row: ArrayLike, column: ArrayLike, *, some_free: bool = False
+) -> Iterator[tuple[FloatArray, IntArray]]:
+    """Yield the scores of each source and its true columns, with `some_free` each column once.
+
+    some_free: whether at least one candidate of each source must not be true.
+    """
     table = _scores(scores, "scores")
     rows = whole_numbers(row, "row", error=EvaluationError)
     columns = whole_numbers(column, "column", error=EvaluationError)
@@ -350,4 +334,13 @@ def _table(
         raise EvaluationError(
             f"the source in row {int(np.argmax(without))} has no true pair; leave its row out"
         )
-    return table, rows, columns
+    for source, candidates in enumerate(table):
+        true = columns[rows == source]
+        if some_free:
+            true = np.unique(true)
+            if len(true) == len(candidates):
+                raise EvaluationError(
+                    f"every candidate is a true destination of the source in row {source}; "
+                    "no negative can be drawn"
+                )
+        yield candidates, true

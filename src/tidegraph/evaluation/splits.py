@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tidegraph.core.errors import EvaluationError, ParameterError
-from tidegraph.events.moments import PER_SECOND
+from tidegraph.core.errors import DataError, EvaluationError, ParameterError
+from tidegraph.events.columns import IntArray
+from tidegraph.events.moments import PER_SECOND, SECONDS
 from tidegraph.events.stream import EventStream, NodeLabels
 
 __all__ = [
@@ -18,15 +19,16 @@ __all__ = [
     "SnapshotSplit",
     "Split",
     "label_split",
+    "latest_split",
     "roland_split",
     "tgb_split",
     "tgn_split",
     "time_split",
 ]
 
-IntArray = NDArray[np.int64]
-
 PARTS = ("validation", "new_validation", "test", "new_test")
+_NEEDED = ("train", "validation", "test")
+_NOBODY: IntArray = np.zeros(0, dtype=np.int64)
 
 # Snapshot width and first test task of the published fixed splits. The first tasks do
 # not follow from the number of snapshots: both Bitcoin graphs have 138, and theirs differ by one.
@@ -35,8 +37,6 @@ ROLAND_SETTINGS = {
     "bitcoin-otc": {"width_s": 1_200_000, "first_test": 110},
     "bitcoin-alpha": {"width_s": 1_200_000, "first_test": 109},
 }
-
-_SECONDS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -88,19 +88,14 @@ class SnapshotSplit:
 
     def part(self, name: str) -> range:
         """Return the tasks of `train`, `validation` or `test`."""
-        if name not in ("train", "validation", "test"):
+        if name not in _NEEDED:
             raise ParameterError(f"no tasks are called {name!r}; give train, validation or test")
         tasks: range = getattr(self, name)
         return tasks
 
     def sizes(self) -> dict[str, int]:
         """Return the number of snapshots, and of tasks per part."""
-        return {
-            "snapshots": self.snapshots,
-            "train": len(self.train),
-            "validation": len(self.validation),
-            "test": len(self.test),
-        }
+        return {"snapshots": self.snapshots, **{name: len(self.part(name)) for name in _NEEDED}}
 
 
 def tgn_split(
@@ -142,7 +137,7 @@ def tgb_split(stream: EventStream, *, validation: float = 0.15, test: float = 0.
     """Split as the Temporal Graph Benchmark does: by quantiles of time, no node hidden."""
     bounds = _quantiles(stream, validation, test)
     parameters = {"validation": validation, "test": test}
-    return _split("tgb", stream, bounds, np.zeros(0, dtype=np.int64), parameters)
+    return _split("tgb", stream, bounds, _NOBODY, parameters)
 
 
 def time_split(stream: EventStream, *, validation_time: float, test_time: float) -> Split:
@@ -154,7 +149,19 @@ def time_split(stream: EventStream, *, validation_time: float, test_time: float)
         raise ParameterError(
             f"validation_time {validation_time} is not before test_time {test_time}; swap them"
         )
-    return _split("time", stream, (validation_time, test_time), np.zeros(0, dtype=np.int64), {})
+    needed = ("train", "validation") if test_time == np.inf else _NEEDED
+    return _split("time", stream, (validation_time, test_time), _NOBODY, {}, needed)
+
+
+def latest_split(stream: EventStream, validation: float = 0.15) -> Split:
+    """Validate by the latest events, this share of all, and train on the others; nothing tests.
+
+    Where most events are at the last time, none may be left to validate.
+    """
+    if len(stream) == 0:
+        raise DataError("the stream holds no events; nothing can be learned")
+    bound = float(np.quantile(stream.t, 1 - validation))
+    return _split("time", stream, (bound, np.inf), _NOBODY, {}, needed=())
 
 
 def _quantiles(stream: EventStream, validation: float, test: float) -> tuple[float, float]:
@@ -175,15 +182,18 @@ def _split(
     bounds: tuple[float, float],
     held_out: IntArray,
     parameters: dict[str, Any],
+    needed: Sequence[str] = _NEEDED,
 ) -> Split:
+    """Return the split at two times; raise EvaluationError if a part that is needed is empty."""
     first, second = bounds
     hidden = np.zeros(stream.nodes, dtype=bool)
     hidden[held_out] = True
     is_train = (stream.t <= first) & ~hidden[stream.src] & ~hidden[stream.dst]
     is_test = stream.t > second
     is_validation = (stream.t > first) & ~is_test
-    for part, mask in (("train", is_train), ("validation", is_validation), ("test", is_test)):
-        if not mask.any() and not (part == "test" and second == np.inf):
+    masks = {"train": is_train, "validation": is_validation, "test": is_test}
+    for part in needed:
+        if not masks[part].any():
             raise EvaluationError(
                 f"the {part} part of the split is empty: {len(stream)} events, "
                 f"validation after t={first:g}, test after t={second:g}; choose other bounds"
@@ -194,9 +204,7 @@ def _split(
     touches_new = ~known[stream.src] | ~known[stream.dst]
     return Split(
         name=name,
-        train=np.flatnonzero(is_train),
-        validation=np.flatnonzero(is_validation),
-        test=np.flatnonzero(is_test),
+        **{part: np.flatnonzero(mask) for part, mask in masks.items()},
         new_validation=np.flatnonzero(is_validation & touches_new),
         new_test=np.flatnonzero(is_test & touches_new),
         validation_time=first,
@@ -252,11 +260,11 @@ def _in_units(width_s: int, unit: str) -> int:
         raise ParameterError(f"width_s is {width_s}; a snapshot must last at least a second")
     if unit in PER_SECOND:
         return width_s * PER_SECOND[unit]
-    if unit in _SECONDS and width_s % _SECONDS[unit] == 0:
-        return width_s // _SECONDS[unit]
+    if unit in SECONDS and width_s % SECONDS[unit] == 0:
+        return int(width_s // SECONDS[unit])
     raise ParameterError(
-        f"snapshots of {width_s} s cannot be cut from times in {unit!r}; "
-        f"give a multiple of the unit ({', '.join(PER_SECOND | _SECONDS)} are understood)"
+        f"snapshots of {width_s} s cannot be cut from times in {unit!r}; give a multiple of the"
+        f" unit ({', '.join(SECONDS)} are understood)"
     )
 
 
@@ -268,6 +276,5 @@ def label_split(stream: EventStream, split: Split) -> NodeLabels:
     """
     if stream.labels is None:
         raise EvaluationError("the stream has no labels; give labels or node_labels")
-    part = (stream.t > split.validation_time).astype(np.uint8)
-    part += (stream.t > split.test_time).astype(np.uint8)
-    return NodeLabels(stream.src, stream.t, stream.labels, part)
+    part = np.digitize(stream.t, [split.validation_time, split.test_time], right=True)
+    return NodeLabels(stream.src, stream.t, stream.labels, part.astype(np.uint8))

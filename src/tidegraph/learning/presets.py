@@ -20,40 +20,53 @@ __all__ = [
     "preset_name",
 ]
 
+_PLAIN: dict[str, dict[str, Any]] = {
+    "default": {},
+    # Where time counts snapshots, edges fade within a few of them and any node may be the answer.
+    "snapshots": {
+        "columns": 64,
+        "half_lives": (1 / 3, 1.0, 3.0),
+        "any_node": True,
+        "random_negatives": 10,
+        "past_negatives": 0,
+    },
+    # Better against pairs that happened before, at some cost against random ones.
+    "historical": {"past_negatives": 2, "past_weight": 1.0},
+}
 _PAPER_LINK = ("paper-lstm", "paper-gru", "paper-transformer")
-LINK_PRESETS = ("default", "snapshots", "historical", *_PAPER_LINK)
+LINK_PRESETS = (*_PLAIN, *_PAPER_LINK)
 NODE_PRESETS = ("node", "paper-node")
 PRESETS = (*LINK_PRESETS, *NODE_PRESETS)
 
 _NAME = re.compile(r"(?P<base>[a-z-]+?)(?P<variants>([+-](high-pass|time))*)")
 
-# "Hyperparameters for future link prediction": dropout, hidden size, batch size, learning rate.
+# "Hyperparameters for future link prediction" and "... dynamic node classification":
+# r_max, dropout, hidden size, batch size, learning rate.
 _LINK = {
-    "wikipedia": (0.5, 128, 128, 1e-4),
-    "reddit": (0.5, 128, 128, 1e-4),
-    "uci": (0.1, 64, 1024, 1e-3),
-    "bitcoin-alpha": (0.1, 128, 1024, 1e-3),
-    "bitcoin-otc": (0.1, 64, 1024, 1e-3),
+    "wikipedia": (1e-7, 0.5, 128, 128, 1e-4),
+    "reddit": (1e-7, 0.5, 128, 128, 1e-4),
+    "uci": (1e-7, 0.1, 64, 1024, 1e-3),
+    "bitcoin-alpha": (1e-7, 0.1, 128, 1024, 1e-3),
+    "bitcoin-otc": (1e-7, 0.1, 64, 1024, 1e-3),
 }
-# "Hyperparameters for dynamic node classification": the same, after r_max.
 _NODE = {
     "wikipedia": (1e-7, 0.1, 128, 256, 1e-4),
     "reddit": (1e-7, 0.1, 128, 256, 8e-3),
     "gdelt": (1e-7, 0.1, 64, 2048, 1e-3),
     "mag": (5e-8, 0.1, 64, 2048, 1e-3),
 }
-_EVENTS = ("wikipedia", "reddit")  # one event after the other; the others come as snapshots
-
-# Where time counts snapshots, edges fade within a few of them and any node may be the answer.
-_SNAPSHOTS = {
-    "columns": 64,
-    "half_lives": (1 / 3, 1.0, 3.0),
-    "any_node": True,
-    "random_negatives": 10,
-    "past_negatives": 0,
+_PAPER_NODE = {
+    "columns": 172,  # where nodes have no features
+    "high_pass": False,
+    "states": True,
+    "activity": False,
+    "known_labels": False,
+    "edge_features": False,
+    "members": 1,
+    "layers": 2,  # and the output layer: three
+    "balance": 0.0,
 }
-# Better against pairs that happened before, at some cost against random ones.
-_HISTORICAL = {"past_negatives": 2, "past_weight": 1.0}
+_EVENTS = ("wikipedia", "reddit")  # one event after the other; the others come as snapshots
 
 # The classes of papers are asked for after the edges of their own year.
 _OF_DATA = {"pubmed-temporal": {"ask_after": 1}}
@@ -97,39 +110,50 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
     wanted = {what: sign == "+" for sign, what in variants}
     if variants and base not in _PAPER_LINK:
         raise ParameterError(f"{base!r} has no variants; leave {name[len(base) :]!r} out")
-    if base == "default":
-        return {}
-    if base == "snapshots":
-        return dict(_SNAPSHOTS)
-    if base == "historical":
-        return dict(_HISTORICAL)
+    if base in _PLAIN:
+        return dict(_PLAIN[base])
     if base == "node":
         return dict(_OF_DATA.get(data or "", {}))
+    table = _NODE if base == "paper-node" else _LINK
+    row = table.get(data or "wikipedia")
+    if row is None:
+        raise ParameterError(
+            f"the paper has no settings of {name!r} for {data!r}; it has them for"
+            f" {', '.join(table)}"
+        )
+    r_max, dropout, hidden, batch_size, learning_rate = row
+    shared = {
+        "alpha": 0.2,
+        "beta": 0.5,
+        "half_lives": (),
+        "r_max": r_max,
+        "r_max_unit": "l1",
+        "scale_by_degree": False,
+        "dropout": dropout,
+        "hidden": hidden,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+    }
     if base == "paper-node":
-        return _paper_node(_row(_NODE, name, data))
+        return {**shared, **_PAPER_NODE}
     columns = 172 if (data or "wikipedia") in _EVENTS else 128
     high_pass = wanted.get("high-pass", (data or "wikipedia") not in _EVENTS)
     encoder = base.removeprefix("paper-")
     options: dict[str, Any] = {"layers": 2, "time_encoding": wanted.get("time", False)}
     if encoder == "transformer":
         options["heads"] = 4
-    dropout, hidden, batch_size, learning_rate = _row(_LINK, name, data)
     return {
-        **_propagation(1e-7),
+        **shared,
         "columns": columns,
         "high_pass": high_pass,
         "encoder": encoder,
         "encoder_options": options,
         "decoder": "concatenation",
         "width": hidden,
-        "hidden": hidden,
         "layers": 1,  # and the output layer: two
-        "dropout": dropout,
         "random_negatives": 1,
         "past_negatives": 0,
         "any_node": True,  # as the paper's program draws them
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
     }
 
 
@@ -164,44 +188,3 @@ def model_settings(
     known = declared(model_settings_of(task))
     defaults = {name: each.default for name, each in known.items() if not each.by_run}
     return {**defaults, **changes, **(given or {})}
-
-
-def _paper_node(row: tuple[float, ...]) -> dict[str, Any]:
-    r_max, dropout, hidden, batch_size, learning_rate = row
-    return {
-        **_propagation(r_max),
-        "columns": 172,  # where nodes have no features
-        "high_pass": False,
-        "states": True,
-        "activity": False,
-        "known_labels": False,
-        "edge_features": False,
-        "members": 1,
-        "hidden": int(hidden),
-        "layers": 2,  # and the output layer: three
-        "dropout": dropout,
-        "balance": 0.0,
-        "batch_size": int(batch_size),
-        "learning_rate": learning_rate,
-    }
-
-
-def _propagation(r_max: float) -> dict[str, Any]:
-    return {
-        "alpha": 0.2,
-        "beta": 0.5,
-        "half_lives": (),
-        "r_max": r_max,
-        "r_max_unit": "l1",
-        "scale_by_degree": False,
-    }
-
-
-def _row(table: dict[str, tuple[Any, ...]], name: str, data: str | None) -> tuple[Any, ...]:
-    row = table.get(data or "wikipedia")
-    if row is None:
-        raise ParameterError(
-            f"the paper has no settings of {name!r} for {data!r}; it has them for"
-            f" {', '.join(table)}"
-        )
-    return row

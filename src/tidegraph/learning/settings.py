@@ -49,6 +49,11 @@ DecoderName: TypeAlias = Literal["pair", "concatenation", "hadamard"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
 
+# Beyond these, memory ends or float32 does before anything is learned.
+_WIDEST = 16_384  # units of a layer
+_MANY = 10_000
+_LARGEST_SEED = 2**63 - 1  # the largest integer of TOML
+
 # Half-lives ---------------------------------------------------------------------------------------
 
 
@@ -129,7 +134,9 @@ class RunSettings:
     """The settings of a run that belong to no section."""
 
     task: Task = setting("link", "link: which pairs meet; node: the classes of nodes")
-    seeds: tuple[int, ...] = setting((0,), "one training per seed, such as 0,1,2", least=0)
+    seeds: tuple[int, ...] = setting(
+        (0,), "one training per seed, such as 0,1,2", least=0, most=_LARGEST_SEED
+    )
     preset: str | None = setting(
         None, "settings of the model by name, such as historical; none: those of the task"
     )
@@ -150,6 +157,7 @@ class RecordSettings:
         "random feature columns per channel: more is finer and slower",
         "more where scores of look-alike nodes are too noisy; time and disk grow with it",
         least=1,
+        most=_MANY,
     )
     alpha: float = setting(
         0.2,
@@ -169,10 +177,7 @@ class RecordSettings:
         True, "whether to add filters that contrast neighbours to those that average them"
     )
     beta: float = setting(
-        0.5,
-        "how the degrees of both ends share the normalisation; 0.5 is symmetric",
-        least=0,
-        most=1,
+        0.5, "how both ends' degrees share the normalisation; 0.5 is symmetric", least=0, most=1
     )
     r_max: float = setting(1e-2, "the promised error of representations, in r_max_unit", above=0)
     r_max_unit: Literal["rms", "absolute", "l1"] = setting(
@@ -182,10 +187,7 @@ class RecordSettings:
         True, "whether nodes with many edges are allowed a larger error"
     )
     epsilon: float = setting(
-        0.05,
-        "how far a node moves, as a share of its norm, before it is recorded again",
-        least=0,
-        below=1,
+        0.05, "share of its norm a node moves before it is recorded again", least=0, below=1
     )
 
 
@@ -210,10 +212,12 @@ class NetworkSettings:
     encoder_options: dict[str, Any] | None = setting(
         None, 'options of the encoder, as {"heads": 4}'
     )
-    window: int = setting(8, "how many of the latest changes an encoder sees", least=1)
-    width: int = setting(64, "width of an encoder's output", least=1)
-    hidden: int = setting(256, "width of the network's layers", "less for small data", least=1)
-    layers: int = setting(2, "hidden layers of the network", least=1)
+    window: int = setting(8, "how many of the latest changes an encoder sees", least=1, most=_MANY)
+    width: int = setting(64, "width of an encoder's output", least=1, most=_WIDEST)
+    hidden: int = setting(
+        256, "width of the network's layers", "less for small data", least=1, most=_WIDEST
+    )
+    layers: int = setting(2, "hidden layers of the network", least=1, most=1000)
     dropout: float = setting(
         0.1, "share of its inputs that a layer drops in training", least=0, below=1
     )
@@ -224,13 +228,12 @@ class TrainingSettings:
     """How to fit the network: Adam, with a learning rate that rises and then falls."""
 
     epochs: int = setting(
-        10,
-        "passes over the examples, at most",
-        "more where the curves still fall at the end",
-        least=1,
+        10, "passes over the examples, at most", "more where the curves still fall", least=1
     )
     batch_size: int = setting(2000, "examples per step of training", least=1)
-    learning_rate: float = setting(3e-3, "the highest learning rate of the training", above=0)
+    learning_rate: float = setting(
+        3e-3, "the highest learning rate of the training", above=0, below=100
+    )
     patience: int = setting(
         5, "epochs without a better validation score after which to stop", least=1
     )
@@ -239,6 +242,7 @@ class TrainingSettings:
         "seed of features, weights and negatives",
         "several, to see the spread",
         least=0,
+        most=_LARGEST_SEED,
         by_run=True,
     )
     device: str = setting("cpu", "where to train the network, such as cpu or cuda")
@@ -258,11 +262,7 @@ class ModelSettings(TrainingSettings, NetworkSettings, RecordSettings):
         None, "threads of the propagation; none: all cores", least=1, inert=True
     )
     path: str | PathLike[str] | None = setting(
-        None,
-        "where to keep the record; none: in a temporary directory",
-        "to keep it",
-        by_run=True,
-        inert=True,
+        None, "where to keep the record; none: a temporary directory", by_run=True, inert=True
     )
 
     def __post_init__(self) -> None:
@@ -284,14 +284,16 @@ class LinkSettings(ModelSettings):
         "negatives per event with the same source and a random destination",
         "more helps ranking",
         least=0,
+        most=_MANY,
     )
     past_negatives: int = setting(
         1,
         "negatives per event that are pairs which met before",
         "more to predict *when* (historical negatives), at the price of *who*",
         least=0,
+        most=_MANY,
     )
-    past_weight: float = setting(0.2, "weight of each of those in the loss", least=0)
+    past_weight: float = setting(0.2, "weight of each of those in the loss", least=0, most=_MANY)
     any_node: bool = setting(
         False, "whether random negatives come from all nodes, not just from destinations"
     )
@@ -315,9 +317,7 @@ class NodeSettings(ModelSettings):
     hidden: int = inherited(NetworkSettings, "hidden", 64)
     epochs: int = inherited(TrainingSettings, "epochs", 12)
     batch_size: int | None = setting(  # type: ignore[assignment]
-        None,
-        "labels per step of training; none: a fiftieth of the labels, from 64 to 2,000",
-        least=1,
+        None, "labels per step of training; none: a fiftieth of them, from 64 to 2,000", least=1
     )
     states: bool | None = setting(
         None, "whether to read representations themselves; none: where nodes have features"
@@ -335,18 +335,21 @@ class NodeSettings(ModelSettings):
         "how long after the time of a node label it is asked for",
         "1 where the events of the same step may be known",
         least=0,
+        below=2**62,
     )
     members: int = setting(
         4,
         "networks whose answers are averaged",
-        "1 is faster, with more spread between seeds",
+        "1 is faster, with more spread",
         least=1,
+        most=1000,
     )
     weight_decay: float = setting(
         1e-4,
         "how strongly weights are drawn towards zero",
         "more where training and validation part early",
         least=0,
+        below=100,
     )
     balance: float = setting(
         0.5,

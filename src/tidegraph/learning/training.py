@@ -183,7 +183,8 @@ def fit(
         number = len(epochs)
         begun = time.perf_counter()
         # For dropout; processes drop different inputs.
-        torch.manual_seed((training.seed * 1_000_003 + number) * ranks.size + ranks.rank)
+        dropped = (training.seed * 1_000_003 + number) * ranks.size + ranks.rank
+        torch.manual_seed(dropped % 2**63)
         order = np.random.default_rng((training.seed, number)).permutation(examples)
         module.train()
         total = 0.0
@@ -262,16 +263,11 @@ def _save(
     epochs: list[Epoch],
     training: Training,
 ) -> None:
-    tensors = {f"model.{name}": tensor for name, tensor in module.state_dict().items()}
-    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
-    for number, state in optimiser.state_dict()["state"].items():
-        tensors |= {
-            f"adam.{number}.{name}": torch.as_tensor(value) for name, value in state.items()
-        }
-    about = {
-        "training": training.__dict__,
-        "epochs": [epoch.__dict__ for epoch in epochs],
-    }
+    state = optimiser.state_dict()["state"]
+    adam = {f"{number}.{name}": state[number][name] for number in state for name in state[number]}
+    parts = {"model": module.state_dict(), "best": best, "adam": adam}
+    tensors = {f"{part}.{name}": each[name] for part, each in parts.items() for name in each}
+    about = {"training": training.__dict__, "epochs": [epoch.__dict__ for epoch in epochs]}
     write_tensors(path, tensors, about)
 
 
@@ -284,18 +280,14 @@ def _resume(
             f"{path} was written by a training with {about.get('training')}; "
             f"this one has {training.__dict__}: remove the file or repeat the settings"
         )
-
-    def part(prefix: str) -> dict[str, Tensor]:
-        return {
-            name.removeprefix(prefix): tensor
-            for name, tensor in tensors.items()
-            if name.startswith(prefix)
-        }
-
-    module.load_state_dict(part("model."))
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "adam": {}}
+    for name, tensor in tensors.items():
+        part, _, rest = name.partition(".")
+        parts[part][rest] = tensor
+    module.load_state_dict(parts["model"])
     state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in part("adam.").items():
+    for name, tensor in parts["adam"].items():
         number, _, what = name.partition(".")
         state.setdefault(int(number), {})[what] = tensor
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
-    return [Epoch(**epoch) for epoch in about["epochs"]], part("best.")
+    return [Epoch(**epoch) for epoch in about["epochs"]], parts["best"]

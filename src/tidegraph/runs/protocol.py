@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
-import numpy as np
-
 from tidegraph import evaluation
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.words import counted
@@ -16,8 +14,6 @@ from tidegraph.events.stream import EventStream
 from tidegraph.learning.settings import PROTOCOLS
 
 __all__ = ["Protocol", "split_stream"]
-
-_STOP_BY = 0.15  # share of the events that decide when to stop, without a protocol
 
 
 @dataclass(frozen=True)
@@ -125,8 +121,7 @@ def split_stream(stream: EventStream, protocol: Protocol | None) -> Split:
             " events at different times"
         )
     if protocol is None:
-        latest = float(np.quantile(stream.t, 1 - _STOP_BY))
-        return evaluation.time_split(stream, validation_time=latest, test_time=np.inf)
+        return evaluation.latest_split(stream)
     if protocol.name == "tgn":
         return evaluation.tgn_split(stream)
     if protocol.name == "tgb":

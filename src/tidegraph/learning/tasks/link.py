@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,59 +12,49 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from tidegraph import evaluation
-from tidegraph.core.errors import DataError, ParameterError
-from tidegraph.core.progress import Progress
+from tidegraph.core.declarations import Setting
+from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
-from tidegraph.engine.channels import Sketch
 from tidegraph.evaluation import Result, Split
-from tidegraph.events.columns import whole_numbers
+from tidegraph.events.columns import IntArray, whole_numbers
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.edge_features import EdgeFeatures
-from tidegraph.learning.features import PairFeatures
-from tidegraph.learning.models import DECODERS, make_decoder, make_encoder
+from tidegraph.learning.features import EdgeFeatures, PairFeatures
+from tidegraph.learning.models import DECODERS, Network, make_decoder
 from tidegraph.learning.settings import SAMPLERS, LinkSettings
-from tidegraph.learning.tasks.estimator import Estimator, all_or_nothing
-from tidegraph.learning.tasks.link_examples import Examples, link_examples
-from tidegraph.learning.training import Loss
+from tidegraph.learning.tasks.estimator import Estimator, pieces
+from tidegraph.learning.tasks.recorded import check_lengths
 
 __all__ = ["LinkPredictor"]
 
-IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
 _PAIRS_AT_ONCE = 1 << 16
 _WINDOWS_AT_ONCE = 1 << 13
-_CLIP = 8.0  # standard deviations; values beyond were not seen in training
+_K = Setting("k", int, 10, "how many destinations", least=1)
 
 
-class _Network(nn.Module):
+@dataclass(frozen=True, eq=False)
+class _Examples:
+    """Pairs that happened and pairs that did not, each at the time of an event."""
+
+    src: IntArray
+    dst: IntArray
+    t: IntArray
+    label: FloatArray
+    weight: FloatArray
+
+
+class _Network(Network):
     """The network from standardised pair features and both encoded nodes to one logit."""
 
-    mean: Tensor
-    scale: Tensor
-
     def __init__(self, settings: LinkPredictor, columns: int, pair: int) -> None:
-        super().__init__()
-        self.encoder: nn.Module | None = None
-        if settings.encoder is not None:
-            self.encoder = make_encoder(
-                settings.encoder, columns, settings.width, settings.encoder_options
-            )
-        self.decoder = make_decoder(
-            settings.decoder,
-            settings.width if self.encoder is not None else 0,
-            pair,
-            hidden=settings.hidden,
-            layers=settings.layers,
-            dropout=settings.dropout,
-        )
-        self.register_buffer("mean", torch.zeros(pair))
-        self.register_buffer("scale", torch.ones(pair))
+        super().__init__(settings, columns, pair)
+        shape = {name: getattr(settings, name) for name in ("hidden", "layers", "dropout")}
+        self.decoder = make_decoder(settings.decoder, self.encoded, pair, **shape)
 
     def forward(self, pair: Tensor, src: Tensor | None, dst: Tensor | None) -> Tensor:
         """Return logits from pair features and the encoded nodes, None without an encoder."""
-        pair = ((pair - self.mean) / self.scale).clamp(-_CLIP, _CLIP)
-        logits: Tensor = self.decoder(src, dst, pair)
+        logits: Tensor = self.decoder(src, dst, self.standardised(pair))
         return logits
 
 
@@ -94,18 +82,10 @@ class LinkPredictor(LinkSettings, Estimator):
                     " give a longer stream or another split"
                 )
 
-    def propagated(self, stream: EventStream) -> Sketch:
-        return Sketch(self.columns, seed=self.seed)
-
-    def _open(self, stream: EventStream) -> None:
-        super()._open(stream)
-        self._features = self._new_features()
-
     def _new_features(self) -> PairFeatures:
-        sketch = self.propagated(self._stream)
         carried = self.edge_features and self._stream.edge_features is not None
         edges = EdgeFeatures(self._stream) if carried else None
-        return PairFeatures(self._trajectories, self._history, sketch, edges)
+        return PairFeatures(self._trajectories, self._history, self._sketch(), edges)
 
     def _pair_features(self, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
         """Return what the decoder reads about pairs; no columns where it reads none."""
@@ -117,63 +97,57 @@ class LinkPredictor(LinkSettings, Estimator):
         decoder = self.decoder if callable(self.decoder) else DECODERS[self.decoder]
         return bool(getattr(decoder, "reads_pairs", True))
 
-    @all_or_nothing
-    def train(
-        self,
-        split: Split,
-        *,
-        checkpoint: str | Path | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        """Fit the network to what `observe` recorded: the part of `fit` that needs no graph."""
+    def _divided(self, split: Split) -> tuple[_Examples, _Examples]:
         # Events that do not train, such as those of held-out nodes, make no negatives either.
         earlier, latest = np.split(split.train, [max(0, len(split.train) - self.max_examples)])
-        examples = self._examples(latest, earlier, seed=0)
         held = split.validation[-self.max_examples :]
-        held_out = self._examples(held, np.arange(held[0]), seed=1)
-        features = self._pair_features(examples.src, examples.dst, examples.t)
-        held_features = self._pair_features(held_out.src, held_out.dst, held_out.t)
-        torch.manual_seed(self.seed)
-        network = self._new_network()
-        if self._reads_pairs():
-            network.mean.copy_(features.mean(0))
-            network.scale.copy_(features.std(0) + 1e-3)
-        self._network = network
-
-        def validate() -> float:
-            rows = np.arange(len(held_out))
-            asked = held_out.src, held_out.dst, held_out.t
-            with torch.no_grad():
-                return -float(self._loss(self._in_pieces(held_features, *asked), held_out, rows))
-
-        loss = self._loss_on(examples, features)
-        self._fit(len(examples), loss, validate, checkpoint, progress)
-
-    def _loss_on(self, examples: Examples, features: Tensor) -> Loss:
-        """Return the loss of examples by their positions, given the features of all their pairs."""
-
-        def loss(rows: IntArray) -> Tensor:
-            asked = examples.src[rows], examples.dst[rows], examples.t[rows]
-            return self._loss(
-                self._logits(features[torch.from_numpy(rows)], *asked), examples, rows
-            )
-
-        return loss
-
-    def _loss(self, logits: Tensor, examples: Examples, rows: IntArray) -> Tensor:
-        return nn.functional.binary_cross_entropy_with_logits(
-            logits,
-            torch.from_numpy(examples.label[rows]).to(logits.device),
-            weight=torch.from_numpy(examples.weight[rows]).to(logits.device),
+        return (
+            self._examples(latest, earlier, seed=0),
+            self._examples(held, np.arange(held[0]), seed=1),
         )
 
-    def _new_network(self) -> _Network:
-        columns = len(self._trajectories.channels) * self._trajectories.columns
-        pair = len(self._features) if self._reads_pairs() else 0
-        return _Network(self, columns, pair).to(self.device)
+    def _read(self, examples: _Examples) -> Tensor:
+        return self._pair_features(examples.src, examples.dst, examples.t)
 
-    def _examples(self, events: IntArray, earlier: IntArray, *, seed: int) -> Examples:
-        return link_examples(self._stream, self, events, earlier, seed=(self.seed, seed))
+    def _loss(self, examples: _Examples, features: Tensor, rows: IntArray) -> Tensor:
+        asked = examples.src[rows], examples.dst[rows], examples.t[rows]
+        return nn.functional.binary_cross_entropy_with_logits(
+            self._logits(features[torch.from_numpy(rows)], *asked),
+            torch.from_numpy(examples.label[rows]).to(self.device),
+            weight=torch.from_numpy(examples.weight[rows]).to(self.device),
+        )
+
+    def _new_network(self, features: int) -> _Network:
+        columns = len(self._trajectories.channels) * self._trajectories.columns
+        return _Network(self, columns, features).to(self.device)
+
+    def _examples(self, events: IntArray, earlier: IntArray, *, seed: int) -> _Examples:
+        """Return events and the negatives of each, first all random ones, then those of the past.
+
+        Pairs of the past are those of the events themselves and of `earlier` ones.
+        """
+        stream, generator = self._stream, np.random.default_rng((self.seed, seed))
+        count, randoms, pasts = len(events), self.random_negatives, self.past_negatives
+        src, dst, t = stream.src[events], stream.dst[events], stream.t[events]
+        sources, targets = [src] * (1 + randoms), [dst]
+        known = np.arange(stream.nodes) if self.any_node else np.unique(dst)
+        targets += [generator.choice(known, count) for _ in range(randoms)]
+        past, before = _past_pairs(stream, events, earlier)
+        for _ in range(pasts):
+            pick = (generator.random(count) * before).astype(np.int64)
+            sources.append(past[pick, 0])
+            targets.append(past[pick, 1])
+        times = np.array([1, randoms, pasts]) * count
+        weight = np.repeat(np.array([1, 1, self.past_weight], dtype=np.float32), times)
+        if pasts:  # an event before which nothing happened has no such negative
+            weight[-pasts * count :] *= np.tile(before > 0, pasts)
+        return _Examples(
+            np.concatenate(sources),
+            np.concatenate(targets),
+            np.tile(t, len(sources)),
+            np.repeat(np.array([1, 0, 0], dtype=np.float32), times),
+            weight,
+        )
 
     @property
     def training_negatives(self) -> str:
@@ -197,20 +171,12 @@ class LinkPredictor(LinkSettings, Estimator):
         encoded = torch.cat(
             [
                 self._network.encoder(self._window(nodes[rows], times[rows]))
-                for rows in _pieces(len(nodes), _WINDOWS_AT_ONCE)
+                for rows in pieces(len(nodes), _WINDOWS_AT_ONCE)
             ]
         )
         ends = encoded[torch.from_numpy(place).to(self.device)].chunk(2)
         logits = self._network(pair, *ends)
         return logits
-
-    def _in_pieces(self, pair: Tensor, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
-        return torch.cat(
-            [
-                self._logits(pair[rows], src[rows], dst[rows], t[rows]).cpu()
-                for rows in _pieces(len(src), _PAIRS_AT_ONCE)
-            ]
-        )
 
     def decision_function(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
         """Return the logit of every pair `(src, dst)` at `t`, `[n]`; positive means likely.
@@ -218,9 +184,9 @@ class LinkPredictor(LinkSettings, Estimator):
         Only events strictly before `t` count. One value may be given for all pairs.
         """
         self._check_fitted()
-        sources, targets, times = self._asked(t, src=src, dst=dst)
+        sources, targets, times = self._columns(src=src, dst=dst, t=t)
         out = np.empty(len(sources), dtype=np.float32)
-        for rows in _pieces(len(sources), _PAIRS_AT_ONCE):
+        for rows in pieces(len(sources), _PAIRS_AT_ONCE):
             asked = sources[rows], targets[rows], times[rows]
             with torch.no_grad():
                 out[rows] = self._logits(self._pair_features(*asked), *asked).cpu()
@@ -243,6 +209,7 @@ class LinkPredictor(LinkSettings, Estimator):
 
         `evaluate` measures average precision and AUC under a protocol, which says more.
         """
+        check_lengths(src=src, dst=dst, t=t, y=y)
         return float((self.predict(src, dst, t) == np.asarray(y)).mean())
 
     def rank(
@@ -262,13 +229,13 @@ class LinkPredictor(LinkSettings, Estimator):
         `without_known` leaves out those that `src` was linked to before.
         """
         self._check_fitted()
-        if k < 1 or k != int(k):
-            raise ParameterError(f"k is {k!r}; give a whole number from 1 on")
+        _K.check(k)
+        sources, times = self._columns(src=src, t=t)
         if np.ndim(src) or np.ndim(t):
             raise DataError("rank answers for one source at one time; call it once for each")
-        (node,), (time,) = self._asked(t, src=src)
+        node, time = sources[0], times[0]
         past = self._stream.before(int(time))
-        nodes = np.unique(past.dst if candidates is None else self._node_numbers(candidates, "dst"))
+        nodes = np.unique(past.dst if candidates is None else self._columns(dst=candidates)[0])
         if without_self:
             nodes = nodes[nodes != node]
         if without_known:
@@ -278,11 +245,7 @@ class LinkPredictor(LinkSettings, Estimator):
         return nodes[best], found[best]
 
     def evaluate(
-        self,
-        split: Split,
-        *,
-        samplers: Sequence[str] = SAMPLERS,
-        **options: Any,
+        self, split: Split, *, samplers: Sequence[str] = SAMPLERS, **options: Any
     ) -> Result:
         """Return AP and AUC under TGN's protocol, of the model and of the heuristics."""
         self._check_fitted()
@@ -298,90 +261,29 @@ class LinkPredictor(LinkSettings, Estimator):
 
     # Learning on ----------------------------------------------------------------------------------
 
-    def advance(self, events: EventStream) -> LinkPredictor:
-        """Add later events to the state, without learning from them; return self.
+    def _lessons(self, events: EventStream) -> IntArray:
+        return len(self._stream) + np.arange(len(events))
 
-        They may bring new nodes, after the known ones: `events.continuing(predictor.stream)`.
-        """
-        self._check_fitted()
-        stream = self._stream.joined(events)  # checks them before anything changes
-        self._append(events, stream)
-        self._features = self._new_features()
-        return self
-
-    def partial_fit(
-        self, events: EventStream, *, progress: Progress | None = None
-    ) -> LinkPredictor:
-        """Add later events to the state and train further on them; return self."""
-        self._check_fitted()
-        seen = len(self._stream)
-        self.advance(events)
-        return self.train_further(np.arange(seen, len(self._stream)), progress=progress)
-
-    @all_or_nothing
-    def train_further(
-        self,
-        events: ArrayLike,
-        *,
-        epochs: int = 1,
-        pace: float = 0.1,
-        replay: float = 0.0,
-        progress: Progress | None = None,
-    ) -> LinkPredictor:
-        """Train the network further on some events of the stream; return self.
-
-        What it learns depends on no event after them. By default it makes one careful pass.
-
-        events: positions in the stream, ascending. Where they and the repeated ones are more than
-            `max_examples`, only the latest are used.
-        pace: learning rate, as a share of that of the training.
-        replay: how many earlier events, drawn at random, to repeat per event, so that what was
-            learned from them is not forgotten.
-        """
-        self._check_further(epochs, pace, replay)
-        places = np.asarray(events)
-        if places.size == 0:
-            return self
-        _check_places(places, len(self._stream))
-        places = places[-self._most_further(replay) :]
+    def _further(self, lessons: ArrayLike, most: int, replay: float) -> _Examples | None:
+        if not np.size(lessons):
+            return None
+        advice = "give whole numbers, positions in the stream"
+        places = whole_numbers(lessons, "events", advice=advice, error=DataError)
+        count = len(self._stream)
+        if (
+            places.ndim != 1
+            or (np.diff(places) <= 0).any()
+            or not 0 <= places[0] <= places[-1] < count
+        ):
+            raise DataError(
+                f"events are {places.dtype} {list(places.shape)}, from {places.flat[0]} to"
+                f" {places.flat[-1]}; give whole numbers [k], positions in the stream from 0 to"
+                f" below {count:,}, ascending, each once"
+            )
+        places = places[-most:]
         first = int(places[0])
         again = self._repeated(len(places), first, replay, seed=first)
-        examples = self._examples(np.concatenate([again, places]), np.arange(first), seed=first)
-        features = self._pair_features(examples.src, examples.dst, examples.t)
-        self._network = copy.deepcopy(self._network)  # so that a failure can restore it
-        loss = self._loss_on(examples, features)
-        self._fit_further(len(examples), loss, epochs=epochs, pace=pace, progress=progress)
-        return self
-
-    # Files ----------------------------------------------------------------------------------------
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write weights, settings, the events and the record of all nodes to a directory.
-
-        overwrite: whether to replace a model that is already there.
-        """
-        self._write(path, overwrite)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | Path,
-        *,
-        encoder: Callable[..., nn.Module] | None = None,
-        decoder: Callable[..., nn.Module] | None = None,
-    ) -> LinkPredictor:
-        """Return the model that `save` wrote; learning on leaves the saved files as they are.
-
-        An encoder or decoder that is not one of the package's must be given again.
-        """
-        predictor, tensors, _ = cls._read(path, {"encoder": encoder, "decoder": decoder})
-        predictor._open(predictor._stream)
-        predictor._restore(predictor._new_network(), tensors)
-        return predictor
-
-
-def _pieces(count: int, size: int) -> list[slice]:
-    return [slice(first, first + size) for first in range(0, count, size)]
+        return self._examples(np.concatenate([again, places]), np.arange(first), seed=first)
 
 
 def _distinct(nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -391,16 +293,16 @@ def _distinct(nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray, IntArra
     return keys // len(times), times[keys % len(times)], place.reshape(-1)
 
 
-def _check_places(events: NDArray[Any], count: int) -> None:
-    """Raise DataError unless these are distinct ascending positions in so many events."""
-    if events.dtype.kind not in "iu" or events.ndim != 1:
-        raise DataError(
-            f"events are {events.dtype} {list(events.shape)}; give positions in the stream, whole"
-            " numbers [k]"
-        )
-    events = whole_numbers(events, "positions of events", error=DataError)  # uint64 has no -1
-    if (np.diff(events) <= 0).any() or events[0] < 0 or events[-1] >= count:
-        raise DataError(
-            f"events are {events[0]} to {events[-1]}; give positions in the stream, from 0 to"
-            f" below {count:,}, ascending, each once"
-        )
+def _past_pairs(
+    stream: EventStream, events: IntArray, earlier: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return distinct pairs in order of their first meeting, and how many met before each event.
+
+    The pairs are those of `earlier` and of `events`. Pairs that meet at the very time of an event
+    do not count as before it.
+    """
+    seen = np.concatenate([earlier, events])
+    key = stream.src[seen] * stream.nodes + stream.dst[seen]
+    first = seen[np.sort(np.unique(key, return_index=True)[1])]
+    before = np.searchsorted(stream.t[first], stream.t[events], side="left")
+    return np.stack([stream.src[first], stream.dst[first]], axis=1), before

@@ -5,23 +5,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.events.columns import IntArray
+from tidegraph.events.moments import SECONDS
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream, NodeLabels
-from tidegraph.learning.edge_features import RECENT, last_and_mean
-from tidegraph.learning.features import squash
+from tidegraph.learning.features import RECENT, last_and_mean, squash
 from tidegraph.learning.history import History
+from tidegraph.learning.settings import NodeSettings
 from tidegraph.store.trajectories import Trajectories
 
 __all__ = ["NodeFeatures"]
 
-IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
 _AT_ONCE = 1 << 14  # nodes whose states are in memory together
 _PARTNERS = 8  # of the latest events; their labels count, and those of their own partners
 _TINY = 1e-9
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-_PERIODS_S = (86_400.0, 7 * 86_400.0)
 _PERIODS_SEEN = 3  # with fewer in the training period there is nothing to learn
 
 
@@ -34,10 +33,10 @@ class NodeFeatures:
 
     span: length of the training period, which must hold several days or weeks for the time of day
         or week to be read.
+    settings: `activity`, whether to read the numbers of `History` for the node and for its last
+        partner, and the time of day and week; `edge_features`, whether to read those of the latest
+        event and their mean over the latest ones.
     states: whether to read the representations themselves too.
-    activity: whether to read the numbers of `History` for the node and for its last partner, and
-        the time of day and week.
-    edge_features: whether to read those of the latest event and their mean over the latest ones.
     known: labels with the times from which they are known, or None. They give the node's last
         label and the share of each of `classes` among its own labels, among the last labels of its
         partners, and among the last labels of their partners.
@@ -49,22 +48,18 @@ class NodeFeatures:
         trajectories: Trajectories,
         history: History,
         x: FloatArray,
+        settings: NodeSettings,
         *,
         span: float,
         states: bool,
-        activity: bool,
-        edge_features: bool,
         known: NodeLabels | None,
         classes: IntArray,
     ) -> None:
-        self._trajectories = trajectories
-        self._history = history
-        self._x = x
-        self._states = states
-        self._activity = activity
-        self._edge_features = stream.edge_features if edge_features else None
+        self._trajectories, self._history, self._x = trajectories, history, x
+        self._states, self._activity = states, settings.activity
+        self._edge_features = stream.edge_features if settings.edge_features else None
         self._classes = len(classes)
-        self._periods = _periods(stream.unit, span) if activity else np.zeros(0)
+        self._periods = _periods(stream.unit, span)
         # Every event is listed at both of its ends.
         self._events = Past(np.concatenate([stream.src, stream.dst]), np.tile(stream.t, 2))
         self._partner = np.concatenate([stream.dst, stream.src])
@@ -169,5 +164,7 @@ class NodeFeatures:
 
 def _periods(unit: str, span: float) -> NDArray[np.float64]:
     """Return a day and a week in the stream's unit, where `span` holds several of them."""
-    periods = np.array(_PERIODS_S) / _SECONDS[unit] if unit in _SECONDS else np.zeros(0)
+    if SECONDS.get(unit, np.inf) >= SECONDS["day"]:
+        return np.zeros(0)
+    periods = np.array([1.0, 7.0]) * SECONDS["day"] / SECONDS[unit]
     return periods[periods * _PERIODS_SEEN <= span]

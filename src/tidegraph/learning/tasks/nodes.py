@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,62 +13,42 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from tidegraph import evaluation
-from tidegraph.core.declarations import declared
 from tidegraph.core.errors import DataError
-from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Sketch
 from tidegraph.evaluation import Result, Split
+from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream, NodeLabels
-from tidegraph.learning.models import Window, make_encoder, mlp
-from tidegraph.learning.settings import NodeSettings, TrainingSettings
-from tidegraph.learning.tasks.estimator import Estimator, all_or_nothing
+from tidegraph.learning.models import Network, Window, mlp
+from tidegraph.learning.settings import NodeSettings
+from tidegraph.learning.tasks.estimator import Estimator, pieces
 from tidegraph.learning.tasks.node_features import NodeFeatures
-from tidegraph.learning.tasks.node_labels import (
-    TRAIN,
-    VALIDATION,
-    asked_labels,
-    known_labels,
-    merge_labels,
-    questions,
-    trainable,
-)
-from tidegraph.learning.training import Loss, Training
+from tidegraph.learning.tasks.recorded import check_lengths
+from tidegraph.learning.training import Training
 
 __all__ = ["NodeClassifier"]
 
-IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
 _NODES_AT_ONCE = 1 << 15
-_CLIP = 8.0  # standard deviations; values beyond were not seen in training
+TRAIN, VALIDATION = 0, 1  # as in `NodeLabels.part`
 
 
-class _Network(nn.Module):
+class _Network(Network):
     """Several networks of one shape from standardised features and an encoded window to logits."""
 
-    mean: Tensor
-    scale: Tensor
     log_weight: Tensor  # of each class in the loss
 
     def __init__(self, settings: NodeClassifier, columns: int, features: int, classes: int) -> None:
-        super().__init__()
-        self.encoder: nn.Module | None = None
-        if settings.encoder is not None:
-            self.encoder = make_encoder(
-                settings.encoder, columns, settings.width, settings.encoder_options
-            )
-        read = features + (0 if self.encoder is None else settings.width)
-        shape = settings.hidden, settings.layers, classes
+        super().__init__(settings, columns, features)
+        shape = features + self.encoded, settings.hidden, settings.layers, classes
         self.members = nn.ModuleList(
-            mlp(read, *shape, dropout=settings.dropout) for _ in range(settings.members)
+            mlp(*shape, dropout=settings.dropout) for _ in range(settings.members)
         )
-        self.register_buffer("mean", torch.zeros(features))
-        self.register_buffer("scale", torch.ones(features))
         self.register_buffer("log_weight", torch.zeros(classes))
 
     def forward(self, features: Tensor, window: Window | None) -> Tensor:
         """Return the logits of the weighted loss, `[members, B, classes]`."""
-        read = ((features - self.mean) / self.scale).clamp(-_CLIP, _CLIP)
+        read = self.standardised(features)
         if self.encoder is not None:
             read = torch.cat([read, self.encoder(window)], dim=-1)
         return torch.stack([member(read) for member in self.members])
@@ -99,11 +78,9 @@ class NodeClassifier(NodeSettings, Estimator):
 
     task: ClassVar[Literal["link", "node"]] = "node"
 
-    def _training(self, examples: int) -> Training:
-        own = {name: getattr(self, name) for name in declared(TrainingSettings)}
-        if self.batch_size is None:
-            own["batch_size"] = min(max(examples // 50, 64), 2000)
-        return Training(**own, weight_decay=self.weight_decay)
+    def _training(self, examples: int, **more: Any) -> Training:
+        size = self.batch_size or min(max(examples // 50, 64), 2000)
+        return super()._training(examples, batch_size=size, weight_decay=self.weight_decay, **more)
 
     # Labels ---------------------------------------------------------------------------------------
 
@@ -112,11 +89,39 @@ class NodeClassifier(NodeSettings, Estimator):
 
         Where node labels come with parts of their own, these hold.
         """
-        return questions(stream, split, self.ask_after)
+        labels = self._asked(stream)
+        part = labels.part
+        if part is None:
+            delay = self.ask_after if stream.labels is None else 0
+            bounds = [split.validation_time, split.test_time]
+            part = np.digitize(labels.t - delay, bounds, right=True).astype(np.uint8)
+        known = labels.label >= 0
+        return NodeLabels(labels.node[known], labels.t[known], labels.label[known], part[known])
+
+    def _asked(self, stream: EventStream) -> NodeLabels:
+        """Return the stream's labels with the times at which to ask for them.
+
+        Labels of events are asked for at the event, node labels `ask_after` their time.
+        """
+        if stream.labels is not None:
+            return NodeLabels(stream.src, stream.t, stream.labels)
+        if stream.node_labels is None:
+            raise DataError("the stream has neither labels nor node_labels; nothing can be learned")
+        return replace(stream.node_labels, t=stream.node_labels.t + self.ask_after)
 
     def known(self, stream: EventStream) -> NodeLabels:
-        """Return the stream's labels, each with the time from which it counts as known."""
-        return known_labels(stream, self.ask_after)
+        """Return the labels that may serve as input, each with the time from which it is known.
+
+        The label of an event is known from the event on, unless node labels say otherwise. No label
+        is known before it is asked for.
+        """
+        both = stream.labels is not None and stream.node_labels is not None
+        labels = stream.node_labels if both else self._asked(stream)
+        assert labels is not None
+        usable = labels.label >= 0
+        if labels.part is not None and not _by_time(labels):
+            usable &= labels.part == TRAIN  # or labels of the test would be read in training
+        return NodeLabels(labels.node[usable], labels.t[usable], labels.label[usable])
 
     # Fitting --------------------------------------------------------------------------------------
 
@@ -142,9 +147,6 @@ class NodeClassifier(NodeSettings, Estimator):
     def propagated(self, stream: EventStream) -> Sketch | ArrayLike:
         return self._sketch() if stream.node_features is None else stream.node_features
 
-    def _sketch(self) -> Sketch:
-        return Sketch(self.columns, seed=self.seed)
-
     def _new_features(self) -> NodeFeatures:
         stream, x = self._stream, self._stream.node_features
         if x is None:
@@ -154,56 +156,35 @@ class NodeClassifier(NodeSettings, Estimator):
             self._trajectories,
             self._history,
             x,
+            self,
             span=self._span,
             states=self.reads_states_,
-            activity=self.activity,
-            edge_features=self.edge_features,
             known=self.known(stream) if self.known_labels else None,
             classes=self.classes_,
         )
 
-    @all_or_nothing
-    def train(
-        self,
-        split: Split,
-        *,
-        checkpoint: str | Path | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        """Fit the networks to what `observe` recorded: the part of `fit` that needs no graph."""
+    def _divided(self, split: Split) -> tuple[NodeLabels, NodeLabels]:
         examples = self.examples(self._stream, split)
         self.classes_: IntArray = self._classes(examples)
-        assert examples.part is not None
-        learned = self._latest(examples, examples.part == TRAIN, self.max_examples)
-        held_out = self._latest(examples, examples.part == VALIDATION, self.max_examples)
-        index = np.searchsorted(self.classes_, learned.label)
-        count = np.maximum(np.bincount(index, minlength=len(self.classes_)), 1)
         # Propagated random features identify the neighbours, which networks learn by heart.
         has_features = self._stream.node_features is not None
         self.reads_states_ = has_features if self.states is None else self.states
-        self._features = self._new_features()
-        features = torch.from_numpy(self._features(learned.node, learned.t))
-        held_features = torch.from_numpy(self._features(held_out.node, held_out.t))
-        torch.manual_seed(self.seed)
-        network = self._new_network(features.shape[1])
-        network.mean.copy_(features.mean(0))
-        network.scale.copy_(features.std(0) + 1e-3)
-        weight = (len(learned.label) / (len(count) * count)) ** self.balance
-        weight *= len(learned.label) / (weight * count).sum()  # 1 on average
-        network.log_weight.copy_(torch.from_numpy(np.log(weight)))
-        self._network = network
+        assert examples.part is not None
+        return (
+            self._latest(examples, examples.part == TRAIN, self.max_examples),
+            self._latest(examples, examples.part == VALIDATION, self.max_examples),
+        )
 
-        def validate() -> float:
-            total = 0.0
-            for first in range(0, len(held_out.label), _NODES_AT_ONCE):
-                rows = slice(first, first + _NODES_AT_ONCE)
-                asked = held_out.node[rows], held_out.t[rows], held_out.label[rows]
-                with torch.no_grad():
-                    total -= float(self._loss(held_features[rows], *asked)) * len(asked[0])
-            return total / len(held_out.label)
+    def _read(self, examples: NodeLabels) -> Tensor:
+        return torch.from_numpy(self._features(examples.node, examples.t))
 
-        loss = self._loss_on(learned, features)
-        self._fit(len(learned.label), loss, validate, checkpoint, progress)
+    def _adjust(self, examples: NodeLabels, features: Tensor) -> None:
+        super()._adjust(examples, features)
+        index = np.searchsorted(self.classes_, examples.label)
+        count = np.maximum(np.bincount(index, minlength=len(self.classes_)), 1)
+        weight = (len(index) / (len(count) * count)) ** self.balance
+        weight *= len(index) / (weight * count).sum()  # 1 on average
+        self._network.log_weight.copy_(torch.from_numpy(np.log(weight)))
 
     def _latest(self, examples: NodeLabels, chosen: NDArray[np.bool_], most: int) -> NodeLabels:
         """Return the latest of the chosen examples, of classes that are learned, in time order."""
@@ -211,22 +192,15 @@ class NodeClassifier(NodeSettings, Estimator):
         rows = rows[np.argsort(examples.t[rows], kind="stable")][-most:]
         return NodeLabels(examples.node[rows], examples.t[rows], examples.label[rows])
 
-    def _loss_on(self, examples: NodeLabels, features: Tensor) -> Loss:
-        """Return the loss of examples by their positions, given the features of all of them."""
-
-        def loss(rows: IntArray) -> Tensor:
-            asked = examples.node[rows], examples.t[rows], examples.label[rows]
-            return self._loss(features[torch.from_numpy(rows)], *asked)
-
-        return loss
-
     def _new_network(self, features: int) -> _Network:
         columns = len(self._trajectories.channels) * self._trajectories.columns
         return _Network(self, columns, features, len(self.classes_)).to(self.device)
 
-    def _loss(self, features: Tensor, nodes: IntArray, t: IntArray, label: IntArray) -> Tensor:
-        logits = self._network(features.to(self.device), self._window(nodes, t))
-        wanted = torch.from_numpy(np.searchsorted(self.classes_, label)).to(self.device)
+    def _loss(self, examples: NodeLabels, features: Tensor, rows: IntArray) -> Tensor:
+        read = features[torch.from_numpy(rows)].to(self.device)
+        logits = self._network(read, self._window(examples.node[rows], examples.t[rows]))
+        index = np.searchsorted(self.classes_, examples.label[rows])
+        wanted = torch.from_numpy(index).to(self.device)
         each = nn.functional.cross_entropy(
             logits.flatten(0, 1), wanted.repeat(len(logits)), reduction="none"
         )
@@ -242,11 +216,9 @@ class NodeClassifier(NodeSettings, Estimator):
         Only events strictly before `t` count. One time may be given for all nodes.
         """
         self._check_fitted()
-        asked, times = self._asked(t, nodes=nodes)
-        self._stream.name(asked)  # raises an error that names an unknown node
+        asked, times = self._columns(nodes=nodes, t=t)
         out = np.empty((len(asked), len(self.classes_)), dtype=np.float32)
-        for first in range(0, len(asked), _NODES_AT_ONCE):
-            rows = slice(first, first + _NODES_AT_ONCE)
+        for rows in pieces(len(asked), _NODES_AT_ONCE):
             features = torch.from_numpy(self._features(asked[rows], times[rows]))
             window = self._window(asked[rows], times[rows])
             with torch.no_grad():
@@ -263,6 +235,7 @@ class NodeClassifier(NodeSettings, Estimator):
 
         `evaluate` measures under a protocol, which says more.
         """
+        check_lengths(nodes=nodes, t=t, y=y)
         return float((self.predict(nodes, t) == np.asarray(y)).mean())
 
     def evaluate(
@@ -291,111 +264,75 @@ class NodeClassifier(NodeSettings, Estimator):
 
     # Learning on ----------------------------------------------------------------------------------
 
-    def advance(self, events: EventStream) -> NodeClassifier:
-        """Add later events and their labels to the state, without learning from them; return self.
+    def _joined(self, events: EventStream) -> EventStream:
+        stream = super()._joined(events)
+        return replace(stream, node_labels=merge_labels(stream.node_labels, events.node_labels))
 
-        Node labels other than those the classifier was fitted with are added to them.
-        """
-        self._check_fitted()
-        stream = self._stream.joined(events)  # checks them before anything changes
-        stream = replace(stream, node_labels=merge_labels(stream.node_labels, events.node_labels))
-        self._append(events, stream)
-        self._features = self._new_features()
-        return self
+    def _lessons(self, events: EventStream) -> NodeLabels | None:
+        later = events.node_labels
+        if events.labels is None and (later is None or later is self._stream.node_labels):
+            return None
+        return self._asked(events)
 
-    def partial_fit(
-        self, events: EventStream, *, progress: Progress | None = None
-    ) -> NodeClassifier:
-        """Add later events to the state and train further on their labels; return self.
-
-        These are the labels of the events, or, where events carry none, their node labels, unless
-        the classifier was fitted with them already.
-        """
-        self._check_fitted()
-        known = self._stream.node_labels
-        self.advance(events)
-        if events.labels is None and (events.node_labels is None or events.node_labels is known):
-            return self  # they bring no labels
-        labels = asked_labels(events, self.ask_after)
-        return self.train_further(labels, progress=progress)
-
-    @all_or_nothing
-    def train_further(
-        self,
-        labels: NodeLabels,
-        *,
-        epochs: int = 1,
-        pace: float = 0.1,
-        replay: float = 0.0,
-        progress: Progress | None = None,
-    ) -> NodeClassifier:
-        """Train the networks further on labels of the stream's nodes; return self.
-
-        What they learn depends on no event after the times of the labels. By default it is one
-        careful pass. Class weights stay those of the training.
-
-        labels: nodes, the times at which to ask for their classes, and the classes, which must be
-            among `classes_`; below 0 is unknown. Labels in the part of validation or test are left
-            out. Where they and the repeated ones are more than `max_examples`, only the latest are
-            used.
-        pace: learning rate, as a share of that of the training.
-        replay: how many earlier labels, drawn at random, to repeat per label, so that what was
-            learned from them is not forgotten.
-        """
-        self._check_further(epochs, pace, replay)
-        usable = trainable(labels)
-        unknown = np.setdiff1d(labels.label[usable], self.classes_)
+    def _further(self, lessons: NodeLabels, most: int, replay: float) -> NodeLabels | None:
+        usable = _trainable(lessons)
+        unknown = np.setdiff1d(lessons.label[usable], self.classes_)
         if len(unknown):
             raise DataError(
                 f"class {unknown[0]} was not among the classes of the training"
                 f" ({', '.join(map(str, self.classes_))}); call fit on all events to learn it"
             )
-        later = self._latest(labels, usable, self._most_further(replay))
+        later = self._latest(lessons, usable, most)
         if not len(later.node):
-            return self
+            return None
         self._stream.name(later.node)  # raises an error that names an unknown node
         first = int(later.t[0])
-        known = asked_labels(self._stream, self.ask_after)
-        earlier = self._latest(known, trainable(known) & (known.t < first), len(known.t))
+        known = self._asked(self._stream)
+        earlier = self._latest(known, _trainable(known) & (known.t < first), len(known.t))
         again = self._repeated(len(later.node), len(earlier.node), replay, seed=abs(first))
-        node, t, label = (
-            np.concatenate([getattr(earlier, name)[again], getattr(later, name)])
-            for name in ("node", "t", "label")
+        return NodeLabels(
+            *(
+                np.concatenate([getattr(earlier, name)[again], getattr(later, name)])
+                for name in ("node", "t", "label")
+            )
         )
-        features = torch.from_numpy(self._features(node, t))
-        self._network = copy.deepcopy(self._network)  # so that a failure can restore it
-        loss = self._loss_on(NodeLabels(node, t, label), features)
-        self._fit_further(len(node), loss, epochs=epochs, pace=pace, progress=progress)
-        return self
 
     # Files ----------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write weights, settings, the events and the record of all nodes to a directory.
+    def _learned(self) -> dict[str, Any]:
+        return {"classes": self.classes_.tolist(), "reads_states": self.reads_states_}
 
-        overwrite: whether to replace a model that is already there.
-        """
-        self._check_fitted()
-        self._write(
-            path,
-            overwrite,
-            classes=self.classes_.tolist(),
-            reads_states=self.reads_states_,
-            features=len(self._network.mean),
-        )
+    def _restore(self, about: dict[str, Any]) -> None:
+        self.classes_ = np.array(about["classes"], dtype=np.int64)
+        self.reads_states_ = about["reads_states"]
 
-    @classmethod
-    def load(
-        cls, path: str | Path, *, encoder: Callable[..., nn.Module] | None = None
-    ) -> NodeClassifier:
-        """Return the model that `save` wrote; learning on leaves the saved files as they are.
 
-        An encoder that is not one of the package's must be given again.
-        """
-        classifier, tensors, about = cls._read(path, {"encoder": encoder})
-        classifier.classes_ = np.array(about["classes"], dtype=np.int64)
-        classifier.reads_states_ = about["reads_states"]
-        classifier._open(classifier._stream)
-        classifier._features = classifier._new_features()
-        classifier._restore(classifier._new_network(about["features"]), tensors)
-        return classifier
+def _trainable(labels: NodeLabels) -> NDArray[np.bool_]:
+    """Return which labels are known and not in the part of validation or test."""
+    known: NDArray[np.bool_] = labels.label >= 0
+    return known if labels.part is None else known & (labels.part == TRAIN)
+
+
+def merge_labels(known: NodeLabels | None, later: NodeLabels | None) -> NodeLabels | None:
+    """Return known and later labels together; where they have parts, later ones may train."""
+    if known is None or later is None or later is known:
+        return later if known is None else known
+    node, t, label = (
+        np.concatenate([getattr(each, name) for each in (known, later)])
+        for name in ("node", "t", "label")
+    )
+    part = None
+    if known.part is not None or later.part is not None:
+        parts = [
+            np.zeros(len(each.node), np.uint8) if each.part is None else each.part
+            for each in (known, later)
+        ]
+        part = np.concatenate(parts)
+    return NodeLabels(node, t, label, part)
+
+
+def _by_time(labels: NodeLabels) -> bool:
+    """Whether validation follows training and the test follows both."""
+    assert labels.part is not None
+    spans = [labels.t[labels.part == part] for part in np.unique(labels.part)]
+    return all(a.max() <= b.min() for a, b in itertools.pairwise(spans))

@@ -1,32 +1,42 @@
-"""Encoders: from a node's latest changes to one vector."""
+"""Networks over trajectories: encoders of latest changes, decoders of pairs. Needs torch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from tidegraph.core.errors import ParameterError
-from tidegraph.learning.settings import EncoderName
+from tidegraph.learning.settings import DecoderName, EncoderName, NetworkSettings
 
 __all__ = [
+    "DECODERS",
     "ENCODERS",
+    "Concatenation",
     "Encoder",
     "Gru",
+    "Hadamard",
     "Lstm",
+    "Network",
+    "Pair",
     "StateOnly",
     "TimeEncoding",
     "Transformer",
     "Window",
+    "make_decoder",
     "make_encoder",
+    "mlp",
 ]
 
 _LEAST_SIZE = 1e-6  # of a change; smaller ones are rounding
 _SIZE_SCALE = 4.0  # logarithms of sizes lie between -7 and 2
+_CLIP = 8.0  # standard deviations; values beyond were not seen in training
+
+# Encoders -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -43,15 +53,9 @@ class Window:
 
         Known changes come after all unknown ones.
         """
-        length = self.known.shape[1]
         some = self.known.any(dim=0).nonzero()
-        first = int(some[0]) if len(some) else length - 1
-        return replace(
-            self,
-            change=self.change[:, first:],
-            elapsed=self.elapsed[:, first:],
-            known=self.known[:, first:],
-        )
+        last = slice(int(some[0]) if len(some) else self.known.shape[1] - 1, None)
+        return Window(self.change[:, last], self.elapsed[:, last], self.known[:, last], self.state)
 
 
 class TimeEncoding(nn.Module):
@@ -198,6 +202,74 @@ ENCODERS: dict[EncoderName, type[Encoder]] = {
     "transformer": Transformer,
 }
 
+# Decoders -----------------------------------------------------------------------------------------
+
+
+def mlp(columns: int, hidden: int, layers: int, out: int, *, dropout: float = 0.0) -> nn.Sequential:
+    """Return a network of `layers` hidden layers of `hidden` units, and an output layer."""
+    parts: list[nn.Module] = []
+    for _ in range(layers):
+        parts += [nn.Linear(columns, hidden), nn.ReLU(), nn.Dropout(dropout)]
+        columns = hidden
+    return nn.Sequential(*parts, nn.Linear(columns, out))
+
+
+class _Decoder(nn.Module):
+    """`forward(src, dst, pair)`: encoded nodes `[B, width]` each (or None), pair features."""
+
+    reads_pairs = False
+    vectors: ClassVar[int]  # of the width of an encoded node
+
+    def __init__(
+        self, width: int, pair: int, *, hidden: int = 128, layers: int = 2, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        columns = self.vectors * width + (pair if self.reads_pairs else 0)
+        self.net = mlp(columns, hidden, layers, 1, dropout=dropout)
+
+    def logits(self, *parts: Tensor) -> Tensor:
+        out: Tensor = self.net(torch.cat(parts, dim=-1))
+        return out[:, 0]
+
+
+class Concatenation(_Decoder):
+    """The paper's decoder: both vectors side by side."""
+
+    vectors = 2
+
+    def forward(self, src: Tensor, dst: Tensor, pair: Tensor | None = None) -> Tensor:
+        return self.logits(src, dst)
+
+
+class Hadamard(_Decoder):
+    """The product of both vectors, entry by entry."""
+
+    vectors = 1
+
+    def forward(self, src: Tensor, dst: Tensor, pair: Tensor | None = None) -> Tensor:
+        return self.logits(src * dst)
+
+
+class Pair(_Decoder):
+    """Pair features; with an encoder also both vectors and their product."""
+
+    reads_pairs = True
+    vectors = 3
+
+    def forward(self, src: Tensor | None, dst: Tensor | None, pair: Tensor) -> Tensor:
+        if src is None or dst is None:
+            return self.logits(pair)
+        return self.logits(pair, src, dst, src * dst)
+
+
+DECODERS: dict[DecoderName, type[_Decoder]] = {
+    "concatenation": Concatenation,
+    "hadamard": Hadamard,
+    "pair": Pair,
+}
+
+# By name ------------------------------------------------------------------------------------------
+
 
 def make_encoder(
     encoder: EncoderName | Callable[..., nn.Module],
@@ -206,10 +278,61 @@ def make_encoder(
     options: dict[str, Any] | None = None,
 ) -> nn.Module:
     """Return the encoder of this name, or the one that this class or function makes."""
-    make = encoder if callable(encoder) else ENCODERS.get(encoder)
-    if make is None:
+    return _maker("encoder", encoder, ENCODERS, "columns, width")(columns, width, **(options or {}))
+
+
+def make_decoder(
+    decoder: DecoderName | Callable[..., nn.Module], width: int, pair: int, **shape: Any
+) -> nn.Module:
+    """Return the decoder of this name, or the one that this class or function makes.
+
+    width: of the encoded nodes; 0 where there is no encoder and both nodes are None.
+    shape: `hidden`, `layers` and `dropout`.
+    """
+    arguments = "width, pair, hidden=, layers=, dropout="
+    return _maker("decoder", decoder, DECODERS, arguments)(width, pair, **shape)
+
+
+def _maker(
+    kind: str,
+    given: str | Callable[..., nn.Module],
+    known: Mapping[Any, Callable[..., nn.Module]],
+    arguments: str,
+) -> Callable[..., nn.Module]:
+    if callable(given):
+        return given
+    if given not in known:
         raise ParameterError(
-            f"encoder is {encoder!r}; give one of {', '.join(ENCODERS)}, or a callable that makes"
-            " an nn.Module from (columns, width)"
+            f"{kind} is {given!r}; give one of {', '.join(known)}, or a callable that makes an"
+            f" nn.Module from ({arguments})"
         )
-    return make(columns, width, **(options or {}))
+    return known[given]
+
+
+class Network(nn.Module):
+    """Base class of the tasks' networks: standardised features, and an encoder if there is one."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, settings: NetworkSettings, columns: int, features: int) -> None:
+        super().__init__()
+        self.encoder: nn.Module | None = None
+        self.encoded = 0  # width of an encoded node
+        if settings.encoder is not None:
+            self.encoded = settings.width
+            self.encoder = make_encoder(
+                settings.encoder, columns, settings.width, settings.encoder_options
+            )
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
+
+    def adjust(self, features: Tensor) -> None:
+        """Standardise like these features from now on."""
+        if not features.shape[1]:  # the decoder reads none
+            return
+        self.mean.copy_(features.mean(0))
+        self.scale.copy_(features.std(0) + 1e-3)
+
+    def standardised(self, features: Tensor) -> Tensor:
+        return ((features - self.mean) / self.scale).clamp(-_CLIP, _CLIP)

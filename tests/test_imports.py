@@ -77,7 +77,7 @@ LAYERS: dict[str, list[str]] = {
         "tasks",
     ],
     "report": [
-        "axes replay style vocabulary",
+        "axes style telemetry vocabulary",
         "markup observations",
         "curves figures run_files",
         "sections.details sections.engine sections.headline sections.learning sections.movers",

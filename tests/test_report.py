@@ -25,8 +25,8 @@ from tidegraph.report import (
     Observations,
     curves,
     read_observations,
-    replay,
     save_observations,
+    telemetry,
     write,
     write_comparison,
 )
@@ -108,7 +108,7 @@ def finished(directory: Path, predictor: Any, result: evaluation.Result, **more:
 @pytest.fixture(autouse=True, scope="module")
 def _a_short_stretch_to_explain() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, "_EXPLAINED_EVENTS", 100)
+        patch.setattr(telemetry, "_EXPLAINED_EVENTS", 100)
         yield
 
 
@@ -175,6 +175,51 @@ def test_the_replay_covers_the_stream_and_keeps_its_promise(seen: Observations) 
     assert 0 < seen.arrays["replay.certified"].max() < 1.05
 
 
+def test_telemetry_of_a_recording_equals_that_of_a_replay(
+    predictor: LinkPredictor, seen: Observations, tmp_path: Path
+) -> None:
+    model = LinkPredictor(**SMALL, path=str(tmp_path / "store"))
+    watch = telemetry.Telemetry(STREAM, SPLIT)
+    model.observe(STREAM, SPLIT, watch=watch)
+    watch.save(tmp_path / "telemetry")
+    save_observations(
+        tmp_path / "file",
+        predictor=predictor,
+        stream=STREAM,
+        split=SPLIT,
+        telemetry=tmp_path / "telemetry",
+    )
+    found = read_observations(tmp_path / "file")
+    assert found is not None
+    assert found.about == {**seen.about, "recorded": True}
+    assert found.arrays.keys() == seen.arrays.keys()
+    for name in found.arrays.keys() - {"replay.seconds"}:
+        assert np.array_equal(found.arrays[name], seen.arrays[name]), name
+
+
+def test_telemetry_of_a_resumed_recording_or_of_another_stretch_is_not_used(
+    tmp_path: Path,
+) -> None:
+    model = LinkPredictor(**SMALL, path=str(tmp_path / "store"))
+    watch = telemetry.Telemetry(STREAM, SPLIT)
+    model.observe(STREAM, SPLIT, watch=watch)
+    again = telemetry.Telemetry(STREAM, SPLIT)
+    model.observe(STREAM, SPLIT, watch=again)  # finds the record complete
+    again.save(tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+    again(model.propagator(STREAM), 7, 0)  # the steps before were recorded by another process
+    assert again.gathered is None
+    watch.save(tmp_path / "file")
+    later = evaluation.time_split(
+        STREAM, validation_time=float(STREAM.t[-200]), test_time=float(STREAM.t[-50])
+    )
+    other = telemetry.Telemetry(STREAM, later)
+    other.load(tmp_path / "file")
+    assert other.gathered is None
+    again.load(tmp_path / "file")
+    assert again.gathered is not None
+
+
 def test_the_repeat_rate_over_time_adds_up_to_that_of_the_stream(seen: Observations) -> None:
     pieces = len(seen.arrays["repeat.rate"])
     assert EVENTS % pieces == 0  # so that all pieces weigh the same
@@ -195,7 +240,7 @@ def test_movers_come_farthest_first_with_shares_of_the_whole(seen: Observations)
 def test_movers_are_named_when_there_is_no_time_to_explain_them(
     predictor: LinkPredictor, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay, "_EXPLAIN_S", 0.0)
+    monkeypatch.setattr(telemetry, "_EXPLAIN_S", 0.0)
     hurried = changed(run, tmp_path / "hurried")
     save_observations(hurried / OBSERVATIONS, predictor=predictor, stream=STREAM, split=SPLIT)
     found = read_observations(hurried / OBSERVATIONS)

@@ -15,10 +15,12 @@ from tidegraph.report.comparison import comparison
 from tidegraph.report.observations import Observations, read_observations, save_observations
 from tidegraph.report.page import page
 from tidegraph.report.run_files import OBSERVATIONS, read_run
+from tidegraph.report.telemetry import Telemetry
 
 __all__ = [
     "OBSERVATIONS",
     "Observations",
+    "Telemetry",
     "read_observations",
     "save_observations",
     "write",

@@ -18,7 +18,15 @@ from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import SEEDS, Split, negative_sampler
 from tidegraph.events.describe import describe, facts
 from tidegraph.events.stream import EventStream
-from tidegraph.report.replay import COLOURED_BY, INTERVALS, Gathered, evenly, replay
+from tidegraph.report.telemetry import (
+    COLOURED_BY,
+    INTERVALS,
+    Gathered,
+    Telemetry,
+    evenly,
+    explained,
+    replay,
+)
 
 if TYPE_CHECKING:  # torch takes seconds to import, and reading a report needs none of it
     from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
@@ -72,6 +80,7 @@ def save_observations(
     stream: EventStream,
     split: Split,
     history: Sequence[Mapping[str, Any]] | None = None,
+    telemetry: Path | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Gather what the figures of a report need into one file, written whole or not at all.
@@ -79,8 +88,9 @@ def save_observations(
     `stream` and `split` are those the predictor was fitted with. `history` has a mapping per epoch
     with `epoch` (from 1), `loss`, `validation` and `seconds`; by default that of the predictor.
 
-    The stream is replayed once through a new engine with the predictor's settings. Explanations of
-    the nodes that moved most stop after some seconds; the others are named without one.
+    `telemetry` is what `Telemetry.save` wrote while the stream was recorded; if there is none, the
+    stream is replayed. Explanations of the nodes that moved most stop after some seconds; the
+    others are named without one.
     """
     report = progress or silent
     if history is None:
@@ -100,7 +110,7 @@ def save_observations(
     parts: list[tuple[str, Callable[[], Gathered]]] = [
         ("scores", lambda: scores(predictor, stream, split)),
         ("the data", lambda: _data(stream)),
-        ("replay", lambda: replay(predictor, stream, split, report)),
+        ("the engine", lambda: _engine(predictor, stream, split, telemetry, report)),
     ]
     for number, (what, part) in enumerate(parts):
         report(number, len(parts), f"observing {what}")
@@ -108,6 +118,22 @@ def save_observations(
         about |= about_part
         arrays |= found
     statefile.write(path, about, arrays)
+
+
+def _engine(
+    predictor: LinkPredictor | NodeClassifier,
+    stream: EventStream,
+    split: Split,
+    file: Path | None,
+    report: Progress,
+) -> Gathered:
+    telemetry = Telemetry(stream, split)
+    if file is not None:
+        telemetry.load(file)
+    recorded = telemetry.gathered is not None
+    about, arrays = telemetry.gathered or replay(predictor, stream, telemetry, report)
+    movers = explained(about["movers"], predictor, stream, report)
+    return {**about, "movers": movers, "recorded": recorded}, arrays
 
 
 def _times(stream: EventStream, split: Split) -> dict[str, Any]:

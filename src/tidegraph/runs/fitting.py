@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegraph.core.durable import put_in_place
+from tidegraph.core.durable import link_or_copy, put_in_place
 from tidegraph.core.errors import TidegraphError
 from tidegraph.core.progress import Progress
 from tidegraph.core.resume import write_json
 from tidegraph.evaluation import Split
 from tidegraph.events.stream import EventStream
+from tidegraph.report import Telemetry
 from tidegraph.runs.stages import Spent, Stages, delete, read_stages
 from tidegraph.runs.trials import Model
 from tidegraph.store.trajectories import Trajectories, copy_store
@@ -33,6 +34,7 @@ class Fitting:
     stages: where the stages `record` and `train` are noted, with `suffix` after their names.
     recorded_as, trained_as: the fingerprints of what they depend on.
     events_file: holds `events`, for the saved model to share; None: there is no such file.
+    observed: whether to keep, beside the record, what a report shows of the propagation.
     """
 
     directory: Path
@@ -43,11 +45,16 @@ class Fitting:
     trained_as: str
     suffix: str = ""
     events_file: Path | None = None
+    observed: bool = False
     progress: Progress
 
     @property
     def store(self) -> Path:
         return self.directory / STORE
+
+    @property
+    def telemetry(self) -> Path:
+        return self.directory / "telemetry"
 
     @property
     def saved(self) -> Path:
@@ -76,11 +83,14 @@ class Fitting:
         if self.stages.finished(name, self.recorded_as, self.store):
             model.observe(self.events, self.split)  # finds the record complete
             return
-        with self.stages.stage(name, self.recorded_as, self.store) as spent:
+        with self.stages.stage(name, self.recorded_as, self.store, self.telemetry) as spent:
             if not self.store.exists():
                 spent.taken_from = None
                 self._borrow(name, spent, lenders)
-            model.observe(self.events, self.split, progress=self.progress)
+            watch = Telemetry(self.events, self.split) if self.observed else None
+            model.observe(self.events, self.split, progress=self.progress, watch=watch)
+            if watch is not None:
+                watch.save(self.telemetry)
 
     def _borrow(self, name: str, spent: Spent, lenders: Iterable[Path]) -> None:
         part = self.directory / f"{STORE}.part"
@@ -96,6 +106,8 @@ class Fitting:
                 if not Trajectories.open(part).complete:
                     continue
                 put_in_place(part, self.store)
+                with contextlib.suppress(OSError):  # it has none if its report was not wanted
+                    link_or_copy(store.with_name(self.telemetry.name), self.telemetry)
                 spent.elapsed_s, spent.taken_from = entry["elapsed_s"], str(run)
                 _log.info("%s: taken from %s", name, run)
                 return

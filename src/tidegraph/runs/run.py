@@ -240,6 +240,7 @@ class Run:
                 stream=self._trial.events,
                 split=self._trial.training,
                 history=seed.fitting.history(),
+                telemetry=seed.fitting.telemetry,
                 progress=progress,
             )
 
@@ -268,6 +269,7 @@ class _Seed:
             trained_as=trained_as,
             suffix=f"/{seed}",
             events_file=run.directory / EVENTS if trial.events is trial.stream else None,
+            observed=run.settings.report.html and seed == run.settings.seeds[0],
             progress=progress,
         )
 

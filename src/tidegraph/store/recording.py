@@ -38,7 +38,7 @@ from tidegraph.store.manifest import (
     write_names,
 )
 from tidegraph.store.segments import Layout, StoreDtype, digest
-from tidegraph.store.writer import Writer
+from tidegraph.store.writer import Watch, Writer
 
 __all__ = ["SEGMENT_BYTES", "append_to", "new_manifest", "record_into"]
 
@@ -56,6 +56,7 @@ def record_into(
     segment_bytes: int,
     progress: Progress | None,
     checkpoint_every_s: float,
+    watch: Watch | None,
 ) -> None:
     """Record all events to a directory, or resume what was begun there; see `record`."""
     steps = as_steps(events)
@@ -63,7 +64,11 @@ def record_into(
         raise ParameterError(f"epsilon is {epsilon!r}; give a number from 0 to below 1")
     layout = Layout(len(propagator.channels), propagator.columns, dtype)
     check_nodes(steps, propagator.nodes)
-    options: dict[str, Any] = {"progress": progress, "checkpoint_every_s": checkpoint_every_s}
+    options: dict[str, Any] = {
+        "progress": progress,
+        "checkpoint_every_s": checkpoint_every_s,
+        "watch": watch,
+    }
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

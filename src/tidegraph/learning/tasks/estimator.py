@@ -42,6 +42,7 @@ from tidegraph.learning.settings import (
 )
 from tidegraph.learning.training import Epoch, Loss, Training, fit, read_tensors, write_tensors
 from tidegraph.store.trajectories import Trajectories, copy_store, record
+from tidegraph.store.writer import Watch
 
 if TYPE_CHECKING:
     import pandas
@@ -209,14 +210,19 @@ class Estimator(ModelSettings):
 
     @all_or_nothing
     def observe(
-        self, stream: EventStream, split: Split, *, progress: Progress | None = None
+        self,
+        stream: EventStream,
+        split: Split,
+        *,
+        progress: Progress | None = None,
+        watch: Watch | None = None,
     ) -> None:
         """Propagate and record: the part of `fit` that works on the graph."""
         self._span = _span(stream, split)
         self._directory = self._temporary() if self.path is None else Path(self.path)
         self._saved = False
-        propagator = self.propagator(stream)
-        record(stream, propagator, self._directory, epsilon=self.epsilon, progress=progress)
+        propagator, epsilon = self.propagator(stream), self.epsilon
+        record(stream, propagator, self._directory, epsilon=epsilon, progress=progress, watch=watch)
         self._open(stream)
 
     def reopen(self, stream: EventStream, split: Split) -> None:

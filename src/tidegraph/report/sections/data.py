@@ -9,8 +9,8 @@ from tidegraph.report.axes import linear, logarithmic
 from tidegraph.report.figures import Bars, Curve, Points, chart
 from tidegraph.report.markup import Html, details, figures, section, table
 from tidegraph.report.observations import Observations
-from tidegraph.report.replay import COLOURED_BY
 from tidegraph.report.sections.engine import over_stream, stream_axis
+from tidegraph.report.telemetry import COLOURED_BY
 from tidegraph.report.vocabulary import percent
 
 __all__ = ["data", "node_map"]

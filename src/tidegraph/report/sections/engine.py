@@ -27,10 +27,11 @@ def engine(seen: Observations) -> Html:
         "How the representations were updated",
         element(
             "p",
-            "The stream was replayed with the model's settings"
+            f"The stream was {'recorded' if about.get('recorded') else 'replayed'} with the model's"
+            " settings"
             f" ({counted(len(about['channels']), 'channel')}, r_max {about['r_max']:g} in units of"
             f" {about['r_max_unit']}, {counted(about['threads'], 'thread')}): {compact(total)}"
-            " events per second of engine time.",
+            f" events per second{'' if about.get('recorded') else ' of engine time'}.",
         ),
         figures(
             chart(

@@ -80,10 +80,9 @@ LAYERS: dict[str, list[str]] = {
         "axes style telemetry vocabulary",
         "markup observations",
         "curves figures run_files",
-        "sections.details sections.engine sections.headline sections.learning sections.movers",
-        "sections.data sections.quality",
+        "sections.quality sections.results sections.stream",
         "sections",
-        "comparison page",
+        "comparison",
     ],
     "runs": [
         "protocol stages",

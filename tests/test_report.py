@@ -33,7 +33,7 @@ from tidegraph.report import (
 from tidegraph.report.axes import Axis, linear, logarithmic, time_axis
 from tidegraph.report.figures import _width, chart
 from tidegraph.report.markup import Html, element, table
-from tidegraph.report.sections.movers import mover
+from tidegraph.report.sections.stream import mover
 
 NODES, EVENTS = 80, 3_000
 EVIL = "<script>document.title='taken'</script>&\"'"

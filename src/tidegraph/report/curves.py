@@ -44,11 +44,12 @@ def scored(observations: Observations) -> list[ScoredExamples]:
     about, arrays = observations.about, observations.arrays
     t = arrays["score.t"]
     if about["task"] == "link":
-        found = []
+        true, found = arrays["score.true"], []
         for sampler in ("random-dst", "historical"):
-            scores = observations.scores(sampler)
-            if scores is not None:
-                found.append(ScoredExamples(against(sampler), *scores, np.tile(t, 2)))
+            if (false := arrays.get(f"score.{sampler}")) is not None:
+                label = np.repeat([1, 0], [len(true), len(false)])
+                score = np.concatenate([true, false]).astype(np.float64)
+                found.append(ScoredExamples(against(sampler), label, score, np.tile(t, 2)))
         return found
     classes, label = arrays["score.classes"], arrays["score.label"]
     probability = arrays["score.probability"].astype(np.float64)

@@ -74,9 +74,9 @@ def test_everything_but_the_data_has_a_default() -> None:
 )
 def test_a_mistake_is_named_with_what_would_be_right(text: str, facts: str, tmp_path: Path) -> None:
     whole = text if "[data]" in text else f"{text}\n[data]\n"
-    with pytest.raises(ParameterError) as refused:
+    with pytest.raises(ParameterError) as caught:
         from_text(tmp_path, whole.replace("[data]\n", "[data]\nname = 'uci'\n"))
-    assert all(fact in str(refused.value) for fact in facts.split()), refused.value
+    assert all(fact in str(caught.value) for fact in facts.split()), caught.value
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_word_sets_a_value_of_the_right_type(
 
 
 @pytest.mark.parametrize("word", ["epochs", "=3", "model.=3", "model=3", "model.data.name=x"])
-def test_a_word_that_sets_nothing_is_refused(word: str) -> None:
+def test_a_word_that_sets_nothing_is_rejected(word: str) -> None:
     with pytest.raises(ParameterError, match=word.partition("=")[0] or "''"):
         assignments([word])
 

@@ -89,7 +89,7 @@ LAYERS: dict[str, list[str]] = {
         "trials",
         "config evaluating fitting",
         "directory sweep training",
-        "comparison run",
+        "run",
     ],
     "bench": [
         "measuring plots results",

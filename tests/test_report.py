@@ -175,49 +175,57 @@ def test_the_replay_covers_the_stream_and_keeps_its_promise(seen: Observations) 
     assert 0 < seen.arrays["replay.certified"].max() < 1.05
 
 
-def test_telemetry_of_a_recording_equals_that_of_a_replay(
-    predictor: LinkPredictor, seen: Observations, tmp_path: Path
-) -> None:
-    model = LinkPredictor(**SMALL, path=str(tmp_path / "store"))
+@pytest.fixture
+def watched(tmp_path: Path) -> Path:
+    """The telemetry of a recording."""
     watch = telemetry.Telemetry(STREAM, SPLIT)
+    model = LinkPredictor(**SMALL, path=str(tmp_path / "store"))
     model.observe(STREAM, SPLIT, watch=watch)
     watch.save(tmp_path / "telemetry")
-    save_observations(
-        tmp_path / "file",
-        predictor=predictor,
-        stream=STREAM,
-        split=SPLIT,
-        telemetry=tmp_path / "telemetry",
-    )
-    found = read_observations(tmp_path / "file")
+    return tmp_path / "telemetry"
+
+
+def observed(predictor: LinkPredictor, split: evaluation.Split, watched: Path) -> Observations:
+    path = watched.with_name("observations")
+    save_observations(path, predictor=predictor, stream=STREAM, split=split, telemetry=watched)
+    found = read_observations(path)
     assert found is not None
+    return found
+
+
+def test_telemetry_of_a_recording_equals_that_of_a_replay(
+    predictor: LinkPredictor, seen: Observations, watched: Path
+) -> None:
+    found = observed(predictor, SPLIT, watched)
     assert found.about == {**seen.about, "recorded": True}
     assert found.arrays.keys() == seen.arrays.keys()
     for name in found.arrays.keys() - {"replay.seconds"}:
         assert np.array_equal(found.arrays[name], seen.arrays[name]), name
 
 
-def test_telemetry_of_a_resumed_recording_or_of_another_stretch_is_not_used(
-    tmp_path: Path,
+@pytest.mark.parametrize("damage", ["other split", "cut off", "absent"])
+def test_telemetry_that_does_not_fit_is_replaced_by_a_replay(
+    damage: str, predictor: LinkPredictor, watched: Path
 ) -> None:
-    model = LinkPredictor(**SMALL, path=str(tmp_path / "store"))
+    split = SPLIT
+    if damage == "other split":
+        begin, end = STREAM.t[[-200, -50]].astype(float).tolist()
+        split = evaluation.time_split(STREAM, validation_time=begin, test_time=end)
+    elif damage == "cut off":
+        watched.write_bytes(watched.read_bytes()[:-100])
+    else:
+        watched.unlink()
+    found = observed(predictor, split, watched)
+    assert not found.about["recorded"]
+    assert found.arrays["replay.events"].sum() == EVENTS
+
+
+def test_a_resumed_recording_leaves_no_telemetry(predictor: LinkPredictor, tmp_path: Path) -> None:
     watch = telemetry.Telemetry(STREAM, SPLIT)
-    model.observe(STREAM, SPLIT, watch=watch)
-    again = telemetry.Telemetry(STREAM, SPLIT)
-    model.observe(STREAM, SPLIT, watch=again)  # finds the record complete
-    again.save(tmp_path / "file")
-    assert not (tmp_path / "file").exists()
-    again(model.propagator(STREAM), 7, 0)  # the steps before were recorded by another process
-    assert again.gathered is None
+    assert watch(predictor.propagator(STREAM), 7, 0) == len(watch.steps)
+    assert watch(predictor.propagator(STREAM), len(watch.steps), 0) == len(watch.steps)
     watch.save(tmp_path / "file")
-    later = evaluation.time_split(
-        STREAM, validation_time=float(STREAM.t[-200]), test_time=float(STREAM.t[-50])
-    )
-    other = telemetry.Telemetry(STREAM, later)
-    other.load(tmp_path / "file")
-    assert other.gathered is None
-    again.load(tmp_path / "file")
-    assert again.gathered is not None
+    assert not (tmp_path / "file").exists()
 
 
 def test_the_repeat_rate_over_time_adds_up_to_that_of_the_stream(seen: Observations) -> None:

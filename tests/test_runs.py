@@ -29,7 +29,7 @@ from tidegraph.core.errors import DataError, ParameterError, StateFileError, Sto
 from tidegraph.events import datasets
 from tidegraph.learning.settings import RECORD_SETTINGS
 from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
-from tidegraph.report import observations, telemetry
+from tidegraph.report import telemetry
 from tidegraph.runs import config, evaluate, fitting, stages
 from tidegraph.runs import run as run_module
 from tidegraph.runs.config import Settings
@@ -193,13 +193,13 @@ def test_a_run_propagates_its_stream_once_and_again_only_without_telemetry(
     stream: EventStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replays = []
-    replay = observations.replay
+    replay = telemetry.replay
 
     def counted(*given: Any) -> Any:
         replays.append(given)
         return replay(*given)
 
-    monkeypatch.setattr(observations, "replay", counted)
+    monkeypatch.setattr(telemetry, "replay", counted)
     monkeypatch.setattr(telemetry, "_EXPLAIN_S", 0.0)
     directory = tmp_path / "toy"
     Run(directory, settled(), stream).execute()

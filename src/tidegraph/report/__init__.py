@@ -45,9 +45,9 @@ def _page(run: FinishedRun) -> str:
     missing = "The run has no observations, so there are no figures of how it got here."
     observed: list[Html | None] = [element("p", missing, class_="note")]
     if run.observations is not None:
-        parts = (quality.learning, quality.quality)
-        parts += (stream.engine, stream.data, stream.node_map, stream.movers)
-        observed = [part(run.observations) for part in parts]
+        of_model = (quality.learning, quality.quality)
+        of_stream = (stream.engine, stream.data, stream.node_map, stream.movers)
+        observed = [part(run.observations) for part in (*of_model, *of_stream)]
     return document(
         f"{run.title} · tidegraph",
         results.opening(run),

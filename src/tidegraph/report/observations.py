@@ -19,15 +19,7 @@ from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import SEEDS, Split, negative_sampler
 from tidegraph.events.describe import describe, facts
 from tidegraph.events.stream import EventStream
-from tidegraph.report.telemetry import (
-    COLOURED_BY,
-    INTERVALS,
-    Gathered,
-    Telemetry,
-    evenly,
-    explained,
-    replay,
-)
+from tidegraph.report.telemetry import COLOURED_BY, INTERVALS, Gathered, engine, evenly
 
 if TYPE_CHECKING:  # torch takes seconds to import, and reading a report needs none of it
     from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
@@ -109,7 +101,7 @@ def save_observations(
     parts: list[tuple[str, Callable[[], Gathered]]] = [
         ("scores", lambda: scores(predictor, stream, split)),
         ("the data", lambda: _data(stream)),
-        ("the engine", lambda: _engine(predictor, stream, split, telemetry, report)),
+        ("the engine", lambda: engine(predictor, stream, split, telemetry, report)),
     ]
     for number, (what, part) in enumerate(parts):
         report(number, len(parts), f"observing {what}")
@@ -117,22 +109,6 @@ def save_observations(
         about |= about_part
         arrays |= found
     statefile.write(path, about, arrays)
-
-
-def _engine(
-    predictor: LinkPredictor | NodeClassifier,
-    stream: EventStream,
-    split: Split,
-    file: Path | None,
-    report: Progress,
-) -> Gathered:
-    telemetry = Telemetry(stream, split)
-    if file is not None:
-        telemetry.load(file)
-    recorded = telemetry.gathered is not None
-    about, arrays = telemetry.gathered or replay(predictor, stream, telemetry, report)
-    movers = explained(about["movers"], predictor, stream, report)
-    return {**about, "movers": movers, "recorded": recorded}, arrays
 
 
 def _times(stream: EventStream, split: Split) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from tidegraph.events.stream import EventStream
 if TYPE_CHECKING:
     from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
 
-__all__ = ["COLOURED_BY", "INTERVALS", "Gathered", "Telemetry", "evenly", "explained", "replay"]
+__all__ = ["COLOURED_BY", "INTERVALS", "Gathered", "Telemetry", "engine", "evenly"]
 
 IntArray = NDArray[np.int64]
 Gathered = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # facts and arrays, by name
@@ -66,12 +66,12 @@ class Telemetry:
     def __init__(self, stream: EventStream, split: Split) -> None:
         self.steps = stream.steps()
         self.gathered: Gathered | None = None
-        self._stream, self._stretch = stream, _last_stretch(stream, split)
+        self._stream, self.stretch = stream, _last_stretch(stream, split)
         # Parts end where steps do, one of them where the stretch begins.
-        bounds = np.append(np.linspace(0, len(stream), INTERVALS + 1)[1:], self._stretch)
+        bounds = np.append(np.linspace(0, len(stream), INTERVALS + 1)[1:], self.stretch)
         self._stops = np.unique(np.searchsorted(self.steps.offsets, bounds))
         self._certified_nodes = evenly(stream.nodes, _CERTIFIED_NODES)
-        self._movable = _movable(stream, self._stretch)
+        self._movable = _movable(stream, self.stretch)
         self._looks: list[tuple[int, int, float]] = []  # steps, nodes touched, seconds since before
         self._certified: list[NDArray[np.float64]] = []
         self._left_at = time.perf_counter()
@@ -84,7 +84,7 @@ class Telemetry:
         self._looks.append((done, touched, seconds))
         if done:
             self._certified.append(_certified(propagator, self._certified_nodes))
-        if self.steps.offsets[done] == self._stretch:
+        if self.steps.offsets[done] == self.stretch:
             self._before = propagator.embedding(self._movable)[:, 0]
         if done == len(self.steps):
             self.gathered = self._gather(propagator)
@@ -116,7 +116,7 @@ class Telemetry:
 
     def _movers(self, propagator: Propagator) -> dict[str, Any]:
         """Return the nodes that moved most since the stretch began."""
-        stream, stretch, movable = self._stream, self._stretch, self._movable
+        stream, stretch, movable = self._stream, self.stretch, self._movable
         moved = np.linalg.norm(propagator.embedding(movable)[:, 0] - self._before, axis=1)
         length = np.linalg.norm(self._before, axis=1)
         order = np.argsort(-moved, kind="stable")[:_MOVERS]
@@ -143,12 +143,24 @@ class Telemetry:
         if self.gathered is not None:
             statefile.write(path, *self.gathered)
 
-    def load(self, path: Path) -> None:
-        """Take what another process gathered, if it did and looked at the same stretch."""
-        with contextlib.suppress(OSError, StateFileError):
-            about, arrays = statefile.read(path)
-            if about["movers"]["events"] == len(self._stream) - self._stretch:
-                self.gathered = about, arrays
+
+def engine(
+    predictor: LinkPredictor | NodeClassifier,
+    stream: EventStream,
+    split: Split,
+    file: Path | None,
+    report: Progress,
+) -> Gathered:
+    """Return the telemetry in the file, or that of a replay, and why nodes moved."""
+    telemetry, about = Telemetry(stream, split), None
+    with contextlib.suppress(OSError, StateFileError):
+        if file is not None:
+            about, arrays = statefile.read(file)
+    recorded = about is not None and about["movers"]["events"] == len(stream) - telemetry.stretch
+    if about is None or not recorded:
+        about, arrays = replay(predictor, stream, telemetry, report)
+    movers = _explained(about["movers"], predictor, stream, report)
+    return {**about, "movers": movers, "recorded": recorded}, arrays
 
 
 def replay(
@@ -158,10 +170,10 @@ def replay(
     report: Progress,
 ) -> Gathered:
     """Propagate the stream through a new engine for nothing but the telemetry."""
-    engine = predictor.propagator(stream)
-    again = Replay(engine, stream, telemetry.steps.offsets, progress=report)
+    propagator = predictor.propagator(stream)
+    again = Replay(propagator, stream, telemetry.steps.offsets, progress=report)
     while telemetry.gathered is None:
-        again.advance(telemetry(engine, again.steps, again.touched))
+        again.advance(telemetry(propagator, again.steps, again.touched))
     return telemetry.gathered
 
 
@@ -178,20 +190,16 @@ def _channel_name(channel: Channel, unit: str) -> str:
     if channel.half_life is None:
         return f"{name}, all edges"
     # If time counts steps, a half-life may be a fraction of one.
-    length = (
-        f"{channel.half_life:.3g} {unit}s"
-        if unit in ("step", "year")
-        else span_in_words(round(channel.half_life), unit)
-    )
-    return f"{name}, half-life {length}"
+    if unit in ("step", "year"):
+        return f"{name}, half-life {channel.half_life:.3g} {unit}s"
+    return f"{name}, half-life {span_in_words(round(channel.half_life), unit)}"
 
 
 def _map(propagator: Propagator, stream: EventStream) -> Gathered:
     """Return the nodes in the two directions in which they differ most, and their groups."""
     events = _events_of(stream)
     active = np.flatnonzero(events)
-    generator = np.random.default_rng(0)
-    nodes = np.sort(generator.permutation(active)[:_MAP_NODES])
+    nodes = _some(active, _MAP_NODES)
     # Without the node's own feature, which has a direction to itself. And only the direction of
     # the state: its length follows the degree, which another figure shows.
     states = propagator.embedding(nodes)[:, 0].astype(np.float64)
@@ -199,12 +207,8 @@ def _map(propagator: Propagator, stream: EventStream) -> Gathered:
     states /= np.maximum(np.linalg.norm(states, axis=1, keepdims=True), 1e-12)
     states -= states.mean(axis=0)
     left, spread, _ = np.linalg.svd(states, full_matrices=False)
-    place = np.zeros((len(nodes), 2))
-    kept = min(2, len(spread))
-    place[:, :kept] = left[:, :kept] * spread[:kept]
     total = float(np.square(spread).sum()) or 1.0
-    share = np.zeros(2)
-    share[:kept] = np.square(spread[:kept]) / total
+    share = np.pad(np.square(spread) / total, (0, 2))[:2]  # there may be one column, and no second
     by, names, group = _groups(stream, nodes, events)
     about = {
         "map": {
@@ -216,7 +220,7 @@ def _map(propagator: Propagator, stream: EventStream) -> Gathered:
         }
     }
     arrays = {
-        "map.place": place,
+        "map.place": np.pad(left * spread, ((0, 0), (0, 2)))[:, :2],
         "map.group": group.astype(np.int64),
         "map.events": events[nodes].astype(np.int64),
     }
@@ -258,6 +262,10 @@ def _latest_labels(stream: EventStream) -> IntArray | None:
     return latest
 
 
+def _some(nodes: IntArray, most: int) -> IntArray:
+    return np.sort(np.random.default_rng(0).permutation(nodes)[:most])
+
+
 def _events_of(stream: EventStream) -> IntArray:
     """Return the number of events of each node."""
     return np.bincount(np.concatenate([stream.src, stream.dst]), minlength=stream.nodes)
@@ -280,17 +288,14 @@ def _last_stretch(stream: EventStream, split: Split) -> int:
 
 def _movable(stream: EventStream, stretch: int) -> IntArray:
     """Return nodes that had an event before the stretch: new ones move anyway."""
-    nodes = np.flatnonzero(_events_of(stream[:stretch]))
-    if len(nodes) > _CANDIDATES:
-        nodes = np.sort(np.random.default_rng(0).permutation(nodes)[:_CANDIDATES])
-    return nodes
+    return _some(np.flatnonzero(_events_of(stream[:stretch])), _CANDIDATES)
 
 
 class _OutOfTime(Exception):
     """Raised inside an explanation that takes too long."""
 
 
-def explained(
+def _explained(
     movers: dict[str, Any],
     predictor: LinkPredictor | NodeClassifier,
     stream: EventStream,

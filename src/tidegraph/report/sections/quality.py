@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidegraph.core.words import counted
 from tidegraph.evaluation.metrics import average_precision, roc_auc
@@ -38,34 +39,24 @@ def learning(seen: Observations) -> Html | None:
         return None
     validation = validation_curve(seen, "validation", 1)
     epoch = [entry["epoch"] for entry in history]
-    loss = [entry["loss"] for entry in history]
-    best = int(np.argmin(validation.y))
-    seconds = sum(entry["seconds"] for entry in history)
-    rows = [
-        [f"{number}", f"{a:.4f}", f"{b:.4f}", f"{entry['seconds']:.1f}"]
-        for number, a, b, entry in zip(
-            epoch, loss, np.asarray(validation.y).tolist(), history, strict=True
-        )
-    ]
-    return section(
-        "How it learned",
-        element(
-            "p",
-            f"{counted(len(history), 'epoch')} in {seconds:,.0f} s; the model has the weights of"
-            f" epoch {epoch[best]}, the best on validation events.",
-        ),
-        figures(
-            loss_chart(
-                "Loss by epoch",
-                "Good: both fall and flatten. If validation rises while training falls, the model"
-                " memorises.",
-                [Curve("training", epoch, loss, 0, dots=True), validation],
-                rules=[Rule("best", x=epoch[best])] if len(epoch) > 1 else [],
-                numbers=(["epoch", "training", "validation", "seconds"], rows),
-            )
-        ),
-        name="learning",
+    best = epoch[int(np.argmin(validation.y))]
+    words = (
+        f"{counted(len(history), 'epoch')} in {sum(entry['seconds'] for entry in history):,.0f} s;"
+        f" the model has the weights of epoch {best}, the best on validation events."
     )
+    rows = [
+        [str(e["epoch"]), f"{e['loss']:.4f}", f"{-e['validation']:.4f}", f"{e['seconds']:.1f}"]
+        for e in history
+    ]
+    drawing = loss_chart(
+        "Loss by epoch",
+        "Good: both fall and flatten. If validation rises while training falls, the model"
+        " memorises.",
+        [Curve("training", epoch, [e["loss"] for e in history], 0, dots=True), validation],
+        rules=[Rule("best", x=best)] if len(epoch) > 1 else [],
+        numbers=(["epoch", "training", "validation", "seconds"], rows),
+    )
+    return section("How it learned", element("p", words), figures(drawing), name="learning")
 
 
 def validation_curve(seen: Observations, name: str, colour: int) -> Curve:
@@ -78,17 +69,21 @@ def validation_curve(seen: Observations, name: str, colour: int) -> Curve:
 def loss_chart(
     title: str,
     aid: str,
-    curves: Sequence[Curve],
+    drawn: Sequence[Curve],
     *,
     rules: Sequence[Rule] = (),
     numbers: tuple[list[str], list[list[str]]] | None = None,
 ) -> Html:
     """Return a chart of losses by epoch."""
-    epochs = np.concatenate([np.asarray(curve.x) for curve in curves])
-    losses = np.concatenate([np.asarray(curve.y) for curve in curves])
+    epochs, losses = _all_points(drawn)
     x = whole_numbers("epoch", float(epochs.min()), float(epochs.max()))
     y = linear("loss (cross-entropy)", losses)
-    return chart(title, aid, x, y, curves, rules=rules, numbers=numbers, kind="training")
+    return chart(title, aid, x, y, drawn, rules=rules, numbers=numbers, kind="training")
+
+
+def _all_points(drawn: Sequence[Curve]) -> tuple[NDArray[Any], NDArray[Any]]:
+    x, y = zip(*((np.asarray(curve.x), np.asarray(curve.y)) for curve in drawn), strict=True)
+    return np.concatenate(x), np.concatenate(y)
 
 
 def quality(seen: Observations) -> Html:
@@ -216,8 +211,7 @@ def time_chart(
     """Return a chart of a measure over the test period, or None without curves."""
     if not drawn:
         return None
-    times = np.concatenate([np.asarray(curve.x) for curve in drawn])
-    values = np.concatenate([np.asarray(curve.y) for curve in drawn])
+    times, values = _all_points(drawn)
     x = time_axis(times.min(), times.max(), time["unit"], origin=time["first"])
     y = linear(measure, values, high=1.0)
     return chart(title, aid, x, y, drawn, numbers=numbers, kind="over-time")

@@ -154,7 +154,8 @@ def node_map(seen: Observations) -> Html:
             is_rest = by_label and k == len(names) - 1
             words = [f"{about['names'][row]}: {events[row]:,} events" for row in rows.tolist()]
             colour = GREY if is_rest else k % SERIES
-            drawn.append(Points(f"{names[k]} ({len(rows):,})", *place[rows].T, words, colour))
+            x, y = place[rows].T
+            drawn.append(Points(f"{names[k]} ({len(rows):,})", x, y, words, colour))
     part = "All" if about["active"] == len(place) else f"{len(place):,} of the"
     share = about["share"]
     reading = "Nodes close to each other have similar neighbours."

@@ -77,9 +77,9 @@ LAYERS: dict[str, list[str]] = {
         "tasks",
     ],
     "report": [
-        "axes style telemetry vocabulary",
-        "markup observations",
-        "curves figures run_files",
+        "axes markup telemetry vocabulary",
+        "observations",
+        "figures run_files",
         "sections.quality sections.results sections.stream",
         "sections",
         "comparison",

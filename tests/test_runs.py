@@ -402,7 +402,7 @@ from tidegraph.runs import config
 def progress(done, total, what):
     if "seed 1, epoch 2" in what:
         os.kill(os.getpid(), signal.SIGKILL)
-settings = config.resolve(config.parse({settled("html=false").to_toml()!r}))
+settings = config.resolve(config.tomllib.loads({settled("html=false").to_toml()!r}))
 run = runs.Run({str(tmp_path / "toy")!r}, settings, EventStream.load({str(toy)!r}))
 run.execute(progress=progress)
 """

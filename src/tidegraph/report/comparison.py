@@ -10,7 +10,6 @@ import numpy as np
 
 from tidegraph.core.palette import SERIES
 from tidegraph.evaluation import Verdict
-from tidegraph.report import curves
 from tidegraph.report.figures import Curve, strip
 from tidegraph.report.markup import Html, document, element, figures, section, table
 from tidegraph.report.observations import Observations
@@ -151,7 +150,7 @@ def _roc(seen: _Seen) -> Html | None:
     drawn = [
         quality.roc_curve(examples, name, colour)
         for name, one, colour in seen
-        for examples in curves.scored(one)[:1]
+        for examples in quality.scored(one)[:1]
         if examples.has_both
     ]
     return quality.roc_chart(drawn) if drawn else None
@@ -161,8 +160,8 @@ def _over_time(seen: _Seen) -> Html | None:
     drawn, measures, times = [], set(), []
     for name, one, colour in seen:
         measured, measure, least = quality.measure_over_time(one)
-        for examples in curves.scored(one)[:1]:
-            when, value, _ = curves.over_time(examples, measure, least=least)
+        for examples in quality.scored(one)[:1]:
+            when, value, _ = quality.over_time(examples, measure, least=least)
             if np.isfinite(value).any():
                 drawn.append(Curve(name, when, value, colour, dots=True))
                 measures.add(measured)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+from pathlib import Path
 from typing import Any
 
-from tidegraph.report.style import STYLE
+from tidegraph.core.palette import LIGHT, SCHEMES, SERIES_CLASSES
 
 __all__ = [
     "Html",
@@ -101,12 +102,14 @@ def figures(*content: Any) -> Html:
 
 def document(title: str, *content: Any) -> str:
     """Return a whole page that loads nothing from outside."""
+    printed = f"@media print {{ :root {{ color-scheme: light; {LIGHT} }} }}"
+    style = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", title),
-        element("style", Html(STYLE)),
+        element("style", Html(f"{SCHEMES}{SERIES_CLASSES}\n{printed}\n{style}")),
     )
     body = element("body", element("main", *content))
     return f'<!doctype html>\n<html lang="en">\n{head}\n{body}\n</html>\n'

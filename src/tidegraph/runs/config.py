@@ -36,7 +36,6 @@ __all__ = [
     "assignments",
     "differences",
     "leaves",
-    "parse",
     "read",
     "resolve",
     "settings_by_key",
@@ -90,20 +89,14 @@ def _without_none(value: Any) -> Any:
 def read(path: str | Path) -> dict[str, Any]:
     """Return the settings in a TOML file as they are written; `resolve` checks them."""
     try:
-        return parse(Path(path).read_text(encoding="utf-8"), str(path))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ParameterError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ParameterError(f"{path} is not text in UTF-8: {error}") from error
-
-
-def parse(text: str, source: str = "the text") -> dict[str, Any]:
-    """Return the settings in a TOML text as they are written."""
-    try:
-        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ParameterError(
-            f'{source} is not TOML ({error}); a line is like task = "link", a section like [model]'
+            f'{path} is not TOML ({error}); a line is like task = "link", a section like [model]'
         ) from error
 
 

@@ -58,7 +58,7 @@ class Run:
         *,
         command: str | None = None,
     ) -> None:
-        self.directory, self.settings = Path(directory), settings
+        self.directory, self.settings, self.stream = Path(directory), settings, stream
         self._command = command
         self._resumed_from: object = None  # the state of the files it was read from
         if self.directory.exists() and not is_run(self.directory):
@@ -67,11 +67,6 @@ class Run:
             )
         check(settings)
         self._trial = _make_trial(stream, settings)
-
-    @property
-    def stream(self) -> EventStream:
-        """The events, as given."""
-        return self._trial.stream
 
     @classmethod
     def resumed(cls, directory: str | Path) -> Run:
@@ -115,7 +110,7 @@ class Run:
                 return self._results(stages, progress or silent)
 
     def _results(self, stages: Stages, progress: Progress) -> dict[str, Any]:
-        directory, trial, stream = self.directory, self._trial, self._trial.stream
+        directory, trial, stream = self.directory, self._trial, self.stream
         seeds, wanted = self.settings.seeds, self.settings.report
         events = directory / _EVENTS
         if not stages.finished("data", self._data_as, events):
@@ -175,7 +170,7 @@ class Run:
 
     @cached_property
     def _data_as(self) -> str:
-        return fingerprint(events=self._trial.stream.digest())
+        return fingerprint(events=self.stream.digest())
 
     @cached_property
     def _inputs(self) -> dict[str, Any]:

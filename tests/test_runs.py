@@ -29,6 +29,7 @@ from tidegraph.core.errors import DataError, ParameterError, StateFileError, Sto
 from tidegraph.events import datasets
 from tidegraph.learning.settings import RECORD_SETTINGS
 from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+from tidegraph.report import telemetry
 from tidegraph.runs import config, evaluate, fitting, stages
 from tidegraph.runs import run as run_module
 from tidegraph.runs.config import Settings
@@ -185,6 +186,31 @@ def test_a_finished_run_holds_all_that_repeating_it_needs(
     assert sorted(path.name for path in (directory / "seed-1").iterdir()) == [
         *("history.json", "score.json", "training.safetensors")
     ]
+
+
+@pytest.mark.usefixtures("real_report")
+def test_a_run_propagates_its_stream_once_and_again_only_without_telemetry(
+    stream: EventStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replays = []
+    replay = telemetry.replay
+
+    def counted(*given: Any) -> Any:
+        replays.append(given)
+        return replay(*given)
+
+    monkeypatch.setattr(telemetry, "replay", counted)
+    monkeypatch.setattr(telemetry, "_EXPLAIN_S", 0.0)
+    directory = tmp_path / "toy"
+    Run(directory, settled(), stream).execute()
+    assert replays == []
+    assert "The stream was recorded" in (directory / "report.html").read_text()
+    # As an earlier release left it.
+    (directory / "seed-0" / "telemetry").unlink()
+    (directory / "observations").unlink()
+    Run.resumed(directory).execute()
+    assert len(replays) == 1
+    assert "The stream was replayed" in (directory / "report.html").read_text()
 
 
 # Interruptions ------------------------------------------------------------------------------------
@@ -376,7 +402,7 @@ from tidegraph.runs import config
 def progress(done, total, what):
     if "seed 1, epoch 2" in what:
         os.kill(os.getpid(), signal.SIGKILL)
-settings = config.resolve(config.parse({settled("html=false").to_toml()!r}))
+settings = config.resolve(config.tomllib.loads({settled("html=false").to_toml()!r}))
 run = runs.Run({str(tmp_path / "toy")!r}, settings, EventStream.load({str(toy)!r}))
 run.execute(progress=progress)
 """

@@ -39,7 +39,7 @@ def compare(directories: tuple[Path, ...], html_file: Path | None, as_json: bool
     \b
       tidegraph compare runs/uci runs/uci-2 --html compared.html
     """
-    from tidegraph import runs
+    from tidegraph import report, runs
 
     if len(directories) == 1:
         runs.read_metrics(directories[0])  # a mistake in the path comes first
@@ -49,7 +49,7 @@ def compare(directories: tuple[Path, ...], html_file: Path | None, as_json: bool
     _print_comparison(console(), compared)
     page = None
     if html_file is not None:
-        page = str(runs.write_comparison(directories, html_file))
+        page = str(report.write_comparison(directories, html_file))
         click.echo(f"Wrote {page}")
     echo_json(as_json, {**compared, "html": page})
 

@@ -7,7 +7,7 @@ from tidegraph.events.moments import span_in_words
 from tidegraph.report.axes import linear, time_axis
 from tidegraph.report.figures import chart
 from tidegraph.report.markup import document, element, figures, table
-from tidegraph.report.sections.data import activity_bars, degrees
+from tidegraph.report.sections.stream import activity_bars, degrees
 
 __all__ = ["description"]
 

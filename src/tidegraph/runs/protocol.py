@@ -50,12 +50,10 @@ class Protocol:
             raise ParameterError(f"task is {self.task!r}; give 'link' or 'node'")
         if self.name == "roland" and self.task == "node":
             raise ParameterError("the protocol roland is about links; give tgn, tgb or time")
-        if (self.name == "roland" or self.task == "node") and (
-            self.samplers is not None or self.ranks
-        ):
-            reason = "the task node has no negatives"
-            if self.name == "roland":
-                reason = "the protocol roland ranks all nodes"
+        reason = "the task node has no negatives" if self.task == "node" else ""
+        if self.name == "roland":
+            reason = "the protocol roland ranks all nodes"
+        if reason and (self.samplers is not None or self.ranks):
             raise ParameterError(f"{reason}; leave out samplers and rank")
         times = self.validation_after, self.test_after
         if self.name == "time" and None in times:
@@ -88,13 +86,11 @@ class Protocol:
 
     def times(self, unit: str) -> tuple[float, float] | tuple[None, None]:
         """Return when validation and test begin, as numbers of the unit; None without times."""
-        if self.validation_after is None or self.test_after is None:
-            return None, None
         validation, test = (
             moment(time, unit) if isinstance(time, str) else time
             for time in (self.validation_after, self.test_after)
         )
-        return validation, test
+        return (None, None) if validation is None or test is None else (validation, test)
 
     def snapshots(self, data: str | None) -> tuple[int, int]:
         """Return the seconds of a snapshot and the first test task, given or as published."""
@@ -122,10 +118,8 @@ def split_stream(stream: EventStream, protocol: Protocol | None) -> Split:
         )
     if protocol is None:
         return evaluation.latest_split(stream)
-    if protocol.name == "tgn":
-        return evaluation.tgn_split(stream)
-    if protocol.name == "tgb":
-        return evaluation.tgb_split(stream)
+    if protocol.name in ("tgn", "tgb"):
+        return {"tgn": evaluation.tgn_split, "tgb": evaluation.tgb_split}[protocol.name](stream)
     raise ParameterError(
         f"the protocol {protocol.name!r} divides snapshots; use it with evaluate, or give tgn, tgb"
         " or time"

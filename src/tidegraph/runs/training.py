@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tidegraph import evaluation
 from tidegraph.core.durable import only_writer, put_in_place
-from tidegraph.core.errors import DataError, ParameterError, StateFileError, TidegraphError
+from tidegraph.core.errors import DataError, ParameterError, StateFileError
 from tidegraph.core.progress import Progress, silent
 from tidegraph.core.resume import resume_or_create
 from tidegraph.evaluation import Result, Split
@@ -19,11 +19,11 @@ from tidegraph.events.batch import Op
 from tidegraph.events.stream import EventStream
 from tidegraph.learning import training
 from tidegraph.learning.tasks import LinkPredictor
-from tidegraph.runs.evaluating import too_few
+from tidegraph.runs.evaluating import too_few, validation_result
 from tidegraph.runs.fitting import CHECKPOINT, STORE, Fitting
 from tidegraph.runs.protocol import Protocol, split_stream
 from tidegraph.runs.stages import Stages, fingerprint
-from tidegraph.runs.trials import MODEL, with_settings
+from tidegraph.runs.trials import with_settings
 
 __all__ = ["Trained", "check_training", "is_unfinished", "train", "unfinished"]
 
@@ -84,8 +84,9 @@ def train(
         if ranks.leads:
             work.mkdir(exist_ok=True)
             held.enter_context(only_writer(work))
+            held.enter_context(_nothing_useless(work))
             fitting = _fitting(stream, split, predictor, work, report)
-            _record(fitting, predictor)
+            fitting.record(predictor)
         # From here on there is a record, and perhaps a model that only has to be put in place.
         trained = ranks.share(fitting is not None and fitting.trained())
         if not trained:
@@ -102,9 +103,14 @@ def train(
         if ranks.leads:
             shutil.rmtree(work)
         saved = LinkPredictor.load(directory)
-        result = ranks.share(_validate(saved, stream, split) if ranks.leads else None)
+        result = None
+        if ranks.leads:
+            negatives = saved.training_negatives
+            result = validation_result(saved, stream, split, training_negatives=negatives)
+        result = ranks.share(result)
     assert result is not None  # the first process shares its own
-    return Trained(saved, directory, result)
+    notes = too_few(result.row("validation").examples)
+    return Trained(saved, directory, replace(result, warnings=(*result.warnings, *notes)))
 
 
 def _fitting(
@@ -138,28 +144,20 @@ def _fitting(
     )
 
 
-def _record(fitting: Fitting, predictor: LinkPredictor) -> None:
+@contextlib.contextmanager
+def _nothing_useless(work: Path) -> Iterator[None]:
+    """Remove what an error leaves in `work`, unless another call can resume it."""
     try:
-        fitting.record(predictor)
-    except TidegraphError:
-        # Rejected before there was anything worth keeping.
-        if not (fitting.store / "manifest.json").exists():
-            shutil.rmtree(fitting.directory)
+        yield
+    except Exception as error:
+        # Wrong settings or events would be wrong again.
+        rejected = isinstance(error, (ValueError, TypeError))
+        rejected = rejected and not isinstance(error, StateFileError)
+        recorded = (work / STORE / "manifest.json").exists() and not rejected
+        own = (work / _INPUTS).is_file() or not any(work.iterdir())
+        if own and not recorded and not (work / CHECKPOINT).exists():
+            shutil.rmtree(work)
         raise
-
-
-def _validate(saved: LinkPredictor, stream: EventStream, split: Split) -> Result:
-    """Return how a model does on the events that decided when to stop."""
-    result = evaluation.evaluate_link(
-        saved.decision_function,
-        stream,
-        split,
-        parts=("validation",),
-        model=MODEL,
-        training_negatives=saved.training_negatives,
-    )
-    notes = too_few(result.row("validation").examples)
-    return replace(result, warnings=(*result.warnings, *notes))
 
 
 def check_training(path: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
@@ -173,9 +171,10 @@ def check_training(path: str | Path, *, settings: Mapping[str, Any] | None = Non
         raise StateFileError(f"{work.parent} is not a directory; make it first")
     with_settings(LinkPredictor(), settings, {"path": None})
     for name, value in (settings or {}).items():
-        # Settings identify what is resumed, so they must serialise.
-        if callable(value):
+        try:
+            json.dumps(value)  # settings identify what is resumed
+        except TypeError:
             raise ParameterError(
                 f"the setting {name!r} is {value!r}, which cannot be written to a file; give a"
-                f" name, or use LinkPredictor({name}=...).fit and save"
-            )
+                f" name or a plain number, or use LinkPredictor({name}=...).fit and save"
+            ) from None

@@ -24,6 +24,7 @@ from tidegraph.store.manifest import StoreManifest
 from tidegraph.store.queries import Queries, Times
 from tidegraph.store.recording import SEGMENT_BYTES, append_to, record_into
 from tidegraph.store.segments import PIECE_BYTES, Layout, StoreDtype
+from tidegraph.store.writer import Watch
 
 __all__ = ["ChangeKind", "Trajectories", "change_kind", "copy_store", "record"]
 
@@ -43,6 +44,7 @@ def record(
     progress: Progress | None = None,
     checkpoint_every_s: float = 60.0,
     segment_bytes: int = SEGMENT_BYTES,
+    watch: Watch | None = None,
 ) -> Trajectories:
     """Apply all events to the propagator and record the trajectories of all nodes.
 
@@ -59,6 +61,8 @@ def record(
     progress: called now and then as `progress(steps done, steps, text)`.
     checkpoint_every_s: limits the work a crash can cost, apart from the unfinished segment.
     segment_bytes: how much is held in memory before it is written.
+    watch: called as `watch(propagator, steps done, nodes touched so far)`, to look at the
+        propagator on the way; returns after how many steps it is called again.
 
     >>> import tempfile
     >>> src, dst, t = np.array([[0, 1], [1, 2], [5, 9]])
@@ -69,7 +73,11 @@ def record(
     [9]
     """
     layout = Layout(len(propagator.channels), propagator.columns, dtype)
-    writing: dict[str, Any] = {"progress": progress, "checkpoint_every_s": checkpoint_every_s}
+    writing: dict[str, Any] = {
+        "progress": progress,
+        "checkpoint_every_s": checkpoint_every_s,
+        "watch": watch,
+    }
     record_into(
         Path(path), events, propagator, epsilon, layout, segment_bytes, resume=resume, **writing
     )

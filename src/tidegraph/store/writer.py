@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,9 +42,11 @@ from tidegraph.store.segments import (
     write_segment,
 )
 
-__all__ = ["Writer"]
+__all__ = ["Watch", "Writer"]
 
 IntArray: TypeAlias = NDArray[np.int64]
+# Looks at a propagator: gets the steps done and the nodes they touched, returns the next stop.
+Watch: TypeAlias = Callable[[Propagator, int, int], int]
 
 _END = np.iinfo(np.int64).max
 _STEPS_PER_CALL = 4096  # between two checks for interrupts and two reports of progress
@@ -59,6 +61,7 @@ class Writer:
     propagator: Propagator
     progress: Progress | None
     checkpoint_every_s: float
+    watch: Watch | None = None
 
     def __post_init__(self) -> None:
         self._saved_at = time.monotonic()
@@ -156,12 +159,14 @@ class Writer:
 
     def _apply(self, steps: Steps, first: int) -> tuple[int, EventError | PrecisionError | None]:
         """Apply steps until the end or a rejected one: return how many, and the rejection."""
-        done = self.manifest.steps - first
+        done, stop = self.manifest.steps - first, 0
         while done < len(steps):
+            stop = self._look(done, stop, len(steps))
+            last = min(done + _STEPS_PER_CALL, stop)
             try:
                 count, reason, of_precision = self.propagator._record_steps(
                     self._recorder,
-                    steps[done : done + _STEPS_PER_CALL],
+                    steps[done:last],
                     self.manifest.segment_records,
                 )
             except ValueError as error:
@@ -179,7 +184,14 @@ class Writer:
                     self._save_checkpoint()
                 self._merge()
             self._report(done, len(steps))
+        self._look(done, stop, len(steps))
         return done, None
+
+    def _look(self, done: int, stop: int, steps: int) -> int:
+        """Let the watch look at the propagator if this is its stop; return its next one."""
+        if self.watch is None:
+            return steps
+        return stop if done < stop else self.watch(self.propagator, done, self._recorder.touched)
 
     def _report(self, done: int, total: int) -> None:
         if self.progress is not None:

@@ -30,6 +30,7 @@ from tidegraph.learning.models import Window
 from tidegraph.learning.presets import preset_for
 from tidegraph.learning.settings import ModelSettings, activity_half_lives, default_half_lives
 from tidegraph.store.trajectories import Trajectories, copy_store, record
+from tidegraph.store.writer import Watch
 
 if TYPE_CHECKING:
     import pandas
@@ -131,15 +132,20 @@ class Recorded(ModelSettings):
 
     @all_or_nothing
     def observe(
-        self, stream: EventStream, split: Split, *, progress: Progress | None = None
+        self,
+        stream: EventStream,
+        split: Split,
+        *,
+        progress: Progress | None = None,
+        watch: Watch | None = None,
     ) -> None:
         """Propagate and record: the part of `fit` that works on the graph."""
         self._check_learnable(stream, split)
         self._span = _span(stream, split)
         self._directory = self._temporary() if self.path is None else Path(self.path)
         self._saved = False
-        propagator = self.propagator(stream)
-        record(stream, propagator, self._directory, epsilon=self.epsilon, progress=progress)
+        propagator, epsilon = self.propagator(stream), self.epsilon
+        record(stream, propagator, self._directory, epsilon=epsilon, progress=progress, watch=watch)
         self._open(stream)
 
     def reopen(self, stream: EventStream, split: Split) -> None:

@@ -127,11 +127,11 @@ def test_train_reports_columns_scores_and_next_steps(purchases: Path, tmp_path: 
     assert not unfinished(path).exists()
 
 
-def killed(at: str) -> Callable[[str], contextlib.AbstractContextManager[Any]]:
+def killed(at: str) -> Callable[..., contextlib.AbstractContextManager[Any]]:
     """Return a progress that interrupts the command when it reports these words."""
 
     @contextlib.contextmanager
-    def progress(title: str) -> Iterator[Progress]:
+    def progress(title: str, *, quiet: bool) -> Iterator[Progress]:
         def report(done: int, total: int, what: str) -> None:
             if at in what:
                 raise KeyboardInterrupt

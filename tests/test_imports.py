@@ -105,8 +105,7 @@ LAYERS: dict[str, list[str]] = {
         "accuracy driver studies",
     ],
     "cli": [
-        "flights setting_options terminal",
-        "options",
+        "flights options terminal",
         "bench completion demo reading reproduce results scale",
         "compare data explain predict record verify",
         "evaluate run sweep train",

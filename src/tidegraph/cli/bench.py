@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, require_writable
+from tidegraph.cli.options import COUNT, JSON_OPTION, SEED_OPTION, WRITABLE_FILE
 from tidegraph.cli.terminal import Group, console, echo_json, progress, table
 
 if TYPE_CHECKING:
@@ -53,23 +53,21 @@ _NO_MEASUREMENTS = {"repeat", "threads", "scale", "changed_since_commit"}
 )
 @click.option(
     "--repeat",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=5,
-    show_default=True,
     help="Rounds in which all sides take turns; the median counts.",
 )
-@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option("--threads", type=COUNT, default=2)
 @click.option(
     "--scale",
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
-    show_default=True,
     help="Shrink graphs and streams, to try things out.",
 )
 @SEED_OPTION
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=WRITABLE_FILE,
     help="Write the results as JSON, and a plot of the growth table next to it.",
 )
 @JSON_OPTION
@@ -84,7 +82,6 @@ def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **opt
     from tidegraph import bench as benchmarks
     from tidegraph.core import machine
 
-    require_writable(output, "--output")
     out = console()
     load = machine.load_average()
     out.print(f"Load average {load}", style="yellow" if load and load > _BUSY else None)
@@ -119,8 +116,7 @@ def _given(ctx: click.Context) -> list[str]:
 def _print_bench(
     out: Console, results: dict[str, Any], goals: dict[str, tuple[str, float]]
 ) -> None:
-    shown = table("Propagation", ["measured", "value", "goal"])
-    shown.columns[0].justify = "left"
+    shown = table("Propagation", ["measured", "value", "goal"], left=1)
     for name, value in results.items():
         if name in _NO_MEASUREMENTS or not isinstance(value, (int, float)):
             continue

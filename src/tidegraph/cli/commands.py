@@ -26,7 +26,9 @@ from tidegraph.cli.verify import verify
 __all__ = ["main"]
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(package_name="tidegraph", prog_name="tidegraph")
 def main() -> None:
     """Node representations on changing graphs, always up to date with a certified error.

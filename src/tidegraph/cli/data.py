@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, require_new_file, require_writable
+from tidegraph.cli.options import (
+    COUNT,
+    DIRECTORY,
+    JSON_OPTION,
+    NEW_FILE,
+    SEED_OPTION,
+    WRITABLE_FILE,
+    reading_options,
+)
 from tidegraph.cli.reading import is_saved_stream, print_report, read_and_report, read_events
-from tidegraph.cli.setting_options import reading_options
 from tidegraph.cli.terminal import Group, console, echo_json, progress, table
 
 if TYPE_CHECKING:
@@ -18,19 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["data"]
 
-_FILE = click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    help="A new file.",
-)
+_FILE = click.option("-o", "--output", type=NEW_FILE, required=True, help="A new file.")
 _DIRECTORY = click.option(
-    "-o",
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    required=True,
-    help="A new or empty directory.",
+    "-o", "--output", type=DIRECTORY, required=True, help="A new or empty directory."
 )
 
 
@@ -61,11 +58,9 @@ def list_(as_json: bool) -> None:
     from tidegraph.core.words import bytes_in_words
     from tidegraph.events import datasets
 
-    listed = table("Data sets", ["name", "title", "events", "nodes", "where"])
-    for column in (0, 1, 4):
-        listed.columns[column].justify = "left"
+    listed = table("Data sets", ["name", "title", "events", "nodes"], left=2)
+    listed.add_column("where", overflow="fold")
     listed.columns[0].no_wrap = True
-    listed.columns[4].overflow = "fold"
     rows = []
     for data_set in datasets.DATA_SETS.values():
         found = datasets.find(data_set)
@@ -78,26 +73,13 @@ def list_(as_json: bool) -> None:
             where = f"tidegraph data fetch {data_set.name} (about {size})"
         else:
             where = f"absent; set TIDEGRAPH_DATA to where {data_set.compact[0][0]} is"
-        listed.add_row(
-            data_set.name,
-            data_set.title,
-            f"{data_set.events:,}",
-            f"{data_set.nodes:,}",
-            where,
-            style=None if found else "dim",
-        )
-        rows.append(
-            {
-                "name": data_set.name,
-                "title": data_set.title,
-                "events": data_set.events,
-                "nodes": data_set.nodes,
-                "unit": data_set.unit,
-                "files": [str(path) for path in found.paths] if found else [],
-                "urls": [file.url for file in data_set.published],
-                "citation": data_set.citation,
-            }
-        )
+        sizes = f"{data_set.events:,}", f"{data_set.nodes:,}"
+        style = None if found else "dim"
+        listed.add_row(data_set.name, data_set.title, *sizes, where, style=style)
+        names = ("name", "title", "events", "nodes", "unit", "citation")
+        about = {name: getattr(data_set, name) for name in names}
+        files = [str(path) for path in found.paths] if found else []
+        rows.append({**about, "files": files, "urls": [each.url for each in data_set.published]})
     console().print(listed)
     echo_json(as_json, {"data_sets": rows})
 
@@ -110,7 +92,7 @@ def list_(as_json: bool) -> None:
 @click.option(
     "--html",
     "html_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=WRITABLE_FILE,
     help="Also write a page with figures that any browser shows.",
 )
 @reading_options
@@ -129,7 +111,6 @@ def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> No
     from tidegraph.events import datasets
     from tidegraph.events.describe import describe, page
 
-    require_writable(html_file, "--html")
     as_it_is = options["sort"] or is_saved_stream(name)
     stream = read_and_report(name, options, any_order=True)
     if not as_it_is and stream.report is not None and stream.report.out_of_order:
@@ -180,7 +161,7 @@ def _print_description(what: Description, citation: str | None) -> None:
 @click.argument("name")
 @click.option(
     "--directory",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=DIRECTORY,
     help="Where to put it. Default: tidegraph/ in $XDG_CACHE_HOME or ~/.cache.",
 )
 @JSON_OPTION
@@ -218,29 +199,18 @@ def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
       tidegraph data import calls.csv --src caller --dst callee --time when --sort -o calls.tide
       tidegraph data info calls.tide
     """
-    require_new_file(output)
     with progress("import") as report:
         report(0, 2, f"reading {file}")
         stream = read_events(file, options)
         report(1, 2, f"writing {len(stream):,} events")
         stream.save(output)
-    result: dict[str, Any] = {
-        "output": str(output),
-        "events": len(stream),
-        "nodes": stream.nodes,
-        "unit": stream.unit,
-    }
+    events, read = len(stream), {}
     if stream.report is not None:
-        read = stream.report
-        print_report(read)
-        result |= {
-            "read": read.read,
-            "kept": read.kept,
-            "dropped": read.dropped,
-            "notes": list(read.notes),
-        }
-    _echo_written(output, len(stream), stream.nodes)
-    echo_json(as_json, result)
+        print_report(stream.report)
+        read = {key: getattr(stream.report, key) for key in ("read", "kept", "dropped", "notes")}
+    _echo_written(output, events, stream.nodes)
+    sizes = {"events": events, "nodes": stream.nodes, "unit": stream.unit}
+    echo_json(as_json, {"output": str(output), **sizes, **read})
 
 
 def _echo_written(output: Path, events: int, nodes: int, more: str = "") -> None:
@@ -263,28 +233,25 @@ def generate() -> None:
 
 @generate.command()
 @_FILE
-@click.option("--nodes", type=click.IntRange(min=2), default=1_000, show_default=True)
-@click.option("--events", type=click.IntRange(min=1), default=50_000, show_default=True)
-@click.option("--communities", type=click.IntRange(min=2), default=5, show_default=True)
+@click.option("--nodes", type=click.IntRange(min=2), default=1_000)
+@click.option("--events", type=COUNT, default=50_000)
+@click.option("--communities", type=click.IntRange(min=2), default=5)
 @click.option(
     "--switches",
     type=click.FloatRange(min=0),
     default=1.0,
-    show_default=True,
     help="How often a node moves to another community, on average.",
 )
 @click.option(
     "--mixing",
     type=click.FloatRange(0, 1, max_open=True),
     default=0.1,
-    show_default=True,
     help="Share of fresh events that leave the community.",
 )
 @click.option(
     "--repeats",
     type=click.FloatRange(0, 1, max_open=True),
     default=0.3,
-    show_default=True,
     help="Share of events that repeat a recent pair.",
 )
 @SEED_OPTION
@@ -297,7 +264,6 @@ def communities(output: Path, as_json: bool, **options: Any) -> None:
     """
     from tidegraph.events import datasets
 
-    require_new_file(output)
     with progress("generate") as report:
         report(0, 1, f"{options['events']:,} events")
         stream = datasets.generate_communities(**options)
@@ -308,25 +274,18 @@ def communities(output: Path, as_json: bool, **options: Any) -> None:
 
 @generate.command()
 @_DIRECTORY
-@click.option("--nodes", type=click.IntRange(min=4), default=16_682, show_default=True)
-@click.option("--events", type=click.IntRange(min=1), default=191_290_882, show_default=True)
-@click.option(
-    "--pairs",
-    type=click.IntRange(min=1),
-    default=200_000,
-    show_default=True,
-    help="Distinct pairs, from --nodes upwards.",
-)
-@click.option("--steps", type=click.IntRange(min=1), default=170_522, show_default=True)
-@click.option("--classes", type=click.IntRange(min=2), default=81, show_default=True)
+@click.option("--nodes", type=click.IntRange(min=4), default=16_682)
+@click.option("--events", type=COUNT, default=191_290_882)
+@click.option("--pairs", type=COUNT, default=200_000, help="Distinct pairs, from --nodes upwards.")
+@click.option("--steps", type=COUNT, default=170_522)
+@click.option("--classes", type=click.IntRange(min=2), default=81)
 @click.option(
     "--changes",
     type=click.FloatRange(min=0),
     default=8.0,
-    show_default=True,
     help="How often a label changes, on average.",
 )
-@click.option("--features", type=click.IntRange(min=0), default=413, show_default=True)
+@click.option("--features", type=click.IntRange(min=0), default=413)
 @SEED_OPTION
 @JSON_OPTION
 def gdelt(output: Path, as_json: bool, **options: Any) -> None:
@@ -341,16 +300,12 @@ def gdelt(output: Path, as_json: bool, **options: Any) -> None:
 
 @generate.command()
 @_DIRECTORY
-@click.option("--nodes", type=click.IntRange(min=2), default=121_751_665, show_default=True)
-@click.option("--edges", type=click.IntRange(min=1), default=1_297_748_926, show_default=True)
-@click.option("--years", type=click.IntRange(min=1), default=120, show_default=True)
-@click.option("--classes", type=click.IntRange(min=1), default=152, show_default=True)
+@click.option("--nodes", type=click.IntRange(min=2), default=121_751_665)
+@click.option("--edges", type=COUNT, default=1_297_748_926)
+@click.option("--years", type=COUNT, default=120)
+@click.option("--classes", type=COUNT, default=152)
 @click.option(
-    "--features",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Columns of float32 per paper.",
+    "--features", type=click.IntRange(min=0), default=0, help="Columns of float32 per paper."
 )
 @SEED_OPTION
 @JSON_OPTION

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, SEED_OPTION
-from tidegraph.cli.reading import read_and_report
-from tidegraph.cli.setting_options import reading_options
+from tidegraph.cli.options import COUNT, JSON_OPTION, SEED_OPTION, reading_options
+from tidegraph.cli.reading import FLIGHTS_OPTION, read_and_report
 from tidegraph.cli.terminal import Command, echo_json, progress
 from tidegraph.core.errors import DataError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["explain"]
 
 
 @click.command(cls=Command)
-@click.option(
-    "--data",
-    default="nyc-flights",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="A data set, a file of events, or what `tidegraph data import` wrote.",
-)
+@FLIGHTS_OPTION
 @reading_options
 @click.option("--node", required=True, metavar="ID", help="As the data calls it.")
 @click.option(
@@ -36,14 +26,8 @@ __all__ = ["explain"]
     help="Start of the span: a date, in UTC, or a number in the data's unit.",
 )
 @click.option("--to", "end", required=True, metavar="TIME", help="End of the span, exclusive.")
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="How many events and nodes to list.",
-)
-@click.option("--alpha", type=float, default=0.2, show_default=True, help="Of the filter.")
+@click.option("--top", type=COUNT, default=10, help="How many events and nodes to list.")
+@click.option("--alpha", default=0.2, help="Of the filter.")
 @click.option("--high-pass", is_flag=True, help="The filter with alternating signs.")
 @click.option(
     "--half-life",
@@ -55,14 +39,10 @@ __all__ = ["explain"]
     "--window", type=int, metavar="TIME", help="After which edges expire, in the data's unit."
 )
 @click.option("--directed", is_flag=True, help="Nodes gather along the edges they send only.")
-@click.option("--columns", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option("--columns", type=COUNT, default=64)
 @SEED_OPTION
 @click.option(
-    "--r-max",
-    type=float,
-    default=1e-3,
-    show_default=True,
-    help="Smaller attributes more of the movement, and takes longer.",
+    "--r-max", default=1e-3, help="Smaller attributes more of the movement, and takes longer."
 )
 @JSON_OPTION
 def explain(

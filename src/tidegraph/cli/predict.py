@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, require_new_file
+from tidegraph.cli.options import COUNT, JSON_OPTION, NEW_FILE, PATH
 from tidegraph.cli.results import moment_text, names_by_side
 from tidegraph.cli.terminal import Command
 from tidegraph.core.errors import DataError, StateFileError
@@ -34,7 +34,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 @click.command(cls=Command)
-@click.argument("model", metavar="DIRECTORY", type=click.Path(path_type=Path))
+@click.argument("model", metavar="DIRECTORY", type=PATH)
 @click.option("--src", metavar="ID", help="Who acts, by the id in your data.")
 @click.option("--dst", metavar="ID", help="On whom.")
 @click.option("--t", "when", metavar="T", help="When. Default: just after the last event.")
@@ -44,18 +44,10 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
     metavar="FILE",
     help="A CSV with columns src, dst and perhaps t; - reads standard input.",
 )
-@click.option(
-    "--rank",
-    type=click.IntRange(min=1),
-    metavar="K",
-    help="The K likeliest destinations of --src.",
-)
+@click.option("--rank", type=COUNT, metavar="K", help="The K likeliest destinations of --src.")
 @click.option("--new", is_flag=True, help="With --rank: only those --src has not met before.")
 @click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the CSV there instead of to standard output.",
+    "-o", "--output", type=NEW_FILE, help="Write the CSV there instead of to standard output."
 )
 @JSON_OPTION
 def predict(
@@ -94,8 +86,6 @@ def predict(
         raise click.UsageError("give --dst ID for one pair, or --rank K for the likeliest ones")
     if new and rank is None:
         raise click.UsageError("--new belongs to --rank")
-    if output is not None:
-        require_new_file(output)
     directory = _model_directory(model)
     asked = None if pairs is None else _Pairs.read(pairs)
     from tidegraph.core.words import counted

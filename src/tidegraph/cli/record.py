@@ -8,9 +8,16 @@ from typing import Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, R_MAX_OPTION, SEED_OPTION, engine_options
+from tidegraph.cli.options import (
+    COUNT,
+    JSON_OPTION,
+    PATH,
+    R_MAX_OPTION,
+    SEED_OPTION,
+    engine_options,
+    reading_options,
+)
 from tidegraph.cli.reading import read_and_report
-from tidegraph.cli.setting_options import reading_options
 from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 from tidegraph.core.errors import DataError
 
@@ -23,27 +30,20 @@ __all__ = ["record"]
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     help="A directory for the record; with --address one that every machine sees.",
 )
-@click.option(
-    "--columns",
-    type=click.IntRange(min=1),
-    default=128,
-    show_default=True,
-    help="Random feature columns.",
-)
+@click.option("--columns", type=COUNT, default=128, help="Random feature columns.")
 @click.option("--node-features", is_flag=True, help="Propagate the node features of the data.")
 @click.option(
     "--shards",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=1,
-    show_default=True,
     help="Divide the columns; a pass needs memory for one shard only.",
 )
 @SEED_OPTION
-@click.option("--alpha", type=float, default=0.2, show_default=True, help="Of all filters.")
+@click.option("--alpha", default=0.2, help="Of all filters.")
 @click.option("--high-pass", is_flag=True, help="Add filters with alternating signs.")
 @click.option(
     "--half-life",
@@ -57,14 +57,12 @@ __all__ = ["record"]
 @R_MAX_OPTION
 @click.option(
     "--epsilon",
-    type=float,
     default=0.05,
-    show_default=True,
     help="How far a node moves, relative to its norm, before it is recorded again.",
 )
 @click.option("--float16", is_flag=True, help="Store half the bytes.")
 @engine_options("shard")
-@click.option("--threads", type=click.IntRange(min=1), help="Of each shard.")
+@click.option("--threads", type=COUNT, help="Of each shard.")
 @JSON_OPTION
 def record(
     data: str,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, as_seeds
+from tidegraph.cli.options import DIRECTORY, JSON_OPTION, as_seeds
 from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 
 __all__ = ["reproduce"]
@@ -45,7 +45,7 @@ _OUTPUT = Path("benchmarks/results/reproduce")
 )
 @click.option(
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=DIRECTORY,
     metavar="DIRECTORY",
     help=f"For pages and finished cells.  [default: {_OUTPUT}, with --fast a temporary directory]",
 )
@@ -56,9 +56,7 @@ _OUTPUT = Path("benchmarks/results/reproduce")
     help="Start nothing new after this time, and list what is missing; 0 only rewrites the pages.",
 )
 @click.option(
-    "--older",
-    is_flag=True,
-    help="Also use what earlier code measured; pages name the commits.",
+    "--older", is_flag=True, help="Also use what earlier code measured; pages name the commits."
 )
 @click.option(
     "--fast",

@@ -43,11 +43,8 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
         titles = [metric if part == "all" else f"{metric}, {part}" for part, metric in names]
         seeds = len(results["seeds"])
         title = "labels" if sampler == "none" else sampler
-        shown = table(
-            f"{title} (percent; model: {seeds} seed{'s' if seeds > 1 else ''})",
-            ["scorer", *titles],
-        )
-        shown.columns[0].justify = "left"
+        title = f"{title} (percent; model: {seeds} seed{'s' if seeds > 1 else ''})"
+        shown = table(title, ["scorer", *titles], left=1)
         own = [parts[part][metric] for part, metric in names]
         shown.add_row("tidegraph", *(percent(value) for value in own), style="bold")
         for heuristic, scores in results["heuristics"].items():

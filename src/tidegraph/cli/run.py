@@ -7,30 +7,30 @@ import dataclasses
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from tidegraph.cli.options import (
+    DIRECTORY,
     JSON_OPTION,
-    as_seeds,
-)
-from tidegraph.cli.reading import read_events, report_reading, require_exists, warn_ambiguous
-from tidegraph.cli.results import next_steps, print_results
-from tidegraph.cli.setting_options import (
+    PATH,
     READING_NAMES,
+    as_seeds,
     print_settings,
     reading_options,
     setting_option,
     snapshot_options,
     time_options,
+    together,
 )
+from tidegraph.cli.reading import read_and_report, require_exists
+from tidegraph.cli.results import next_steps, print_results
 from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
 from tidegraph.core.declarations import declared
-from tidegraph.core.progress import Progress, silent
 from tidegraph.learning.presets import PRESETS
 from tidegraph.learning.settings import Evaluation, RunSettings
 
@@ -45,22 +45,17 @@ if TYPE_CHECKING:
 
 __all__ = ["resume", "run"]
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 # Settings under [data] whose options have other names in Python.
 _COLUMN_OPTIONS = {"format_": "format", "t": "time"}
 
 
-def _output_options(command: _Command) -> _Command:
-    for option in (
-        JSON_OPTION,
-        click.option("--verbose", is_flag=True, help="Also show the log, on standard error."),
-        click.option(
-            "-q", "--quiet", is_flag=True, help="Show nothing but errors (and the line of --json)."
-        ),
-    ):
-        command = option(command)
-    return command
+_output_options = together(
+    click.option(
+        "-q", "--quiet", is_flag=True, help="Show nothing but errors (and the line of --json)."
+    ),
+    click.option("--verbose", is_flag=True, help="Also show the log, on standard error."),
+    JSON_OPTION,
+)
 
 
 def _data_names(
@@ -96,7 +91,7 @@ def _help_on_settings(
 @click.option(
     "--config",
     "config_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Settings in TOML, such as the config.toml of a run.",
 )
@@ -124,13 +119,7 @@ def _help_on_settings(
 )
 @time_options
 @snapshot_options
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="The directory of all runs.",
-)
+@click.option("--out", type=DIRECTORY, default=Path("runs"), help="The directory of all runs.")
 @click.option("--no-report", is_flag=True, help="Write no report.html.")
 @click.option("--tensorboard", is_flag=True, help="Also write curves for TensorBoard.")
 @setting_option(RunSettings, "keep")
@@ -229,8 +218,6 @@ def _read(data: Data, quiet: bool) -> EventStream:
     """Return the events, whatever their format; print how a file was understood."""
     from tidegraph.events import datasets, formats
 
-    if not quiet:
-        warn_ambiguous(data.name)
     path = Path(data.name)
     options: dict[str, Any] = {
         name: getattr(data, _COLUMN_OPTIONS.get(name, name)) for name in READING_NAMES
@@ -238,19 +225,14 @@ def _read(data: Data, quiet: bool) -> EventStream:
     # Such rows are known to be in order.
     if data.name in datasets.DATA_SETS or path.is_dir() or formats.is_saved(path):
         options["sort"] = False
-    with _shown("read", quiet) as report:
-        report(0, 1, data.name)
-        stream = read_events(data.name, options)
-    if not quiet:
-        report_reading(data.name, stream)
-    return stream
+    return read_and_report(data.name, options, quiet=quiet)
 
 
 # resume -------------------------------------------------------------------------------------------
 
 
 @click.command(cls=Command)
-@click.argument("directory", metavar="RUN", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("directory", metavar="RUN", type=DIRECTORY)
 @_output_options
 def resume(directory: Path, quiet: bool, verbose: bool, as_json: bool) -> None:
     """Finish a run that was interrupted, with the numbers it would have had.
@@ -266,7 +248,7 @@ def resume(directory: Path, quiet: bool, verbose: bool, as_json: bool) -> None:
 
 
 def _execute(run: Run, quiet: bool, as_json: bool) -> None:
-    with _shown("run", quiet) as report:
+    with progress("run", quiet=quiet) as report:
         results = run.execute(progress=report)
     if not quiet:
         _print(console(), run, results)
@@ -292,15 +274,6 @@ def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:
     if results["task"] == "link":
         for line in next_steps(directory, run.stream):
             out.print(line, markup=False, soft_wrap=True)
-
-
-@contextlib.contextmanager
-def _shown(title: str, quiet: bool) -> Iterator[Progress]:
-    if quiet:
-        yield silent
-    else:
-        with progress(title) as report:
-            yield report
 
 
 def _how_to_resume(directory: Path) -> str:

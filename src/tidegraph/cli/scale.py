@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, THREADS_OPTION
+from tidegraph.cli.options import (
+    COUNT,
+    DIRECTORY,
+    FLOATS,
+    JSON_OPTION,
+    SEED_OPTION,
+    THREADS_OPTION,
+)
 from tidegraph.cli.terminal import Command, Group, console, echo_json, on_interrupt, progress
 
 if TYPE_CHECKING:
@@ -21,26 +28,20 @@ if TYPE_CHECKING:
 __all__ = ["embeddings", "graph", "plan", "propagate"]
 
 _MEMORY = click.option(
-    "--memory",
-    default="8G",
-    show_default=True,
-    help="What the process may use; files in the page cache do not count.",
+    "--memory", default="8G", help="What the process may use; files in the page cache do not count."
 )
 _DTYPE = click.option(
     "--dtype",
-    type=click.Choice(["float32", "float64"]),
+    type=FLOATS,
     default="float32",
-    show_default=True,
     help="Of the computation; float64 allows a smaller --r-max, in twice the memory.",
 )
 _STORED = click.option(
     "--stored",
     type=click.Choice(["float32", "float16"]),
     default="float32",
-    show_default=True,
     help="Of the files; float16 halves them and has three digits.",
 )
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
 def _size(count: float) -> str:
@@ -64,7 +65,7 @@ def graph() -> None:
 
 @graph.command("build")
 @click.argument("edges", type=click.Path(exists=True, path_type=Path))
-@click.option("-o", "--output", type=_DIRECTORY, required=True, help="A new directory.")
+@click.option("-o", "--output", type=DIRECTORY, required=True, help="A new directory.")
 @click.option("--src", metavar="COLUMN", help="Ids: integers or words. Default: src.")
 @click.option("--dst", metavar="COLUMN", help="Likewise. Default: dst.")
 @click.option(
@@ -76,18 +77,17 @@ def graph() -> None:
     "--ids",
     type=click.Choice(["auto", "keep", "number"]),
     default="auto",
-    show_default=True,
     help="Number nodes in the order of first appearance, or keep ids that are integers from 0 on;"
     " auto keeps them if it can.",
 )
 @click.option(
     "--nodes",
-    type=click.IntRange(min=1),
+    type=COUNT,
     help="Number of nodes, if ids are kept. Default: the largest id plus one.",
 )
 @click.option("--directed", is_flag=True)
 @_MEMORY
-@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option("--threads", type=COUNT, default=2)
 @JSON_OPTION
 def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
     """Build a compact graph from a Parquet file, a text file or a generated stream.
@@ -113,7 +113,7 @@ def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
 
 
 @graph.command("info")
-@click.argument("directory", type=_DIRECTORY)
+@click.argument("directory", type=DIRECTORY)
 @click.option("--verify", is_flag=True, help="Compare every byte with its digest.")
 @JSON_OPTION
 def info(directory: Path, verify: bool, as_json: bool) -> None:
@@ -150,20 +150,16 @@ def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
 
 
 @click.command(cls=Command)
-@click.option("--nodes", type=click.IntRange(min=1), required=True)
+@click.option("--nodes", type=COUNT, required=True)
 @click.option("--edges", type=click.IntRange(min=0), required=True)
-@click.option("--columns", type=click.IntRange(min=1), required=True)
-@click.option("--channels", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--columns", type=COUNT, required=True)
+@click.option("--channels", type=COUNT, default=1)
 @_MEMORY
-@click.option("--r-max", type=float, default=1e-2, show_default=True)
+@click.option("--r-max", default=1e-2)
 @_DTYPE
 @_STORED
 @click.option(
-    "--events",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Of a stream to apply afterwards.",
+    "--events", type=click.IntRange(min=0), default=0, help="Of a stream to apply afterwards."
 )
 @click.option("--weighted", is_flag=True, help="Edges have weights, of any size.")
 @JSON_OPTION
@@ -207,20 +203,18 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 
 @click.command(cls=Command)
-@click.argument("directory", type=_DIRECTORY)
-@click.option(
-    "--sketch", type=click.IntRange(min=1), metavar="COLUMNS", help="Number of random features."
-)
+@click.argument("directory", type=DIRECTORY)
+@click.option("--sketch", type=COUNT, metavar="COLUMNS", help="Number of random features.")
 @click.option(
     "--features",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A NumPy file, a row per node, instead of a sketch; it is mapped, not loaded.",
 )
-@click.option("-o", "--output", type=_DIRECTORY, required=True, help="A new directory.")
+@click.option("-o", "--output", type=DIRECTORY, required=True, help="A new directory.")
 @_MEMORY
-@click.option("--alpha", type=float, default=0.2, show_default=True, help="Of the filter.")
+@click.option("--alpha", default=0.2, help="Of the filter.")
 @click.option("--high-pass", is_flag=True, help="Add the filter with alternating signs.")
-@click.option("--r-max", type=float, default=1e-2, show_default=True)
+@click.option("--r-max", default=1e-2)
 @_DTYPE
 @SEED_OPTION
 @_STORED
@@ -282,7 +276,7 @@ def embeddings() -> None:
 
 
 @embeddings.command("info")
-@click.argument("directory", type=_DIRECTORY)
+@click.argument("directory", type=DIRECTORY)
 @click.option("--verify", is_flag=True, help="Compare every byte with its digest.")
 @JSON_OPTION
 def embeddings_info(directory: Path, verify: bool, as_json: bool) -> None:

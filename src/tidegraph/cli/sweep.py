@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, as_seeds, data_options, engine_options
-from tidegraph.cli.reading import requested_events, require_exists
+from tidegraph.cli.options import (
+    JSON_OPTION,
+    PATH,
+    SETTINGS_OPTION,
+    SPLITTING_PROTOCOLS,
+    as_seeds,
+    engine_options,
+    time_options,
+)
+from tidegraph.cli.reading import data_options, read_and_report
 from tidegraph.cli.results import percent, print_results
-from tidegraph.cli.setting_options import SETTINGS_OPTION, SPLITTING_PROTOCOLS, time_options
 from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress, table
 from tidegraph.core.declarations import assignments
 from tidegraph.learning.settings import LinkSettings
@@ -51,17 +58,12 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
 )
 @SETTINGS_OPTION
 @click.option(
-    "--seeds",
-    callback=as_seeds,
-    default="0,1",
-    show_default=True,
-    help="One training each, for every combination.",
+    "--seeds", callback=as_seeds, default="0,1", help="One training each, for every combination."
 )
 @click.option(
     "--protocol",
-    type=click.Choice(SPLITTING_PROTOCOLS),
+    type=SPLITTING_PROTOCOLS,
     default="tgn",
-    show_default=True,
     help="How events are divided.",
 )
 @time_options
@@ -69,22 +71,14 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
     "--metric",
     type=click.Choice(["ap", "auc", "ap_global", "auc_global"]),
     default="ap",
-    show_default=True,
     help="Of the validation events; the order of the combinations.",
 )
 @click.option("--test", is_flag=True, help="Finally evaluate the best one on the test events.")
 @engine_options("training")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="A directory for the results.",
-)
+@click.option("-o", "--output", type=PATH, required=True, help="A directory for the results.")
 @JSON_OPTION
 def sweep(
-    given: str | None,
-    data: str | None,
+    data: str,
     words: tuple[str, ...],
     settings: tuple[str, ...],
     protocol: str,
@@ -107,23 +101,16 @@ def sweep(
     """
     own = {name: options.pop(name) for name in ("seeds", "metric", "engine", "address", "workers")}
     chosen, grid = assignments(LinkSettings, settings), _grid(words)
-    require_exists(given or data)
     from tidegraph.runs import sweep as sweeps
     from tidegraph.runs.protocol import Protocol
 
     own["protocol"] = Protocol(protocol, validation_after=validation_after, test_after=test_after)
     sweeps.check_sweep(grid=grid, settings=chosen, **own)
-    _, stream = requested_events(given, data, options)
+    stream = read_and_report(data, options)
     on_interrupt(f"What is finished is in {output}; give the same command again to resume.")
     with progress("sweep") as report:
         results = sweeps.sweep(
-            stream,
-            output,
-            grid=grid,
-            settings=chosen,
-            test=test,
-            progress=report,
-            **own,
+            stream, output, grid=grid, settings=chosen, test=test, progress=report, **own
         )
     _print_sweep(console(), results, list(grid))
     click.echo(f"Wrote {output / 'results.csv'} and results.json")

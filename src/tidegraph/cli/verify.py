@@ -7,53 +7,45 @@ from typing import Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, R_MAX_OPTION, SEED_OPTION, THREADS_OPTION
-from tidegraph.cli.reading import read_and_report
-from tidegraph.cli.setting_options import reading_options
+from tidegraph.cli.options import (
+    COUNT,
+    FLOATS,
+    JSON_OPTION,
+    R_MAX_OPTION,
+    SEED_OPTION,
+    THREADS_OPTION,
+    reading_options,
+)
+from tidegraph.cli.reading import FLIGHTS_OPTION, read_and_report
 from tidegraph.cli.terminal import Command, console, echo_json, progress, table
 
 __all__ = ["verify"]
 
 
 @click.command(cls=Command)
-@click.option(
-    "--data",
-    default="nyc-flights",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="A data set, or a CSV or Parquet file with columns src, dst, t and perhaps weight.",
-)
+@FLIGHTS_OPTION
 @reading_options
-@click.option(
-    "--steps",
-    type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    help="How many time steps to replay.",
-)
+@click.option("--steps", type=COUNT, default=1000, help="How many time steps to replay.")
 @click.option(
     "--snapshots",
-    type=click.IntRange(min=1),
+    type=COUNT,
     metavar="SECONDS",
     help="Make steps of this length (in the data's unit) instead of one per distinct time.",
 )
-@click.option("--columns", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option("--columns", type=COUNT, default=64)
 @R_MAX_OPTION
-@click.option("--alpha", type=float, default=0.2, show_default=True, help="Of both filters.")
+@click.option("--alpha", default=0.2, help="Of both filters.")
 @click.option(
     "--half-life",
     type=float,
     metavar="TIME",
     help="Add two channels that forget with this half-life (in the data's unit).",
 )
-@click.option(
-    "--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True
-)
+@click.option("--dtype", type=FLOATS, default="float32")
 @click.option(
     "--samples",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=8,
-    show_default=True,
     help="How often to compare; each comparison takes a sparse solve per channel.",
 )
 @SEED_OPTION

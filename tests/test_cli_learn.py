@@ -297,8 +297,8 @@ def test_new_leaves_out_known_destinations(model: Path) -> None:
 
 def test_predict_names_what_it_cannot_answer(model: Path, tmp_path: Path) -> None:
     for words, advice in (
-        (["--src", "Ann ONeil", "--rank", "3"], 'the nearest id is "Ann O\'Neil"'),
-        (["--src", "4711", "--dst", "zzz"], "dst 'zzz' is unknown"),
+        (["--src", "Ann ONeil", "--rank", "3"], 'the nearest name is "Ann O\'Neil"'),
+        (["--src", "4711", "--dst", "zzz"], "--dst: node 'zzz' is unknown"),
         (["--src", "4711"], "--rank K"),
         (["--dst", "shop-01"], "give --src"),
         (["--src", "4711", "--dst", "shop-01", "--rank", "2"], "for one pair"),
@@ -312,11 +312,11 @@ def test_predict_names_what_it_cannot_answer(model: Path, tmp_path: Path) -> Non
         assert advice in refused(run("predict", model, *words))
     for text, advice in (
         ("src|dst\n4711|shop-01\n", "has the columns src|dst; src and dst are needed"),
-        ("", "has the columns (none)"),
-        ("src,dst\n4711\n", "line 2 has 1 cell under"),
-        ("src,dst\n4711,shop-01\n4711,shop-77\n", "line 3: dst 'shop-77' is unknown"),
-        ('src,dst\n"Ann\nB",x\n\n4711,y\n', "line 2: src 'Ann\\nB' is unknown"),
-        ("src,dst,t\n\n4711,shop-01,soon\n", "line 3: the time 'soon'"),
+        ("", "at least one row is needed"),
+        ("src,dst\n4711\n", "line 2 has 1 cells where 2 are expected: '4711'; fix the file"),
+        ("src,dst\n4711,shop-01\n4711,shop-77\n", "line 3, dst: node 'shop-77' is unknown"),
+        ('src,dst\n"Ann\nB",x\n\n4711,y\n', "line 2, src: node 'Ann\\nB' is unknown"),
+        ("src,dst,t\n\n4711,shop-01,soon\n", "line 3, t: the time 'soon'"),
     ):
         assert advice in refused(run("predict", model, "--pairs", "-", text=text))
     assert "holds no model" in refused(run("predict", tmp_path, "--src", "a", "--rank", "1"))
@@ -347,12 +347,36 @@ def test_a_distant_time_is_shown_as_a_date(model: Path) -> None:
     assert "2023-03-01T" in result.stderr
 
 
+@pytest.mark.parametrize("encoding", ["latin1", "utf-16"])
+def test_pairs_in_another_encoding_are_rejected_as_events_are(
+    encoding: str, model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_bytes("src,dst,t\nJosé,shop-01,5\n".encode(encoding))
+    error = refused(run("predict", model, "--pairs", path))
+    assert f"{path} is not UTF-8" in error
+    assert f"iconv -f {encoding} -t utf-8 pairs.csv" in error
+    assert error == refused(run("train", path, "-o", tmp_path / "other"))
+
+
+def test_a_long_cell_of_a_pair_is_read(model: Path) -> None:
+    text = f"src,dst,note\n4711,shop-01,{'x' * 200_000}\n"
+    answer = succeeded(run("predict", model, "--pairs", "-", text=text)).stdout
+    assert f",{'x' * 200_000}," in answer
+
+
+def test_pairs_without_rows_have_answers_without_rows(model: Path) -> None:
+    result = succeeded(run("predict", model, "--pairs", "-", text="src,dst\n"))
+    assert result.stdout == "src,dst,probability\n"
+
+
 def test_an_id_that_lost_its_zeros_is_recognised() -> None:
     names = NodeNames(["000042", "482", "0", "x 07"])
     stream = EventStream(np.array([0, 1]), np.array([2, 3]), np.array([1, 2]), 4, names=names)
     for asked, meant in {"42": "000042", "0000482": "482", "000": "0", "x 7": "x 07"}.items():
-        with pytest.raises(DataError, match=f"the nearest id is '{meant}'"):
-            predict._numbers(stream, [asked], "src")
+        pairs = predict._Pairs({"src": ["482", asked, "x"]}, lambda row: f"row {row}")
+        with pytest.raises(DataError, match=f"row 1, src: .* the nearest name is '{meant}'"):
+            pairs.nodes("src", stream)
 
 
 def test_the_same_id_may_be_a_user_and_an_item(tmp_path: Path) -> None:
@@ -368,7 +392,7 @@ def test_the_same_id_may_be_a_user_and_an_item(tmp_path: Path) -> None:
     rows = cells(succeeded(run("predict", path, "--src", "9", "--rank", "9")).stdout)
     assert {row["dst"] for row in rows} == set("01234")
     unknown = refused(run("predict", path, "--src", "9", "--dst", "7"))
-    assert "dst '7' is unknown: no event of the data has it; the nearest id is" in unknown
+    assert "--dst: node 'dst 7' is unknown; the nearest name is 'dst " in unknown
     assert unknown.rstrip()[-2] in "01234"
     succeeded(run("predict", path, "--src", "9", "--dst", "4"))
 

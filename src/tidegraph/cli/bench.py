@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from tidegraph.bench import SECTIONS
 from tidegraph.cli.options import COUNT, JSON_OPTION, SEED_OPTION, WRITABLE_FILE
 from tidegraph.cli.terminal import Group, console, echo_json, progress, table
 
@@ -25,28 +26,16 @@ def bench() -> None:
     """Measure speed and memory, as ratios in one run."""
 
 
-# A copy of bench.SECTIONS, which takes long to import; a test compares them.
-_SECTIONS = {
-    "uci": "UCI messages in snapshots, against the yardstick",
-    "wikipedia": "Wikipedia edits, against the yardstick",
-    "recompute": "an update, against warm-started power iteration",
-    "static": "one propagation of 10 M edges, against scipy",
-    "growth": "work per event at 10^4, 10^5 and 10^6 nodes",
-    "threads": "one thread against several",
-    "latency": "one event at a time through Python",
-    "memory": "bytes per edge, peak of a propagation",
-}
-
-
 _NO_MEASUREMENTS = {"repeat", "threads", "scale", "changed_since_commit"}
 
 
 @bench.command(
-    epilog="\b\nSections:\n" + "\n".join(f"  {name:<10} {what}" for name, what in _SECTIONS.items())
+    epilog="\b\nSections:\n"
+    + "\n".join(f"  {name:<10} {what}" for name, (_, what) in SECTIONS.items())
 )
 @click.option(
     "--only",
-    type=click.Choice(list(_SECTIONS)),
+    type=click.Choice(list(SECTIONS)),
     multiple=True,
     metavar="NAME",
     help="Only this section; may be given several times.",

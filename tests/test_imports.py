@@ -98,11 +98,11 @@ LAYERS: dict[str, list[str]] = {
         "recomputing scaling streams",
     ],
     "reproduce": [
-        "data published tgn",
+        "data texts tgn",
         "cells page",
-        "claims figures wording",
+        "claims figures",
         "plan",
-        "accuracy driver studies",
+        "driver targets",
     ],
     "cli": [
         "flights options terminal",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress, silent
 from tidegraph.core.provenance import code_digest
+from tidegraph.core.resume import read_json
 from tidegraph.reproduce.cells import Cell, Workplace, fingerprint, measure
 from tidegraph.reproduce.claims import overview
 from tidegraph.reproduce.page import Table, page
@@ -57,14 +57,19 @@ def reproduce(
         directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tidegraph-reproduce-") as records:
         workplace = Workplace(Path(records), fast=fast)
-        paths = {cell: _path(stored, cell, workplace) for cell in _in_order(plan)}
+        # By seed, so that a budget leaves no gaps, then by shared store.
+        ordered = sorted(
+            (cell for cells in plan.cells.values() for cell in cells),
+            key=lambda cell: (cell.seed, cell.data, cell.kind, cell.recorded),
+        )
+        paths = {cell: stored / _file_name(cell, workplace) for cell in ordered}
         # Two models may need the same cell.
         todo = {path: cell for cell, path in paths.items() if not _is_current(path, older)}
         _measure_all(todo, workplace, budget_s, command, progress or silent)
         there = {cell: path for cell, path in paths.items() if _is_current(path, older)}
         about = {cell.data: _about(workplace, cell) for cell in there}
     results = {
-        name: [_read(there[cell]) for cell in cells if cell in there]
+        name: [read_json(there[cell]) for cell in cells if cell in there]
         for name, cells in plan.cells.items()
     }
     found = Found(results, plan)
@@ -92,19 +97,12 @@ def _seeds(target: Target, seeds: Sequence[int] | None, fast: bool) -> Sequence[
     return seeds
 
 
-def _in_order(plan: Plan) -> list[Cell]:
-    """Order cells by seed, so that a budget leaves no gaps, then by shared store."""
-    every = [cell for cells in plan.cells.values() for cell in cells]
-    return sorted(every, key=lambda cell: (cell.seed, cell.data, cell.kind, cell.recorded))
-
-
-def _path(directory: Path, cell: Cell, workplace: Workplace) -> Path:
-    mark = fingerprint(cell, workplace)
-    return directory / f"{cell.kind}-{cell.data}-{cell.seed}-{mark}.json"
+def _file_name(cell: Cell, workplace: Workplace) -> str:
+    return f"{cell.kind}-{cell.data}-{cell.seed}-{fingerprint(cell, workplace)}.json"
 
 
 def _is_current(path: Path, older: bool) -> bool:
-    return path.exists() and (older or _read(path)["code"] == code_digest())
+    return path.exists() and (older or read_json(path)["code"] == code_digest())
 
 
 def _measure_all(
@@ -185,8 +183,3 @@ def _about(workplace: Workplace, cell: Cell) -> dict[str, Any]:
         "nodes": stream.nodes,
         "digest": stream.digest(),
     }
-
-
-def _read(path: Path) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return result

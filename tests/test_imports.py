@@ -93,8 +93,8 @@ LAYERS: dict[str, list[str]] = {
         "comparison run",
     ],
     "bench": [
-        "measuring plots results",
-        "competitors graphs",
+        "graphs measuring plots results",
+        "competitors",
         "recomputing scaling streams",
     ],
     "reproduce": [

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from tidegraph.bench import SECTIONS
-from tidegraph.cli.options import COUNT, JSON_OPTION, SEED_OPTION, WRITABLE_FILE
+from tidegraph.cli.options import COUNT, JSON_OPTION, SEED_OPTION, WRITABLE_FILE, option
 from tidegraph.cli.terminal import Group, console, echo_json, progress, table
 
 if TYPE_CHECKING:
@@ -33,31 +33,26 @@ _NO_MEASUREMENTS = {"repeat", "threads", "scale", "changed_since_commit"}
     epilog="\b\nSections:\n"
     + "\n".join(f"  {name:<10} {what}" for name, (_, what) in SECTIONS.items())
 )
-@click.option(
+@option(
     "--only",
+    "Only this section; may be given several times.",
     type=click.Choice(list(SECTIONS)),
     multiple=True,
     metavar="NAME",
-    help="Only this section; may be given several times.",
 )
-@click.option(
-    "--repeat",
-    type=COUNT,
-    default=5,
-    help="Rounds in which all sides take turns; the median counts.",
-)
-@click.option("--threads", type=COUNT, default=2)
-@click.option(
+@option("--repeat", "Rounds in which all sides take turns; the median counts.", 5, type=COUNT)
+@option("--threads", default=2, type=COUNT)
+@option(
     "--scale",
+    "Shrink graphs and streams, to try things out.",
+    1.0,
     type=click.FloatRange(0, 1, min_open=True),
-    default=1.0,
-    help="Shrink graphs and streams, to try things out.",
 )
 @SEED_OPTION
-@click.option(
+@option(
     "--output",
+    "Write the results as JSON, and a plot of the growth table next to it.",
     type=WRITABLE_FILE,
-    help="Write the results as JSON, and a plot of the growth table next to it.",
 )
 @JSON_OPTION
 @click.pass_context
@@ -91,14 +86,14 @@ def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **opt
 def _given(ctx: click.Context) -> list[str]:
     """Return the options given on the command line, except those about output."""
     words = []
-    for option in ctx.command.params:
-        name = option.name or ""
+    for given in ctx.command.params:
+        name = given.name or ""
         source = ctx.get_parameter_source(name)
         if source is not ParameterSource.COMMANDLINE or name in ("output", "as_json"):
             continue
         value = ctx.params[name]
         for one in value if isinstance(value, tuple) else [value]:
-            words += [option.opts[0], str(one)]
+            words += [given.opts[0], str(one)]
     return words
 
 
@@ -134,16 +129,10 @@ def _print_bench(
 
 
 def _print_growth(out: Console, rows: list[dict[str, Any]]) -> None:
-    shown = table(
-        "Growth", ["nodes", "edges", "pushes/event", "edge pushes/event", "µs/event", "access, ns"]
-    )
+    titles = ["nodes", "edges", "pushes/event", "edge pushes/event", "µs/event", "access, ns"]
+    shown = table("Growth", titles)
+    forms = {"nodes": ",", "edges": ",", "pushes_per_event": ".2f", "edge_pushes_per_event": ".1f"}
+    forms |= {"us_per_event": ".2f", "random_access_ns": ".0f"}
     for row in rows:
-        shown.add_row(
-            f"{row['nodes']:,}",
-            f"{row['edges']:,}",
-            f"{row['pushes_per_event']:.2f}",
-            f"{row['edge_pushes_per_event']:.1f}",
-            f"{row['us_per_event']:.2f}",
-            f"{row['random_access_ns']:.0f}",
-        )
+        shown.add_row(*(f"{row[name]:{form}}" for name, form in forms.items()))
     out.print(shown)

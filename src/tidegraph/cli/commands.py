@@ -72,24 +72,7 @@ def main() -> None:
 
 
 for command in (
-    run,
-    resume,
-    compare,
-    train,
-    predict,
-    evaluate,
-    sweep,
-    data,
-    explain,
-    verify,
-    record,
-    graph,
-    plan,
-    propagate,
-    embeddings,
-    bench,
-    reproduce,
-    demo,
-    completion,
+    *(run, resume, compare, train, predict, evaluate, sweep, data, explain, verify, record),
+    *(graph, plan, propagate, embeddings, bench, reproduce, demo, completion),
 ):
     main.add_command(command)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import DIRECTORY, JSON_OPTION, WRITABLE_FILE
+from tidegraph.cli.options import DIRECTORY, JSON_OPTION, WRITABLE_FILE, option
 from tidegraph.cli.results import percent
 from tidegraph.cli.terminal import Command, console, echo_json, table
 
@@ -20,9 +20,7 @@ __all__ = ["compare"]
 
 @click.command(cls=Command)
 @click.argument("directories", metavar="RUN...", nargs=-1, required=True, type=DIRECTORY)
-@click.option(
-    "--html", "html_file", type=WRITABLE_FILE, help="Also write a page that compares the runs."
-)
+@option("--html html_file", "Also write a page that compares the runs.", type=WRITABLE_FILE)
 @JSON_OPTION
 def compare(directories: tuple[Path, ...], html_file: Path | None, as_json: bool) -> None:
     """Compare finished runs: their numbers, and the settings in which they differ.

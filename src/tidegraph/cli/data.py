@@ -15,20 +15,20 @@ from tidegraph.cli.options import (
     NEW_FILE,
     SEED_OPTION,
     WRITABLE_FILE,
+    option,
     reading_options,
 )
 from tidegraph.cli.reading import is_saved_stream, print_report, read_and_report, read_events
 from tidegraph.cli.terminal import Group, console, echo_json, progress, table
+from tidegraph.core.words import bytes_in_words, counted
 
 if TYPE_CHECKING:
     from tidegraph.events.describe import Description
 
 __all__ = ["data"]
 
-_FILE = click.option("-o", "--output", type=NEW_FILE, required=True, help="A new file.")
-_DIRECTORY = click.option(
-    "-o", "--output", type=DIRECTORY, required=True, help="A new or empty directory."
-)
+_FILE = option("-o --output", "A new file.", type=NEW_FILE, required=True)
+_DIRECTORY = option("-o --output", "A new or empty directory.", type=DIRECTORY, required=True)
 
 
 @click.group(cls=Group)
@@ -55,7 +55,6 @@ def list_(as_json: bool) -> None:
 
     They are looked for in $TIDEGRAPH_DATA and in the cache.
     """
-    from tidegraph.core.words import bytes_in_words
     from tidegraph.events import datasets
 
     listed = table("Data sets", ["name", "title", "events", "nodes"], left=2)
@@ -89,11 +88,8 @@ def list_(as_json: bool) -> None:
 
 @data.command()
 @click.argument("name", metavar="NAME|FILE")
-@click.option(
-    "--html",
-    "html_file",
-    type=WRITABLE_FILE,
-    help="Also write a page with figures that any browser shows.",
+@option(
+    "--html html_file", "Also write a page with figures that any browser shows.", type=WRITABLE_FILE
 )
 @reading_options
 @JSON_OPTION
@@ -159,10 +155,10 @@ def _print_description(what: Description, citation: str | None) -> None:
 
 @data.command()
 @click.argument("name")
-@click.option(
+@option(
     "--directory",
+    "Where to put it. Default: tidegraph/ in $XDG_CACHE_HOME or ~/.cache.",
     type=DIRECTORY,
-    help="Where to put it. Default: tidegraph/ in $XDG_CACHE_HOME or ~/.cache.",
 )
 @JSON_OPTION
 def fetch(name: str, directory: Path | None, as_json: bool) -> None:
@@ -214,8 +210,6 @@ def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
 
 
 def _echo_written(output: Path, events: int, nodes: int, more: str = "") -> None:
-    from tidegraph.core.words import counted
-
     between = f"{counted(events, 'event')} between {counted(nodes, 'node')}"
     click.echo(f"Wrote {output}: {between}{more}")
 
@@ -233,26 +227,26 @@ def generate() -> None:
 
 @generate.command()
 @_FILE
-@click.option("--nodes", type=click.IntRange(min=2), default=1_000)
-@click.option("--events", type=COUNT, default=50_000)
-@click.option("--communities", type=click.IntRange(min=2), default=5)
-@click.option(
+@option("--nodes", default=1_000, type=click.IntRange(min=2))
+@option("--events", default=50_000, type=COUNT)
+@option("--communities", default=5, type=click.IntRange(min=2))
+@option(
     "--switches",
+    "How often a node moves to another community, on average.",
+    1.0,
     type=click.FloatRange(min=0),
-    default=1.0,
-    help="How often a node moves to another community, on average.",
 )
-@click.option(
+@option(
     "--mixing",
+    "Share of fresh events that leave the community.",
+    0.1,
     type=click.FloatRange(0, 1, max_open=True),
-    default=0.1,
-    help="Share of fresh events that leave the community.",
 )
-@click.option(
+@option(
     "--repeats",
+    "Share of events that repeat a recent pair.",
+    0.3,
     type=click.FloatRange(0, 1, max_open=True),
-    default=0.3,
-    help="Share of events that repeat a recent pair.",
 )
 @SEED_OPTION
 @JSON_OPTION
@@ -274,18 +268,13 @@ def communities(output: Path, as_json: bool, **options: Any) -> None:
 
 @generate.command()
 @_DIRECTORY
-@click.option("--nodes", type=click.IntRange(min=4), default=16_682)
-@click.option("--events", type=COUNT, default=191_290_882)
-@click.option("--pairs", type=COUNT, default=200_000, help="Distinct pairs, from --nodes upwards.")
-@click.option("--steps", type=COUNT, default=170_522)
-@click.option("--classes", type=click.IntRange(min=2), default=81)
-@click.option(
-    "--changes",
-    type=click.FloatRange(min=0),
-    default=8.0,
-    help="How often a label changes, on average.",
-)
-@click.option("--features", type=click.IntRange(min=0), default=413)
+@option("--nodes", default=16_682, type=click.IntRange(min=4))
+@option("--events", default=191_290_882, type=COUNT)
+@option("--pairs", "Distinct pairs, from --nodes upwards.", 200_000, type=COUNT)
+@option("--steps", default=170_522, type=COUNT)
+@option("--classes", default=81, type=click.IntRange(min=2))
+@option("--changes", "How often a label changes, on average.", 8.0, type=click.FloatRange(min=0))
+@option("--features", default=413, type=click.IntRange(min=0))
 @SEED_OPTION
 @JSON_OPTION
 def gdelt(output: Path, as_json: bool, **options: Any) -> None:
@@ -300,13 +289,11 @@ def gdelt(output: Path, as_json: bool, **options: Any) -> None:
 
 @generate.command()
 @_DIRECTORY
-@click.option("--nodes", type=click.IntRange(min=2), default=121_751_665)
-@click.option("--edges", type=COUNT, default=1_297_748_926)
-@click.option("--years", type=COUNT, default=120)
-@click.option("--classes", type=COUNT, default=152)
-@click.option(
-    "--features", type=click.IntRange(min=0), default=0, help="Columns of float32 per paper."
-)
+@option("--nodes", default=121_751_665, type=click.IntRange(min=2))
+@option("--edges", default=1_297_748_926, type=COUNT)
+@option("--years", default=120, type=COUNT)
+@option("--classes", default=152, type=COUNT)
+@option("--features", "Columns of float32 per paper.", 0, type=click.IntRange(min=0))
 @SEED_OPTION
 @JSON_OPTION
 def mag(output: Path, as_json: bool, **options: Any) -> None:

@@ -15,6 +15,7 @@ from tidegraph.cli.options import (
     SETTINGS_OPTION,
     WRITABLE_FILE,
     as_seeds,
+    option,
     setting_option,
     snapshot_options,
     time_options,
@@ -39,11 +40,11 @@ __all__ = ["evaluate"]
     multiple=True,
     help="Sampler of negatives; may be given several times. Default: random-dst.",
 )
-@click.option(
+@option(
     "--seeds",
+    "One training each. Negatives of the evaluation have the protocol's own seeds.",
+    "0,1,2",
     callback=as_seeds,
-    default="0,1,2",
-    help="One training each. Negatives of the evaluation have the protocol's own seeds.",
 )
 @PRESET_OPTION
 @SETTINGS_OPTION
@@ -51,14 +52,13 @@ __all__ = ["evaluate"]
 @setting_option(Evaluation, "rank_sample", metavar="N", note="; implies --rank")
 @time_options
 @snapshot_options
-@click.option(
-    "--reversed",
-    "also_reversed",
-    is_flag=True,
-    help="With --protocol roland: count every edge in the other direction too, as in the numbers"
+@option(
+    "--reversed also_reversed",
+    "With --protocol roland: count every edge in the other direction too, as in the numbers"
     " that ROLAND published for Bitcoin.",
+    is_flag=True,
 )
-@click.option("-o", "--output", type=WRITABLE_FILE, help="Write the results there as JSON.")
+@option("-o --output", "Write the results there as JSON.", type=WRITABLE_FILE)
 @JSON_OPTION
 def evaluate(
     data: str,

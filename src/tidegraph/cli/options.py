@@ -32,6 +32,7 @@ __all__ = [
     "WRITABLE_FILE",
     "as_seeds",
     "engine_options",
+    "option",
     "print_settings",
     "reading_options",
     "setting_option",
@@ -90,14 +91,20 @@ def as_seeds(
 
 # Options ------------------------------------------------------------------------------------------
 
-JSON_OPTION = click.option(
-    "--json", "as_json", is_flag=True, help="End with the results as one line of JSON."
-)
-SEED_OPTION = click.option("--seed", type=click.IntRange(min=0), default=0)
-THREADS_OPTION = click.option("--threads", type=COUNT, help="Default: all cores.")
-R_MAX_OPTION = click.option(
-    "--r-max", default=1e-2, help="The promised error, relative to a typical feature value."
-)
+
+def option(
+    names: str, meaning: str | None = None, default: Any = None, **more: Any
+) -> Callable[[_Command], _Command]:
+    """Return a click option: `-o --output`, or `--from begin` for the parameter `begin`."""
+    if default is not None:
+        more["default"] = default
+    return click.option(*names.split(), help=meaning, **more)
+
+
+JSON_OPTION = option("--json as_json", "End with the results as one line of JSON.", is_flag=True)
+SEED_OPTION = option("--seed", default=0, type=click.IntRange(min=0))
+THREADS_OPTION = option("--threads", "Default: all cores.", type=COUNT)
+R_MAX_OPTION = option("--r-max", "The promised error, relative to a typical feature value.", 1e-2)
 
 
 def setting_option(
@@ -173,20 +180,18 @@ snapshot_options = together(
 def engine_options(work: str) -> Callable[[_Command], _Command]:
     """Let a command choose where each `work` is done: here, or on a Ray cluster."""
     return together(
-        click.option(
+        option(
             "--engine",
+            f"One {work} after the other here, or several at a time on a Ray cluster.",
+            "local",
             type=click.Choice(["local", "ray"]),
-            default="local",
-            help=f"One {work} after the other here, or several at a time on a Ray cluster.",
         ),
-        click.option(
+        option(
             "--address",
+            "Of a running Ray cluster, such as auto. Default: one is started on this machine.",
             metavar="ADDRESS",
-            help="Of a running Ray cluster, such as auto. Default: one is started on this machine.",
         ),
-        click.option(
-            "--workers", type=COUNT, help=f"{work.capitalize()}s at a time, with --engine ray."
-        ),
+        option("--workers", f"{work.capitalize()}s at a time, with --engine ray.", type=COUNT),
     )
 
 
@@ -207,15 +212,14 @@ def _help_on_settings(
     return words
 
 
-SETTINGS_OPTION = click.option(
-    "--set",
-    "settings",
+SETTINGS_OPTION = option(
+    "--set settings",
+    "A setting of LinkPredictor, such as epochs=20; may be given several times."
+    " `--set help` lists them.",
     multiple=True,
     is_eager=True,
     callback=_help_on_settings,
     metavar="NAME=VALUE",
-    help="A setting of LinkPredictor, such as epochs=20; may be given several times."
-    " `--set help` lists them.",
 )
 PRESET_OPTION = setting_option(
     RunSettings,

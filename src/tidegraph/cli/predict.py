@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import COUNT, JSON_OPTION, NEW_FILE, PATH
+from tidegraph.cli.options import COUNT, JSON_OPTION, NEW_FILE, PATH, option
 from tidegraph.cli.results import moment_text, names_by_side
 from tidegraph.cli.terminal import Command, echo_json
 from tidegraph.core.errors import DataError, StateFileError
+from tidegraph.core.words import counted
 
 if TYPE_CHECKING:
     from tidegraph.events.stream import EventStream
@@ -26,20 +27,18 @@ __all__ = ["predict"]
 
 @click.command(cls=Command)
 @click.argument("model", metavar="DIRECTORY", type=PATH)
-@click.option("--src", metavar="ID", help="Who acts, by the id in your data.")
-@click.option("--dst", metavar="ID", help="On whom.")
-@click.option("--t", "when", metavar="T", help="When. Default: just after the last event.")
-@click.option(
+@option("--src", "Who acts, by the id in your data.", metavar="ID")
+@option("--dst", "On whom.", metavar="ID")
+@option("--t when", "When. Default: just after the last event.", metavar="T")
+@option(
     "--pairs",
+    "A CSV with columns src, dst and perhaps t; - reads standard input.",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="A CSV with columns src, dst and perhaps t; - reads standard input.",
 )
-@click.option("--rank", type=COUNT, metavar="K", help="The K likeliest destinations of --src.")
-@click.option("--new", is_flag=True, help="With --rank: only those --src has not met before.")
-@click.option(
-    "-o", "--output", type=NEW_FILE, help="Write the CSV there instead of to standard output."
-)
+@option("--rank", "The K likeliest destinations of --src.", type=COUNT, metavar="K")
+@option("--new", "With --rank: only those --src has not met before.", is_flag=True)
+@option("-o --output", "Write the CSV there instead of to standard output.", type=NEW_FILE)
 @JSON_OPTION
 def predict(
     model: Path,
@@ -79,7 +78,6 @@ def predict(
         raise click.UsageError("--new belongs to --rank")
     directory = _model_directory(model)
     asked = _Pairs({"src": [src or ""], "dst": [dst or ""]}) if pairs is None else _pairs(pairs)
-    from tidegraph.core.words import counted
     from tidegraph.learning.tasks import LinkPredictor
 
     predictor = LinkPredictor.load(directory)

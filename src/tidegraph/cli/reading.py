@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import READING_NAMES, reading_options
+from tidegraph.cli.options import READING_NAMES, option, reading_options
 from tidegraph.cli.terminal import progress
 from tidegraph.core.errors import DataError
+from tidegraph.core.words import counted
 
 if TYPE_CHECKING:
     from tidegraph.events.read_report import ReadReport
@@ -29,12 +30,12 @@ __all__ = [
     "require_exists",
 ]
 
-FLIGHTS_OPTION = click.option(
+FLIGHTS_OPTION = option(
     "--data",
-    default="nyc-flights",
-    metavar="NAME|FILE",
-    help="A data set, a file of events with columns src, dst, t and perhaps weight, or what"
+    "A data set, a file of events with columns src, dst, t and perhaps weight, or what"
     " `tidegraph data import` wrote.",
+    "nyc-flights",
+    metavar="NAME|FILE",
 )
 
 
@@ -42,7 +43,7 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `data`, from DATA or --data, and how to read it."""
 
     @click.argument("given", metavar="[DATA]", required=False)
-    @click.option("--data", metavar="NAME|FILE", help="The same as DATA.")
+    @option("--data", "The same as DATA.", metavar="NAME|FILE")
     @reading_options
     @wraps(command)
     def with_data(given: str | None, data: str | None, **options: Any) -> Any:
@@ -140,7 +141,6 @@ def read_and_report(
 
     Warn if a name is read as a data set although a path has it too.
     """
-    from tidegraph.core.words import counted
     from tidegraph.events import datasets
 
     known = name in datasets.DATA_SETS
@@ -171,7 +171,6 @@ def is_saved_stream(name: str | Path) -> bool:
 
 def print_report(report: ReadReport) -> None:
     """Print how a file was understood and what became of its rows."""
-    from tidegraph.core.words import counted
 
     for note in report.notes:
         click.echo(f"  {note}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from tidegraph.cli.options import DIRECTORY, JSON_OPTION, as_seeds
+from tidegraph.cli.options import DIRECTORY, JSON_OPTION, as_seeds, option
 from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 from tidegraph.reproduce.texts import about_targets
 
@@ -27,31 +27,29 @@ _OUTPUT = Path("benchmarks/results/reproduce")
 @click.argument(
     "targets", nargs=-1, required=True, metavar="TARGET...", type=click.Choice(list(_SUMMARIES))
 )
-@click.option(
+@option(
     "--seeds",
+    "Default: ten for ctdg-link, three for the others.",
     callback=as_seeds,
     metavar="0,1,...",
-    help="Default: ten for ctdg-link, three for the others.",
 )
-@click.option(
+@option(
     "--output",
+    f"For pages and finished cells.  [default: {_OUTPUT}, with --fast a temporary directory]",
     type=DIRECTORY,
     metavar="DIRECTORY",
-    help=f"For pages and finished cells.  [default: {_OUTPUT}, with --fast a temporary directory]",
 )
-@click.option(
+@option(
     "--budget",
+    "Start nothing new after this time, and list what is missing; 0 only rewrites the pages.",
     type=click.FloatRange(min=0),
     metavar="MINUTES",
-    help="Start nothing new after this time, and list what is missing; 0 only rewrites the pages.",
 )
-@click.option(
-    "--older", is_flag=True, help="Also use what earlier code measured; pages name the commits."
-)
-@click.option(
+@option("--older", "Also use what earlier code measured; pages name the commits.", is_flag=True)
+@option(
     "--fast",
+    "Use small pieces of the data and one seed, to try it out; the numbers mean nothing.",
     is_flag=True,
-    help="Use small pieces of the data and one seed, to try it out; the numbers mean nothing.",
 )
 @JSON_OPTION
 def reproduce(

@@ -20,6 +20,7 @@ from tidegraph.cli.options import (
     PATH,
     READING_NAMES,
     as_seeds,
+    option,
     print_settings,
     reading_options,
     setting_option,
@@ -50,10 +51,8 @@ _COLUMN_OPTIONS = {"format_": "format", "t": "time"}
 
 
 _output_options = together(
-    click.option(
-        "-q", "--quiet", is_flag=True, help="Show nothing but errors (and the line of --json)."
-    ),
-    click.option("--verbose", is_flag=True, help="Also show the log, on standard error."),
+    option("-q --quiet", "Show nothing but errors (and the line of --json).", is_flag=True),
+    option("--verbose", "Also show the log, on standard error.", is_flag=True),
     JSON_OPTION,
 )
 
@@ -88,24 +87,22 @@ def _help_on_settings(
 
 @click.command(cls=Command)
 @click.argument("data", metavar="[DATA]", required=False, shell_complete=_data_names)
-@click.option(
-    "--config",
-    "config_file",
+@option(
+    "--config config_file",
+    "Settings in TOML, such as the config.toml of a run.",
     type=PATH,
     metavar="FILE",
-    help="Settings in TOML, such as the config.toml of a run.",
 )
-@click.option("--name", help="Of the run. Default: that of the data.")
-@click.option(
-    "--set",
-    "words",
+@option("--name", "Of the run. Default: that of the data.")
+@option(
+    "--set words",
+    "A setting, such as model.epochs=4; may be given several times. `--set help` lists them.",
     multiple=True,
     is_eager=True,
     callback=_help_on_settings,
     metavar="KEY=VALUE",
-    help="A setting, such as model.epochs=4; may be given several times. `--set help` lists them.",
 )
-@click.option("--seeds", callback=as_seeds, metavar="0,1,2", help="One training each. Default: 0.")
+@option("--seeds", "One training each. Default: 0.", callback=as_seeds, metavar="0,1,2")
 @setting_option(RunSettings, "task", note=". Default: link")
 @setting_option(RunSettings, "preset", metavar="NAME", note=f". Presets: {', '.join(PRESETS)}")
 @setting_option(Evaluation, "protocol", note=". Default: tgn")
@@ -119,9 +116,9 @@ def _help_on_settings(
 )
 @time_options
 @snapshot_options
-@click.option("--out", type=DIRECTORY, default=Path("runs"), help="The directory of all runs.")
-@click.option("--no-report", is_flag=True, help="Write no report.html.")
-@click.option("--tensorboard", is_flag=True, help="Also write curves for TensorBoard.")
+@option("--out", "The directory of all runs.", Path("runs"), type=DIRECTORY)
+@option("--no-report", "Write no report.html.", is_flag=True)
+@option("--tensorboard", "Also write curves for TensorBoard.", is_flag=True)
 @setting_option(RunSettings, "keep")
 @reading_options
 @_output_options

@@ -17,8 +17,11 @@ from tidegraph.cli.options import (
     JSON_OPTION,
     SEED_OPTION,
     THREADS_OPTION,
+    option,
 )
 from tidegraph.cli.terminal import Command, Group, console, echo_json, on_interrupt, progress
+from tidegraph.core.errors import DataError
+from tidegraph.core.words import bytes_in_words, counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,29 +30,21 @@ if TYPE_CHECKING:
 
 __all__ = ["embeddings", "graph", "plan", "propagate"]
 
-_MEMORY = click.option(
-    "--memory", default="8G", help="What the process may use; files in the page cache do not count."
+_MEMORY = option(
+    "--memory", "What the process may use; files in the page cache do not count.", "8G"
 )
-_DTYPE = click.option(
+_DTYPE = option(
     "--dtype",
+    "Of the computation; float64 allows a smaller --r-max, in twice the memory.",
+    "float32",
     type=FLOATS,
-    default="float32",
-    help="Of the computation; float64 allows a smaller --r-max, in twice the memory.",
 )
-_STORED = click.option(
+_STORED = option(
     "--stored",
+    "Of the files; float16 halves them and has three digits.",
+    "float32",
     type=click.Choice(["float32", "float16"]),
-    default="float32",
-    help="Of the files; float16 halves them and has three digits.",
 )
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
 
 
 def _duration(seconds: float) -> str:
@@ -65,29 +60,27 @@ def graph() -> None:
 
 @graph.command("build")
 @click.argument("edges", type=click.Path(exists=True, path_type=Path))
-@click.option("-o", "--output", type=DIRECTORY, required=True, help="A new directory.")
-@click.option("--src", metavar="COLUMN", help="Ids: integers or words. Default: src.")
-@click.option("--dst", metavar="COLUMN", help="Likewise. Default: dst.")
-@click.option(
+@option("-o --output", "A new directory.", type=DIRECTORY, required=True)
+@option("--src", "Ids: integers or words. Default: src.", metavar="COLUMN")
+@option("--dst", "Likewise. Default: dst.", metavar="COLUMN")
+@option(
     "--weight",
+    "Kept as float64 numbers, from 2**-64 to 2**64. Default: every row counts one.",
     metavar="COLUMN",
-    help="Kept as float64 numbers, from 2**-64 to 2**64. Default: every row counts one.",
 )
-@click.option(
+@option(
     "--ids",
-    type=click.Choice(["auto", "keep", "number"]),
-    default="auto",
-    help="Number nodes in the order of first appearance, or keep ids that are integers from 0 on;"
+    "Number nodes in the order of first appearance, or keep ids that are integers from 0 on;"
     " auto keeps them if it can.",
+    "auto",
+    type=click.Choice(["auto", "keep", "number"]),
 )
-@click.option(
-    "--nodes",
-    type=COUNT,
-    help="Number of nodes, if ids are kept. Default: the largest id plus one.",
+@option(
+    "--nodes", "Number of nodes, if ids are kept. Default: the largest id plus one.", type=COUNT
 )
-@click.option("--directed", is_flag=True)
+@option("--directed", is_flag=True)
 @_MEMORY
-@click.option("--threads", type=COUNT, default=2)
+@option("--threads", default=2, type=COUNT)
 @JSON_OPTION
 def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
     """Build a compact graph from a Parquet file, a text file or a generated stream.
@@ -114,7 +107,7 @@ def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
 
 @graph.command("info")
 @click.argument("directory", type=DIRECTORY)
-@click.option("--verify", is_flag=True, help="Compare every byte with its digest.")
+@option("--verify", "Compare every byte with its digest.", is_flag=True)
 @JSON_OPTION
 def info(directory: Path, verify: bool, as_json: bool) -> None:
     """Show what a compact graph holds, and whether it is complete."""
@@ -128,40 +121,30 @@ def info(directory: Path, verify: bool, as_json: bool) -> None:
 
 
 def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
-    facts = {
-        "path": str(built.path),
-        "nodes": built.nodes,
-        "edges": built.edges,
-        "directed": built.directed,
-        "weighted": built.weighted,
-        "named": built.named,
-        "disk_bytes": built.disk_bytes,
-        "bytes_per_edge": round(built.disk_bytes / max(1, built.edges), 2),
-        **more,
-    }
+    names = ("nodes", "edges", "directed", "weighted", "named", "disk_bytes")
+    per_edge = round(built.disk_bytes / max(1, built.edges), 2)
+    facts = {"path": str(built.path), **{name: getattr(built, name) for name in names}}
     kind = "directed" if built.directed else "undirected"
     console().print(
         f"{built.path}: {built.nodes:,} nodes, {built.edges:,} {kind} edges,"
-        f" {_size(built.disk_bytes)}, {facts['bytes_per_edge']:g} bytes per edge"
+        f" {bytes_in_words(built.disk_bytes)}, {per_edge:g} bytes per edge"
         + (", with ids" if built.named else ""),
         markup=False,
     )
-    echo_json(as_json, facts)
+    echo_json(as_json, {**facts, "bytes_per_edge": per_edge, **more})
 
 
 @click.command(cls=Command)
-@click.option("--nodes", type=COUNT, required=True)
-@click.option("--edges", type=click.IntRange(min=0), required=True)
-@click.option("--columns", type=COUNT, required=True)
-@click.option("--channels", type=COUNT, default=1)
+@option("--nodes", type=COUNT, required=True)
+@option("--edges", type=click.IntRange(min=0), required=True)
+@option("--columns", type=COUNT, required=True)
+@option("--channels", default=1, type=COUNT)
 @_MEMORY
-@click.option("--r-max", default=1e-2)
+@option("--r-max", default=1e-2)
 @_DTYPE
 @_STORED
-@click.option(
-    "--events", type=click.IntRange(min=0), default=0, help="Of a stream to apply afterwards."
-)
-@click.option("--weighted", is_flag=True, help="Edges have weights, of any size.")
+@option("--events", "Of a stream to apply afterwards.", 0, type=click.IntRange(min=0))
+@option("--weighted", "Edges have weights, of any size.", is_flag=True)
 @JSON_OPTION
 def plan(as_json: bool, **options: Any) -> None:
     """Estimate what propagating columns over a graph will take.
@@ -169,15 +152,15 @@ def plan(as_json: bool, **options: Any) -> None:
     \b
       tidegraph plan --nodes 121751665 --edges 1297748926 --columns 64 --memory 8G
     """
-    from tidegraph.core.words import counted
     from tidegraph.engine import planning
 
     made = planning.plan(**options)
     console().print(
         f"{counted(made.passes, 'pass')} of {counted(made.columns_per_pass, 'column')},"
-        f" {_size(made.memory_bytes)} of memory{' each' if made.passes > 1 else ''}\n"
-        f"graph on disk {_size(made.graph_bytes)} ({_size(made.build_disk_bytes)} while it is"
-        f" being built), embeddings {_size(made.embedding_bytes)}\n"
+        f" {bytes_in_words(made.memory_bytes)} of memory{' each' if made.passes > 1 else ''}\n"
+        f"graph on disk {bytes_in_words(made.graph_bytes)}"
+        f" ({bytes_in_words(made.build_disk_bytes)} while it is being built),"
+        f" embeddings {bytes_in_words(made.embedding_bytes)}\n"
         f"about {_duration(made.build_s)} to build, {_duration(made.propagate_s)} to propagate"
         + (f", {_duration(made.update_s)} to apply the events" if options["events"] else "")
     )
@@ -187,8 +170,6 @@ def plan(as_json: bool, **options: Any) -> None:
 def _mapped(path: Path) -> NDArray[Any]:
     """Return the array in a NumPy file, mapped instead of loaded."""
     import numpy as np
-
-    from tidegraph.core.errors import DataError
 
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -204,17 +185,17 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 @click.command(cls=Command)
 @click.argument("directory", type=DIRECTORY)
-@click.option("--sketch", type=COUNT, metavar="COLUMNS", help="Number of random features.")
-@click.option(
+@option("--sketch", "Number of random features.", type=COUNT, metavar="COLUMNS")
+@option(
     "--features",
+    "A NumPy file, a row per node, instead of a sketch; it is mapped, not loaded.",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A NumPy file, a row per node, instead of a sketch; it is mapped, not loaded.",
 )
-@click.option("-o", "--output", type=DIRECTORY, required=True, help="A new directory.")
+@option("-o --output", "A new directory.", type=DIRECTORY, required=True)
 @_MEMORY
-@click.option("--alpha", default=0.2, help="Of the filter.")
-@click.option("--high-pass", is_flag=True, help="Add the filter with alternating signs.")
-@click.option("--r-max", default=1e-2)
+@option("--alpha", "Of the filter.", 0.2)
+@option("--high-pass", "Add the filter with alternating signs.", is_flag=True)
+@option("--r-max", default=1e-2)
 @_DTYPE
 @SEED_OPTION
 @_STORED
@@ -277,7 +258,7 @@ def embeddings() -> None:
 
 @embeddings.command("info")
 @click.argument("directory", type=DIRECTORY)
-@click.option("--verify", is_flag=True, help="Compare every byte with its digest.")
+@option("--verify", "Compare every byte with its digest.", is_flag=True)
 @JSON_OPTION
 def embeddings_info(directory: Path, verify: bool, as_json: bool) -> None:
     """Show what a directory of embeddings holds, whether it is complete, and how exact it is.
@@ -293,8 +274,6 @@ def embeddings_info(directory: Path, verify: bool, as_json: bool) -> None:
 
 
 def _describe_embeddings(made: Embeddings, as_json: bool, more: dict[str, Any]) -> None:
-    from tidegraph.core.words import counted
-
     nodes, channels, columns = made.shape
     passes, residual = len(made.residuals), float(made.residuals.max())
     in_time = f", {_duration(more['seconds'])}" if "seconds" in more else ""

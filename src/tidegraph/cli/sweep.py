@@ -16,6 +16,7 @@ from tidegraph.cli.options import (
     SPLITTING_PROTOCOLS,
     as_seeds,
     engine_options,
+    option,
     time_options,
 )
 from tidegraph.cli.reading import data_options, read_and_report
@@ -48,34 +49,26 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
 
 @click.command(cls=Command)
 @data_options
-@click.option(
-    "--grid",
-    "words",
+@option(
+    "--grid words",
+    "Values of a setting to try; several settings are combined.",
     multiple=True,
     required=True,
     metavar="NAME=V1,V2",
-    help="Values of a setting to try; several settings are combined.",
 )
 @SETTINGS_OPTION
-@click.option(
-    "--seeds", callback=as_seeds, default="0,1", help="One training each, for every combination."
-)
-@click.option(
-    "--protocol",
-    type=SPLITTING_PROTOCOLS,
-    default="tgn",
-    help="How events are divided.",
-)
+@option("--seeds", "One training each, for every combination.", "0,1", callback=as_seeds)
+@option("--protocol", "How events are divided.", "tgn", type=SPLITTING_PROTOCOLS)
 @time_options
-@click.option(
+@option(
     "--metric",
+    "Of the validation events; the order of the combinations.",
+    "ap",
     type=click.Choice(["ap", "auc", "ap_global", "auc_global"]),
-    default="ap",
-    help="Of the validation events; the order of the combinations.",
 )
-@click.option("--test", is_flag=True, help="Finally evaluate the best one on the test events.")
+@option("--test", "Finally evaluate the best one on the test events.", is_flag=True)
 @engine_options("training")
-@click.option("-o", "--output", type=PATH, required=True, help="A directory for the results.")
+@option("-o --output", "A directory for the results.", type=PATH, required=True)
 @JSON_OPTION
 def sweep(
     data: str,

@@ -15,12 +15,14 @@ from tidegraph.cli.options import (
     PRESET_OPTION,
     SETTINGS_OPTION,
     SPLITTING_PROTOCOLS,
+    option,
     time_options,
 )
 from tidegraph.cli.reading import data_options, read_and_report
 from tidegraph.cli.results import moment_text, next_steps
 from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
 from tidegraph.core.declarations import assignments
+from tidegraph.core.words import counted
 from tidegraph.learning.presets import preset_for
 from tidegraph.learning.settings import LinkSettings
 
@@ -34,13 +36,13 @@ __all__ = ["train"]
 
 @click.command(cls=Command)
 @data_options
-@click.option("-o", "--output", type=PATH, required=True, help="A new directory for the model.")
+@option("-o --output", "A new directory for the model.", type=PATH, required=True)
 @PRESET_OPTION
 @SETTINGS_OPTION
-@click.option(
+@option(
     "--protocol",
+    "Leave the test events of this protocol out of training. Default: use all events.",
     type=SPLITTING_PROTOCOLS,
-    help="Leave the test events of this protocol out of training. Default: use all events.",
 )
 @time_options
 @JSON_OPTION
@@ -125,8 +127,6 @@ def train(
 
 
 def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
-    from tidegraph.core.words import counted
-
     result, stream = trained.validation, trained.predictor.stream
     own = result.row("validation")
     best = result.verdict("validation").best

@@ -14,6 +14,7 @@ from tidegraph.cli.options import (
     R_MAX_OPTION,
     SEED_OPTION,
     THREADS_OPTION,
+    option,
     reading_options,
 )
 from tidegraph.cli.reading import FLIGHTS_OPTION, read_and_report
@@ -21,32 +22,37 @@ from tidegraph.cli.terminal import Command, console, echo_json, progress, table
 
 __all__ = ["verify"]
 
+_REPORTED = (
+    *("steps", "events", "holds", "worst_error_over_bound", "worst_error_over_threshold"),
+    *("drift", "events_per_s"),
+)
+
 
 @click.command(cls=Command)
 @FLIGHTS_OPTION
 @reading_options
-@click.option("--steps", type=COUNT, default=1000, help="How many time steps to replay.")
-@click.option(
+@option("--steps", "How many time steps to replay.", 1000, type=COUNT)
+@option(
     "--snapshots",
+    "Make steps of this length (in the data's unit) instead of one per distinct time.",
     type=COUNT,
     metavar="SECONDS",
-    help="Make steps of this length (in the data's unit) instead of one per distinct time.",
 )
-@click.option("--columns", type=COUNT, default=64)
+@option("--columns", default=64, type=COUNT)
 @R_MAX_OPTION
-@click.option("--alpha", default=0.2, help="Of both filters.")
-@click.option(
+@option("--alpha", "Of both filters.", 0.2)
+@option(
     "--half-life",
+    "Add two channels that forget with this half-life (in the data's unit).",
     type=float,
     metavar="TIME",
-    help="Add two channels that forget with this half-life (in the data's unit).",
 )
-@click.option("--dtype", type=FLOATS, default="float32")
-@click.option(
+@option("--dtype", default="float32", type=FLOATS)
+@option(
     "--samples",
+    "How often to compare; each comparison takes a sparse solve per channel.",
+    8,
     type=COUNT,
-    default=8,
-    help="How often to compare; each comparison takes a sparse solve per channel.",
 )
 @SEED_OPTION
 @THREADS_OPTION
@@ -116,13 +122,7 @@ def verify(data: str, as_json: bool, **options: Any) -> None:
             "data": data,
             **options,
             "nodes": events.nodes,
-            "steps": result.steps,
-            "events": result.events,
-            "holds": result.holds,
-            "worst_error_over_bound": result.worst_error_over_bound,
-            "worst_error_over_threshold": result.worst_error_over_threshold,
-            "drift": result.drift,
-            "events_per_s": result.events_per_s,
+            **{name: getattr(result, name) for name in _REPORTED},
         },
     )
     if not result.holds:

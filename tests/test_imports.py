@@ -105,8 +105,9 @@ LAYERS: dict[str, list[str]] = {
         "driver targets",
     ],
     "cli": [
-        "flights options terminal",
-        "bench completion demo reading reproduce results scale",
+        "flights terminal",
+        "options",
+        "bench demo reading reproduce results scale",
         "compare data explain predict record verify",
         "evaluate run sweep train",
         "commands",

@@ -170,7 +170,7 @@ def plan_of(r_max: tuple[float, ...]) -> Target:
     def draw(tables: list[Table], found: Found, path: Path) -> None:
         path.write_text("<svg/>", encoding="utf-8")
 
-    return Target("promises", "Promises", "Kept.", plan, tables, seeds=2, draw=draw)
+    return Target("promises", plan, tables, draw, title="Promises", description="Kept.", seeds=2)
 
 
 def cells_in(output: Path) -> dict[str, bytes]:

@@ -73,14 +73,11 @@ def propagation(
     from tidegraph.core import machine
 
     load_before = machine.load_average()
-    results: dict[str, Any] = {}
-    details: dict[str, Any] = {}
-    skipped: dict[str, str] = {}
-    failed: dict[str, str] = {}
+    results: dict[str, Any] = {"details": {}, "skipped": {}, "failed": {}}
     with tempfile.TemporaryDirectory(prefix="tidegraph-bench-") as workplace:
         for k, (name, (module, _)) in enumerate(SECTIONS.items()):
             if only and name not in only:
-                skipped[name] = NOT_ASKED_FOR
+                results["skipped"][name] = NOT_ASKED_FOR
                 continue
 
             def report(what: str, k: int = k, name: str = name) -> None:
@@ -92,12 +89,12 @@ def propagation(
             try:
                 measured = section(settings)
             except (Skipped, DataError) as reason:
-                skipped[name] = str(reason)
+                results["skipped"][name] = str(reason)
             except BrokenPromise as error:
-                failed[name] = str(error)
+                results["failed"][name] = str(error)
             else:
                 results.update(measured.results)
-                details[name] = measured.details
+                results["details"][name] = measured.details
     about = circumstances(command)
     about["machine"] |= {
         "load_average_before": load_before,
@@ -105,9 +102,6 @@ def propagation(
     }
     return {
         **results,
-        "details": details,
-        "skipped": skipped,
-        "failed": failed,
         "repeat": repeat,
         "threads": threads,
         "scale": scale,

@@ -56,7 +56,7 @@ _NO_MEASUREMENTS = {"repeat", "threads", "scale", "changed_since_commit"}
 )
 @JSON_OPTION
 @click.pass_context
-def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **options: Any) -> None:
+def propagation(ctx: click.Context, /, output: Path | None, **options: Any) -> None:
     """Measure the propagation engine against its competitors and itself.
 
     The yardstick is compiled from $TIDEGRAPH_YARDSTICK, data is read
@@ -78,7 +78,7 @@ def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **opt
     if output is not None:
         for path in benchmarks.write(results, output):
             out.print(f"Wrote {path}")
-    echo_json(as_json, results)
+    echo_json(results)
     if results["failed"]:
         sys.exit(1)
 

@@ -22,7 +22,7 @@ __all__ = ["compare"]
 @click.argument("directories", metavar="RUN...", nargs=-1, required=True, type=DIRECTORY)
 @option("--html html_file", "Also write a page that compares the runs.", type=WRITABLE_FILE)
 @JSON_OPTION
-def compare(directories: tuple[Path, ...], html_file: Path | None, as_json: bool) -> None:
+def compare(directories: tuple[Path, ...], html_file: Path | None) -> None:
     """Compare finished runs: their numbers, and the settings in which they differ.
 
     \b
@@ -39,7 +39,7 @@ def compare(directories: tuple[Path, ...], html_file: Path | None, as_json: bool
     if html_file is not None:
         page = str(runs.write_comparison(directories, html_file))
         click.echo(f"Wrote {page}")
-    echo_json(as_json, {**compared, "html": page})
+    echo_json({**compared, "html": page})
 
 
 def _print_comparison(out: Console, compared: Mapping[str, Any]) -> None:

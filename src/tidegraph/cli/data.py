@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["data"]
 
+_SHARE = click.FloatRange(0, 1, max_open=True)
 _FILE = option("-o --output", "A new file.", type=NEW_FILE, required=True)
 _DIRECTORY = option("-o --output", "A new or empty directory.", type=DIRECTORY, required=True)
 
@@ -50,7 +51,7 @@ def data() -> None:
 
 @data.command("list")
 @JSON_OPTION
-def list_(as_json: bool) -> None:
+def list_() -> None:
     """List the data sets, and where each was found or how to get it.
 
     They are looked for in $TIDEGRAPH_DATA and in the cache.
@@ -80,7 +81,7 @@ def list_(as_json: bool) -> None:
         files = [str(path) for path in found.paths] if found else []
         rows.append({**about, "files": files, "urls": [each.url for each in data_set.published]})
     console().print(listed)
-    echo_json(as_json, {"data_sets": rows})
+    echo_json({"data_sets": rows})
 
 
 # info ---------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def list_(as_json: bool) -> None:
 )
 @reading_options
 @JSON_OPTION
-def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> None:
+def info(name: str, html_file: Path | None, **options: Any) -> None:
     """Show what a stream looks like: counts, span, repetition, rhythm, degrees, labels.
 
     NAME is a data set of `tidegraph data list`; FILE is a file of events, in any order, or what
@@ -119,7 +120,7 @@ def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> No
     if html_file is not None:
         html_file.write_text(page(what), encoding="utf-8")
         click.echo(f"Wrote {html_file}")
-    echo_json(as_json, {"data": name, **what.as_dict()})
+    echo_json({"data": name, **what.as_dict()})
 
 
 def _print_description(what: Description, citation: str | None) -> None:
@@ -161,7 +162,7 @@ def _print_description(what: Description, citation: str | None) -> None:
     type=DIRECTORY,
 )
 @JSON_OPTION
-def fetch(name: str, directory: Path | None, as_json: bool) -> None:
+def fetch(name: str, directory: Path | None) -> None:
     """Download a data set as its authors publish it.
 
     No checksums are published: that of the first download is stored next to the file
@@ -173,7 +174,7 @@ def fetch(name: str, directory: Path | None, as_json: bool) -> None:
         paths = datasets.fetch(name, directory=directory, progress=report)
     for path in paths:
         click.echo(f"{path} ({path.stat().st_size:,} bytes)")
-    echo_json(as_json, {"data": name, "files": [str(path) for path in paths]})
+    echo_json({"data": name, "files": [str(path) for path in paths]})
 
 
 # import -------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ def fetch(name: str, directory: Path | None, as_json: bool) -> None:
 @_FILE
 @reading_options
 @JSON_OPTION
-def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
+def import_(file: Path, output: Path, **options: Any) -> None:
     """Read events from FILE, report how it was understood, and save them in a fast format.
 
     Columns and unit are guessed if they are not given. The result is one checksummed file that also
@@ -206,7 +207,7 @@ def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
         read = {key: getattr(stream.report, key) for key in ("read", "kept", "dropped", "notes")}
     _echo_written(output, events, stream.nodes)
     sizes = {"events": events, "nodes": stream.nodes, "unit": stream.unit}
-    echo_json(as_json, {"output": str(output), **sizes, **read})
+    echo_json({"output": str(output), **sizes, **read})
 
 
 def _echo_written(output: Path, events: int, nodes: int, more: str = "") -> None:
@@ -240,17 +241,17 @@ def generate() -> None:
     "--mixing",
     "Share of fresh events that leave the community.",
     0.1,
-    type=click.FloatRange(0, 1, max_open=True),
+    type=_SHARE,
 )
 @option(
     "--repeats",
     "Share of events that repeat a recent pair.",
     0.3,
-    type=click.FloatRange(0, 1, max_open=True),
+    type=_SHARE,
 )
 @SEED_OPTION
 @JSON_OPTION
-def communities(output: Path, as_json: bool, **options: Any) -> None:
+def communities(output: Path, **options: Any) -> None:
     """Generate communities between which nodes move: for links, and for labels that change.
 
     The label of an event is the community of its source at the event; node labels are the
@@ -263,7 +264,7 @@ def communities(output: Path, as_json: bool, **options: Any) -> None:
         stream = datasets.generate_communities(**options)
         stream.save(output)
     _echo_written(output, len(stream), stream.nodes)
-    echo_json(as_json, {"output": str(output), **options})
+    echo_json({"output": str(output), **options})
 
 
 @generate.command()
@@ -277,14 +278,14 @@ def communities(output: Path, as_json: bool, **options: Any) -> None:
 @option("--features", default=413, type=click.IntRange(min=0))
 @SEED_OPTION
 @JSON_OPTION
-def gdelt(output: Path, as_json: bool, **options: Any) -> None:
+def gdelt(output: Path, **options: Any) -> None:
     """Generate a look-alike of GDELT: few actors, many repeated events, labels that change.
 
     The full size takes some minutes and 1 GB of disk; to try it out: --events 1000000.
     """
     from tidegraph.events import datasets
 
-    _generate(datasets.generate_gdelt_like, "events", output, as_json, options)
+    _generate(datasets.generate_gdelt_like, "events", output, options)
 
 
 @generate.command()
@@ -296,25 +297,23 @@ def gdelt(output: Path, as_json: bool, **options: Any) -> None:
 @option("--features", "Columns of float32 per paper.", 0, type=click.IntRange(min=0))
 @SEED_OPTION
 @JSON_OPTION
-def mag(output: Path, as_json: bool, **options: Any) -> None:
+def mag(output: Path, **options: Any) -> None:
     """Generate a look-alike of MAG: a citation graph that grows over the years.
 
     The full size takes about an hour; to try it out: --nodes 100000 --edges 1000000.
     """
     from tidegraph.events import datasets
 
-    _generate(datasets.generate_mag_like, "edges", output, as_json, options)
+    _generate(datasets.generate_mag_like, "edges", output, options)
 
 
-def _generate(
-    make: Any, counted: str, output: Path, as_json: bool, options: dict[str, Any]
-) -> None:
+def _generate(make: Any, rows: str, output: Path, options: dict[str, Any]) -> None:
     start = time.perf_counter()
     with progress("generate") as report:
         path = make(output, progress=report, **options)
     elapsed_s = time.perf_counter() - start
-    rate = options[counted] / elapsed_s
+    rate = options[rows] / elapsed_s
     size = sum(file.stat().st_size for file in path.iterdir())
     more = f", {size / 1e6:,.1f} MB, {rate:,.0f} events/s"
-    _echo_written(path, options[counted], options["nodes"], more)
-    echo_json(as_json, {"output": str(path), **options, "bytes": size, "events_per_s": rate})
+    _echo_written(path, options[rows], options["nodes"], more)
+    echo_json({"output": str(path), **options, "bytes": size, "events_per_s": rate})

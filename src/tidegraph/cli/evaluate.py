@@ -16,6 +16,7 @@ from tidegraph.cli.options import (
     WRITABLE_FILE,
     as_seeds,
     option,
+    sampler_option,
     setting_option,
     snapshot_options,
     time_options,
@@ -32,14 +33,7 @@ __all__ = ["evaluate"]
 @click.command(cls=Command)
 @data_options
 @setting_option(Evaluation, "protocol", default="tgn")
-@setting_option(
-    Evaluation,
-    "samplers",
-    "--sampler",
-    "samplers",
-    multiple=True,
-    help="Sampler of negatives; may be given several times. Default: random-dst.",
-)
+@sampler_option("random-dst")
 @option(
     "--seeds",
     "One training each. Negatives of the evaluation have the protocol's own seeds.",
@@ -65,7 +59,6 @@ def evaluate(
     protocol: str,
     also_reversed: bool,
     output: Path | None,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Train once per seed, evaluate by a protocol, and compare with heuristics.
@@ -114,4 +107,4 @@ def evaluate(
     if output is not None:
         output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
         click.echo(f"Wrote {output}")
-    echo_json(as_json, results)
+    echo_json(results)

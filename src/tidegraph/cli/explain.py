@@ -45,7 +45,6 @@ def explain(
     node: str,
     begin: str,
     end: str,
-    as_json: bool,
     high_pass: bool,
     half_life: float | None,
     window: int | None,
@@ -89,4 +88,4 @@ def explain(
             **options,
         )
     click.echo(str(result))
-    echo_json(as_json, {"data": data, **result.to_dict()})
+    echo_json({"data": data, **result.to_dict()})

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tidegraph.cli.terminal import print_json_at_end
 from tidegraph.core.declarations import Setting, declared
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.learning.presets import LINK_PRESETS
@@ -35,6 +36,8 @@ __all__ = [
     "option",
     "print_settings",
     "reading_options",
+    "sampler_option",
+    "set_option",
     "setting_option",
     "snapshot_options",
     "time_options",
@@ -55,7 +58,7 @@ class _OutputFile(click.Path):
         self._new = new
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path = Path(super().convert(value, param, ctx))
+        path: Path = super().convert(value, param, ctx)  # type: ignore[assignment]
         directory = path.absolute().parent
         if self._new and path.exists():
             raise DataError(f"{path} exists already; give another name, or delete it")
@@ -101,7 +104,13 @@ def option(
     return click.option(*names.split(), help=meaning, **more)
 
 
-JSON_OPTION = option("--json as_json", "End with the results as one line of JSON.", is_flag=True)
+JSON_OPTION = option(
+    "--json as_json",
+    "End with the results as one line of JSON.",
+    is_flag=True,
+    expose_value=False,
+    callback=print_json_at_end,
+)
 SEED_OPTION = option("--seed", default=0, type=click.IntRange(min=0))
 THREADS_OPTION = option("--threads", "Default: all cores.", type=COUNT)
 R_MAX_OPTION = option("--r-max", "The promised error, relative to a typical feature value.", 1e-2)
@@ -177,6 +186,12 @@ snapshot_options = together(
 )
 
 
+def sampler_option(default: str) -> Callable[[_Command], _Command]:
+    """Return the option of the samplers; what `default` names is up to the command."""
+    text = f"Sampler of negatives; may be given several times. Default: {default}."
+    return setting_option(Evaluation, "samplers", "--sampler", "samplers", multiple=True, help=text)
+
+
 def engine_options(work: str) -> Callable[[_Command], _Command]:
     """Let a command choose where each `work` is done: here, or on a Ray cluster."""
     return together(
@@ -203,23 +218,30 @@ def print_settings(settings: Mapping[str, Setting], width: int) -> None:
         click.echo(f"  {line:<{width}} {each.described}")
 
 
-def _help_on_settings(
-    ctx: click.Context, param: click.Parameter, words: tuple[str, ...]
-) -> tuple[str, ...]:
-    if "help" in words:
-        print_settings(declared(LinkSettings), 24)
-        ctx.exit()
-    return words
+def set_option(
+    parameter: str, form: str, meaning: str, print_all: Callable[[], None]
+) -> Callable[[_Command], _Command]:
+    """Return the option --set, of which `--set help` prints all settings."""
+
+    def help_or_words(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> Any:
+        if "help" in words:
+            print_all()
+            ctx.exit()
+        return words
+
+    return option(
+        f"--set {parameter}",
+        f"{meaning}; may be given several times. `--set help` lists them.",
+        multiple=True,
+        is_eager=True,
+        callback=help_or_words,
+        metavar=form,
+    )
 
 
-SETTINGS_OPTION = option(
-    "--set settings",
-    "A setting of LinkPredictor, such as epochs=20; may be given several times."
-    " `--set help` lists them.",
-    multiple=True,
-    is_eager=True,
-    callback=_help_on_settings,
-    metavar="NAME=VALUE",
+SETTINGS_OPTION = set_option(
+    *("settings", "NAME=VALUE", "A setting of LinkPredictor, such as epochs=20"),
+    lambda: print_settings(declared(LinkSettings), 24),
 )
 PRESET_OPTION = setting_option(
     RunSettings,

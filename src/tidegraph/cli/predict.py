@@ -49,7 +49,6 @@ def predict(
     rank: int | None,
     new: bool,
     output: Path | None,
-    as_json: bool,
 ) -> None:
     """Predict how likely links are, with a model that tidegraph train or run made.
 
@@ -106,7 +105,7 @@ def predict(
         columns = {**asked.columns, **columns}
         t = asked.times(stream) if "t" in asked.columns else now
         ends = asked.nodes("src", stream), asked.nodes("dst", stream)
-        found = predictor.predict_proba(*ends, t) if len(ends[0]) else []
+        found = predictor.predict_proba(*ends, t)
     header = [*columns, "probability"]
     rows = [[*cells, f"{each:.6g}"] for *cells, each in zip(*columns.values(), found, strict=True)]
     with click.open_file(str(output or "-"), "w", encoding="utf-8") as file:
@@ -116,7 +115,7 @@ def predict(
     answers = [
         {**dict(zip(header, row, strict=True)), "probability": float(row[-1])} for row in rows
     ]
-    echo_json(as_json, {"model": str(model), "t": now, "unit": stream.unit, "answers": answers})
+    echo_json({"model": str(model), "t": now, "unit": stream.unit, "answers": answers})
 
 
 def _model_directory(path: Path) -> Path:

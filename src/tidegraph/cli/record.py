@@ -69,7 +69,6 @@ def record(
     directed: bool,
     r_max: float,
     float16: bool,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Record how the representation of every node moves, in passes over ranges of columns.
@@ -117,18 +116,16 @@ def record(
         f" {counted(store.columns, 'column')} in {counted(len(store.channels), 'channel')}:"
         f" {store.nbytes / 1e6:,.1f} MB in {output}, after {elapsed_s:.1f} s"
     )
-    echo_json(
-        as_json,
-        {
-            "output": str(output),
-            "events": len(stream),
-            **{name: getattr(store, name) for name in ("nodes", "columns", "records", "epsilon")},
-            "channels": len(store.channels),
-            "shards": len(store.shards),
-            "engine": options["engine"],
-            "r_max": r_max,
-            "dtype": str(store.dtype),
-            "disk_bytes": store.nbytes,
-            "elapsed_s": round(elapsed_s, 3),
-        },
-    )
+    results = {
+        "output": str(output),
+        "events": len(stream),
+        **{name: getattr(store, name) for name in ("nodes", "columns", "records", "epsilon")},
+        "channels": len(store.channels),
+        "shards": len(store.shards),
+        "engine": options["engine"],
+        "r_max": r_max,
+        "dtype": str(store.dtype),
+        "disk_bytes": store.nbytes,
+        "elapsed_s": round(elapsed_s, 3),
+    }
+    echo_json(results)

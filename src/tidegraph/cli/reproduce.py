@@ -59,7 +59,6 @@ def reproduce(
     budget: float | None,
     older: bool,
     fast: bool,
-    as_json: bool,
 ) -> None:
     """Measure the tables of the paper again, and print them with the published rows.
 
@@ -107,4 +106,4 @@ def reproduce(
             click.echo(f"not measured yet: {what}; give the command again to resume")
         click.echo(f"\nWrote {output / name / 'README.md'}\n")
     click.echo(f"All targets, and the claims of the paper: {output / driver.OVERVIEW}")
-    echo_json(as_json, everything)
+    echo_json(everything)

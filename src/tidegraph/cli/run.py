@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,8 @@ from tidegraph.cli.options import (
     option,
     print_settings,
     reading_options,
+    sampler_option,
+    set_option,
     setting_option,
     snapshot_options,
     time_options,
@@ -68,18 +69,13 @@ def _data_names(
     return [*known, CompletionItem(incomplete, type="file")]
 
 
-def _help_on_settings(
-    ctx: click.Context, param: click.Parameter, words: tuple[str, ...]
-) -> tuple[str, ...]:
-    if "help" in words:
-        from tidegraph.runs import config
+def _print_all_settings() -> None:
+    from tidegraph.runs import config
 
-        for task in ("link", "node"):
-            click.echo(f"task={task}:")
-            known = config.settings_by_key(task).items()
-            print_settings({key: one for key, one in known if key not in ("task", "data.name")}, 34)
-        ctx.exit()
-    return words
+    for task in ("link", "node"):
+        click.echo(f"task={task}:")
+        known = config.settings_by_key(task).items()
+        print_settings({key: one for key, one in known if key not in ("task", "data.name")}, 34)
 
 
 # run ----------------------------------------------------------------------------------------------
@@ -94,26 +90,12 @@ def _help_on_settings(
     metavar="FILE",
 )
 @option("--name", "Of the run. Default: that of the data.")
-@option(
-    "--set words",
-    "A setting, such as model.epochs=4; may be given several times. `--set help` lists them.",
-    multiple=True,
-    is_eager=True,
-    callback=_help_on_settings,
-    metavar="KEY=VALUE",
-)
+@set_option("words", "KEY=VALUE", "A setting, such as model.epochs=4", _print_all_settings)
 @option("--seeds", "One training each. Default: 0.", callback=as_seeds, metavar="0,1,2")
 @setting_option(RunSettings, "task", note=". Default: link")
 @setting_option(RunSettings, "preset", metavar="NAME", note=f". Presets: {', '.join(PRESETS)}")
 @setting_option(Evaluation, "protocol", note=". Default: tgn")
-@setting_option(
-    Evaluation,
-    "samplers",
-    "--sampler",
-    "samplers",
-    multiple=True,
-    help="Sampler of negatives; may be given several times. Default: random-dst and historical.",
-)
+@sampler_option("random-dst and historical")
 @time_options
 @snapshot_options
 @option("--out", "The directory of all runs.", Path("runs"), type=DIRECTORY)
@@ -133,7 +115,6 @@ def run(
     out: Path,
     quiet: bool,
     verbose: bool,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Propagate, record, train, evaluate and report, with one command.
@@ -162,10 +143,11 @@ def run(
     directory = runs.run_directory(out, name, settings)
     command = shlex.join(["tidegraph", *sys.argv[1:]])
     on_interrupt(lambda: _how_to_resume(directory))
-    with _show_log(verbose):
-        runs.check(settings)  # before reading, which may take long
-        stream = _read(settings.data, quiet)
-        _execute(runs.Run(directory, settings, stream, command=command), quiet, as_json)
+    if verbose:
+        _show_log()
+    runs.check(settings)  # before reading, which may take long
+    stream = _read(settings.data, quiet)
+    _execute(runs.Run(directory, settings, stream, command=command), quiet)
 
 
 def _settings(
@@ -231,7 +213,7 @@ def _read(data: Data, quiet: bool) -> EventStream:
 @click.command(cls=Command)
 @click.argument("directory", metavar="RUN", type=DIRECTORY)
 @_output_options
-def resume(directory: Path, quiet: bool, verbose: bool, as_json: bool) -> None:
+def resume(directory: Path, quiet: bool, verbose: bool) -> None:
     """Finish a run that was interrupted, with the numbers it would have had.
 
     RUN is the directory of the run, such as runs/calls. A run that is finished prints its results
@@ -240,16 +222,17 @@ def resume(directory: Path, quiet: bool, verbose: bool, as_json: bool) -> None:
     from tidegraph import runs
 
     on_interrupt(lambda: _how_to_resume(directory))
-    with _show_log(verbose):
-        _execute(runs.Run.resumed(directory), quiet, as_json)
+    if verbose:
+        _show_log()
+    _execute(runs.Run.resumed(directory), quiet)
 
 
-def _execute(run: Run, quiet: bool, as_json: bool) -> None:
+def _execute(run: Run, quiet: bool) -> None:
     with progress("run", quiet=quiet) as report:
         results = run.execute(progress=report)
     if not quiet:
         _print(console(), run, results)
-    echo_json(as_json, results)
+    echo_json(results)
 
 
 def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:
@@ -279,17 +262,10 @@ def _how_to_resume(directory: Path) -> str:
     return "Nothing was written."
 
 
-@contextlib.contextmanager
-def _show_log(verbose: bool) -> Iterator[None]:
-    """Show what the package logs, if `verbose`."""
-    if not verbose:
-        yield
-        return
+def _show_log() -> None:
+    """Show what the package logs, until the command ends."""
     logger = logging.getLogger("tidegraph")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
     logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
+    click.get_current_context().call_on_close(lambda: logger.removeHandler(handler))

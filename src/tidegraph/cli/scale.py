@@ -82,7 +82,7 @@ def graph() -> None:
 @_MEMORY
 @option("--threads", default=2, type=COUNT)
 @JSON_OPTION
-def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
+def build(edges: Path, output: Path, **options: Any) -> None:
     """Build a compact graph from a Parquet file, a text file or a generated stream.
 
     The table may be far larger than memory. An interrupted build resumes when the command is
@@ -102,14 +102,14 @@ def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
     on_interrupt(f"What is done is in {output}; give the same command again to resume.")
     with progress("build") as report:
         built = building.build(edges, output, progress=report, **options)
-    _describe(built, as_json, {"seconds": round(time.perf_counter() - begin, 2)})
+    _describe(built, {"seconds": round(time.perf_counter() - begin, 2)})
 
 
 @graph.command("info")
 @click.argument("directory", type=DIRECTORY)
 @option("--verify", "Compare every byte with its digest.", is_flag=True)
 @JSON_OPTION
-def info(directory: Path, verify: bool, as_json: bool) -> None:
+def info(directory: Path, verify: bool) -> None:
     """Show what a compact graph holds, and whether it is complete."""
     from tidegraph.engine import compact
 
@@ -117,10 +117,10 @@ def info(directory: Path, verify: bool, as_json: bool) -> None:
     if verify:
         with progress("verify") as report:
             opened.verify(report)
-    _describe(opened, as_json, {"verified": verify})
+    _describe(opened, {"verified": verify})
 
 
-def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
+def _describe(built: Any, more: dict[str, Any]) -> None:
     names = ("nodes", "edges", "directed", "weighted", "named", "disk_bytes")
     per_edge = round(built.disk_bytes / max(1, built.edges), 2)
     facts = {"path": str(built.path), **{name: getattr(built, name) for name in names}}
@@ -131,7 +131,7 @@ def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
         + (", with ids" if built.named else ""),
         markup=False,
     )
-    echo_json(as_json, {**facts, "bytes_per_edge": per_edge, **more})
+    echo_json({**facts, "bytes_per_edge": per_edge, **more})
 
 
 @click.command(cls=Command)
@@ -146,7 +146,7 @@ def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
 @option("--events", "Of a stream to apply afterwards.", 0, type=click.IntRange(min=0))
 @option("--weighted", "Edges have weights, of any size.", is_flag=True)
 @JSON_OPTION
-def plan(as_json: bool, **options: Any) -> None:
+def plan(**options: Any) -> None:
     """Estimate what propagating columns over a graph will take.
 
     \b
@@ -164,7 +164,7 @@ def plan(as_json: bool, **options: Any) -> None:
         f"about {_duration(made.build_s)} to build, {_duration(made.propagate_s)} to propagate"
         + (f", {_duration(made.update_s)} to apply the events" if options["events"] else "")
     )
-    echo_json(as_json, asdict(made))
+    echo_json(asdict(made))
 
 
 def _mapped(path: Path) -> NDArray[Any]:
@@ -209,7 +209,6 @@ def propagate(
     alpha: float,
     high_pass: bool,
     seed: int,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Propagate features, random or given, over a compact graph, in passes within the memory given.
@@ -248,7 +247,7 @@ def propagate(
     for file in made.mended:
         console().print(f"{output / file} was damaged and has been replaced", markup=False)
     seconds = round(time.perf_counter() - begin, 2)
-    _describe_embeddings(made, as_json, {"mended": list(made.mended), "seconds": seconds})
+    _describe_embeddings(made, {"mended": list(made.mended), "seconds": seconds})
 
 
 @click.group(cls=Group)
@@ -260,7 +259,7 @@ def embeddings() -> None:
 @click.argument("directory", type=DIRECTORY)
 @option("--verify", "Compare every byte with its digest.", is_flag=True)
 @JSON_OPTION
-def embeddings_info(directory: Path, verify: bool, as_json: bool) -> None:
+def embeddings_info(directory: Path, verify: bool) -> None:
     """Show what a directory of embeddings holds, whether it is complete, and how exact it is.
 
     \b
@@ -270,10 +269,10 @@ def embeddings_info(directory: Path, verify: bool, as_json: bool) -> None:
 
     with progress("verify") as report:
         opened = Embeddings.open(directory, verify=verify, progress=report)
-    _describe_embeddings(opened, as_json, {"verified": verify})
+    _describe_embeddings(opened, {"verified": verify})
 
 
-def _describe_embeddings(made: Embeddings, as_json: bool, more: dict[str, Any]) -> None:
+def _describe_embeddings(made: Embeddings, more: dict[str, Any]) -> None:
     nodes, channels, columns = made.shape
     passes, residual = len(made.residuals), float(made.residuals.max())
     in_time = f", {_duration(more['seconds'])}" if "seconds" in more else ""
@@ -291,17 +290,15 @@ def _describe_embeddings(made: Embeddings, as_json: bool, more: dict[str, Any]) 
         markup=False,
         style=None if not made.excess else "yellow",
     )
-    echo_json(
-        as_json,
-        {
-            "path": str(made.path),
-            "nodes": nodes,
-            "channels": channels,
-            "columns": columns,
-            "passes": passes,
-            "stored": str(made.dtype),
-            "residual": residual,
-            "within_promise": not made.excess,
-            **more,
-        },
-    )
+    results = {
+        "path": str(made.path),
+        "nodes": nodes,
+        "channels": channels,
+        "columns": columns,
+        "passes": passes,
+        "stored": str(made.dtype),
+        "residual": residual,
+        "within_promise": not made.excess,
+        **more,
+    }
+    echo_json(results)

@@ -23,6 +23,7 @@ from tidegraph.cli.reading import data_options, read_and_report
 from tidegraph.cli.results import percent, print_results
 from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress, table
 from tidegraph.core.declarations import assignments
+from tidegraph.core.words import counted
 from tidegraph.learning.settings import LinkSettings
 
 if TYPE_CHECKING:
@@ -79,7 +80,6 @@ def sweep(
     test_after: str | None,
     test: bool,
     output: Path,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Try combinations of settings and order them by validation events alone.
@@ -107,16 +107,14 @@ def sweep(
         )
     _print_sweep(console(), results, list(grid))
     click.echo(f"Wrote {output / 'results.csv'} and results.json")
-    echo_json(as_json, results)
+    echo_json(results)
 
 
 def _print_sweep(out: Console, results: Mapping[str, Any], names: Sequence[str]) -> None:
     seeds = len(results["seeds"])
     metrics = list(results["choices"][0]["metrics"])
-    shown = table(
-        f"Validation, percent ({seeds} seed{'s' if seeds > 1 else ''} each)",
-        [*names, *metrics, "seconds"],
-    )
+    title = f"Validation, percent ({counted(seeds, 'seed')} each)"
+    shown = table(title, [*names, *metrics, "seconds"])
     for row in results["choices"]:
         cells = map(percent, row["metrics"].values())
         chosen = [str(row["settings"][name]) for name in names]

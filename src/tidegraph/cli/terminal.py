@@ -30,6 +30,7 @@ __all__ = [
     "echo_json",
     "failure",
     "on_interrupt",
+    "print_json_at_end",
     "progress",
     "table",
 ]
@@ -45,7 +46,9 @@ _EXTRAS = {  # by module: the extra that installs it
     "torch_geometric": "bench",
 }
 _PLAIN_WIDTH = 110  # of tables that are not shown on a terminal
-_ADVICE = "tidegraph.interrupted"  # in the context of a command
+# In the context of a command:
+_ADVICE = "tidegraph.interrupted"
+_JSON = "tidegraph.json"
 
 
 class Rejection(click.ClickException):
@@ -125,13 +128,6 @@ def on_interrupt(advice: str | Callable[[], str | None]) -> None:
     click.get_current_context().meta[_ADVICE] = advice
 
 
-def _interrupted(ctx: click.Context) -> _Interruption:
-    advice = ctx.meta.get(_ADVICE)
-    if callable(advice):
-        advice = advice()
-    return _Interruption(advice or "Give the command again to start over.")
-
-
 # Commands -----------------------------------------------------------------------------------------
 
 _VALUE = r"'[^']*'|\"[^\"]*\"|[\w.+-]*\w"
@@ -162,7 +158,9 @@ def _ending(ctx: click.Context, spell: Callable[[str], str] = str) -> Iterator[N
             raise
         raise failed from error
     except KeyboardInterrupt:
-        raise _interrupted(ctx) from None
+        advice = ctx.meta.get(_ADVICE)
+        advice = advice() if callable(advice) else advice
+        raise _Interruption(advice or "Give the command again to start over.") from None
 
 
 class Command(click.Command):
@@ -218,9 +216,14 @@ def progress(title: str, *, quiet: bool = False) -> Iterator[Progress]:
         yield report
 
 
-def echo_json(wanted: bool, results: Any) -> None:
+def print_json_at_end(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    """Let `echo_json` print, if --json is given."""
+    ctx.meta[_JSON] = wanted
+
+
+def echo_json(results: Any) -> None:
     """Print results as one line of JSON, if --json asks for it."""
-    if wanted:
+    if click.get_current_context().meta[_JSON]:
         click.echo(json.dumps(results))
 
 

@@ -54,7 +54,6 @@ def train(
     protocol: str | None,
     validation_after: str | None,
     test_after: str | None,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Learn from events which links come next, and save the model in a directory.
@@ -108,22 +107,20 @@ def train(
     if not leads:
         return
     _print_trained(console(), trained, time.perf_counter() - begun)
-    echo_json(
-        as_json,
-        {
-            "output": str(output),
-            "events": len(stream),
-            "nodes": stream.nodes,
-            "unit": stream.unit,
-            "digest": stream.digest(),
-            "validation": {"sampler": "random-dst", **trained.validation.row("validation").metrics},
-            "epochs": len(trained.predictor.epochs_),
-            "training_negatives": trained.predictor.training_negatives,
-            "settings": trained.predictor.get_params(),
-            "warnings": list(trained.validation.warnings),
-            "elapsed_s": round(time.perf_counter() - begun, 3),
-        },
-    )
+    results = {
+        "output": str(output),
+        "events": len(stream),
+        "nodes": stream.nodes,
+        "unit": stream.unit,
+        "digest": stream.digest(),
+        "validation": {"sampler": "random-dst", **trained.validation.row("validation").metrics},
+        "epochs": len(trained.predictor.epochs_),
+        "training_negatives": trained.predictor.training_negatives,
+        "settings": trained.predictor.get_params(),
+        "warnings": list(trained.validation.warnings),
+        "elapsed_s": round(time.perf_counter() - begun, 3),
+    }
+    echo_json(results)
 
 
 def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:

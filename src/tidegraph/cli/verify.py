@@ -57,7 +57,7 @@ _REPORTED = (
 @SEED_OPTION
 @THREADS_OPTION
 @JSON_OPTION
-def verify(data: str, as_json: bool, **options: Any) -> None:
+def verify(data: str, **options: Any) -> None:
     """Replay a stream and compare the engine with exact solutions along the way.
 
     The stream runs through a low-pass and a high-pass filter on random features. At evenly spaced
@@ -116,14 +116,12 @@ def verify(data: str, as_json: bool, **options: Any) -> None:
         " step (error/bound),\nor by the promise of --r-max (error/threshold). Drift is the effect"
         " of rounding on\nresiduals, relative to the promise, and is included in both."
     )
-    echo_json(
-        as_json,
-        {
-            "data": data,
-            **options,
-            "nodes": events.nodes,
-            **{name: getattr(result, name) for name in _REPORTED},
-        },
-    )
+    results = {
+        "data": data,
+        **options,
+        "nodes": events.nodes,
+        **{name: getattr(result, name) for name in _REPORTED},
+    }
+    echo_json(results)
     if not result.holds:
         sys.exit(1)

@@ -18,7 +18,7 @@ from tidegraph.core.resume import read_json
 from tidegraph.reproduce.cells import Cell, Workplace, fingerprint, measure
 from tidegraph.reproduce.claims import overview
 from tidegraph.reproduce.page import Table, page
-from tidegraph.reproduce.plan import Found, Name, Plan, Target
+from tidegraph.reproduce.plan import Found, Plan, Target
 
 __all__ = ["OVERVIEW", "reproduce"]
 
@@ -67,7 +67,7 @@ def reproduce(
         todo = {path: cell for cell, path in paths.items() if not _is_current(path, older)}
         _measure_all(todo, workplace, budget_s, command, progress or silent)
         there = {cell: path for cell, path in paths.items() if _is_current(path, older)}
-        about = {cell.data: _about(workplace, cell) for cell in there}
+        streams = {cell.data: workplace.stream(cell) for cell in there}
     results = {
         name: [read_json(there[cell]) for cell in cells if cell in there]
         for name, cells in plan.cells.items()
@@ -76,8 +76,33 @@ def reproduce(
     tables = target.tables(found)
     figure = here / _FIGURE
     target.draw(tables, found, figure)
+    cells = [result for each in results.values() for result in each]
     everything = {
-        **_summary(target, plan, results, seeds, about),
+        "target": target.name,
+        "title": target.title,
+        "description": target.description,
+        "fast": fast,
+        "seeds": list(seeds),
+        "notes": list(target.notes),
+        "missing": [
+            f"{model} on {name}: {len(results[name, model])} of {len(planned)} seeds"
+            for (name, model), planned in plan.cells.items()
+            if len(results[name, model]) < len(planned)
+        ],
+        "absent": plan.absent,
+        "data": {
+            name: {"title": stream.title, "events": len(stream), "nodes": stream.nodes}
+            | {"digest": stream.digest()}
+            for name, stream in streams.items()
+        },
+        "trained_against": {
+            model: each[0]["training_negatives"]
+            for (_, model), each in results.items()
+            if each and "training_negatives" in each[0]
+        },
+        "cells": len(cells),
+        "elapsed_s": round(sum(sum(cell["elapsed_s"].values()) for cell in cells), 1),
+        "commits": sorted({cell["commit"][:10] for cell in cells if cell["commit"]}),
         **circumstances(command),
         "tables": [table.plain() for table in tables],
         "files": sorted({path.name for path in there.values()}),
@@ -139,47 +164,3 @@ def _measure_all(
             },
             path,
         )
-
-
-def _summary(
-    target: Target,
-    plan: Plan,
-    results: Mapping[Name, list[dict[str, Any]]],
-    seeds: Sequence[int],
-    about: dict[str, dict[str, Any]],
-) -> dict[str, Any]:
-    cells = [result for each in results.values() for result in each]
-    missing = [
-        f"{model} on {name}: {len(results[name, model])} of {len(cells)} seeds"
-        for (name, model), cells in plan.cells.items()
-        if len(results[name, model]) < len(cells)
-    ]
-    return {
-        "target": target.name,
-        "title": target.title,
-        "description": target.description,
-        "fast": plan.fast,
-        "seeds": list(seeds),
-        "notes": list(target.notes),
-        "missing": missing,
-        "absent": plan.absent,
-        "data": about,
-        "trained_against": {
-            model: each[0]["training_negatives"]
-            for (_, model), each in results.items()
-            if each and "training_negatives" in each[0]
-        },
-        "cells": len(cells),
-        "elapsed_s": round(sum(sum(cell["elapsed_s"].values()) for cell in cells), 1),
-        "commits": sorted({cell["commit"][:10] for cell in cells if cell["commit"]}),
-    }
-
-
-def _about(workplace: Workplace, cell: Cell) -> dict[str, Any]:
-    stream = workplace.stream(cell)
-    return {
-        "title": stream.title,
-        "events": len(stream),
-        "nodes": stream.nodes,
-        "digest": stream.digest(),
-    }

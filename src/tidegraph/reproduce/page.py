@@ -69,6 +69,9 @@ class Row:
     metric: str
     values: dict[str, Value]  # by column
 
+    def is_measured(self, column: str) -> bool:
+        return column in self.values and self.values[column].mean is not None
+
 
 @dataclass(frozen=True)
 class Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,20 +18,9 @@ __all__ = ["HEURISTICS", "Column", "Found", "Measure", "Name", "Plan", "Target"]
 Measure: TypeAlias = tuple[str, str]  # sampler, metric
 Name: TypeAlias = tuple[str, str]  # data set, model
 HEURISTICS = "heuristics"  # the model of cells that learn nothing
-_FAST = {
-    "columns": 8,
-    "window": 2,
-    "width": 16,
-    "hidden": 16,
-    "epochs": 1,
-    "batch_size": 256,
-    "max_examples": 1500,
-}
+_FAST = {"columns": 8, "window": 2, "width": 16, "hidden": 16, "epochs": 1}
+_FAST |= {"batch_size": 256, "max_examples": 1500}
 _ALL_OF_TRAIN = {"max_examples": 10**9}  # as TGN does; the default is fewer than Reddit has
-
-
-def _draw_dots(tables: list[Table], found: Found, path: Path) -> None:
-    figures.dots(tables[0], path)
 
 
 @dataclass(frozen=True)
@@ -39,14 +28,17 @@ class Target:
     """One table or figure: the cells it needs, and their layout."""
 
     name: str
-    title: str
-    description: str
     plan: Callable[[Plan], None]
     tables: Callable[[Found], list[Table]]
+    draw: Callable[[list[Table], Found, Path], None] = lambda tables, _, path: figures.dots(
+        tables[0], path
+    )
+    _: KW_ONLY
+    title: str
+    description: str
     notes: tuple[str, ...] = ()
     seeds: int = 3  # how many by default
     summary: str = ""  # in the help of the command
-    draw: Callable[[list[Table], Found, Path], None] = _draw_dots
 
 
 class Plan:
@@ -81,11 +73,6 @@ class Plan:
                 self.add(
                     kind, name, model, estimator.preset(preset, whose, **settings).get_params()
                 )
-
-    def heuristics(self, names: Iterable[str], kind: str) -> None:
-        """Add heuristics, which have no seeds: `event-rules` or `snapshot-rules`."""
-        for name in names:
-            self.add(kind, name, HEURISTICS, {}, seeds=(0,))
 
     def add(
         self,
@@ -135,14 +122,14 @@ class Found:
         self.fast = plan.fast
 
     def values(self, name: str, model: str, *path: str) -> list[float]:
-        """Return a number of every seed, by its path in the results."""
+        """Return a number of every seed by its path in the results; the mean of a list."""
         found = []
         for result in self._results.get((name, model), []):
             at: Any = result
             for key in path:
                 at = at.get(key) if isinstance(at, dict) else None
             if at is not None:
-                found.append(float(at))
+                found.append(statistics.fmean(at) if isinstance(at, list) else float(at))
         return found
 
     def value(self, name: str, model: str, path: Sequence[str], metric: str) -> Value:
@@ -151,13 +138,6 @@ class Found:
         if values:
             return Value.of(values, metric)
         return Value(self.absent.get(name, NOT_YET))
-
-    def mean_epoch(self, name: str, model: str) -> Value:
-        """Return the seconds per epoch of training, averaged over the epochs of each seed."""
-        results = self._results.get((name, model), [])
-        if not results:
-            return self.value(name, model, ["epoch_s"], "seconds")
-        return Value.of([statistics.fmean(each["epoch_s"]) for each in results], "seconds")
 
     def rows(
         self, columns: Sequence[Column], models: Iterable[str], *measures: Measure

@@ -51,7 +51,9 @@ class _Comparison:
     def plan(self, plan: Plan) -> None:
         names = list(dict.fromkeys(column.data for column in self.columns))
         if self.kind != "nodes":  # whose cells have heuristics of their own
-            plan.heuristics(names, f"{self.kind.removesuffix('s')}-rules")
+            for name in names:
+                rules = f"{self.kind.removesuffix('s')}-rules"
+                plan.add(rules, name, HEURISTICS, {}, seeds=(0,))  # they have no seeds
         for model, preset in self.models.items():
             plan.models(self.kind, names, model, preset)
 
@@ -279,7 +281,7 @@ def _plan_cost(plan: Plan) -> None:
 def _tables_cost(found: Found) -> list[Table]:
     rows = []
     for model in (_TGN, *_EVENT_MODELS):
-        values = {name: found.mean_epoch(name, model) for name in _TIMED}
+        values = {name: found.value(name, model, ["epoch_s"], "seconds") for name in _TIMED}
         rows.append(Row(model, HERE if model == _TGN else OURS, "", "seconds per epoch", values))
     for model in _EVENT_MODELS:
         once = {name: found.value(name, model, ["record_s"], "seconds") for name in _TIMED}
@@ -341,16 +343,12 @@ def _draw_errors(tables: list[Table], found: Found, path: Path) -> None:
 
 # All of them --------------------------------------------------------------------------------------
 
-_PARTS: dict[str, dict[str, Any]] = {
-    **{each.name: {"plan": each.plan, "tables": each.tables} for each in _COMPARISONS},
-    "ablation-high-pass": {"plan": _plan_ablation, "tables": _tables_ablation},
-    "time-encoding": {"plan": _plan_times, "tables": _tables_times},
-    "sensitivity": {
-        "plan": _plan_sensitivity,
-        "tables": _tables_sensitivity,
-        "draw": _draw_sensitivity,
-    },
-    "time-cost": {"plan": _plan_cost, "tables": _tables_cost},
-    "error-vs-speed": {"plan": _plan_errors, "tables": _tables_errors, "draw": _draw_errors},
+_PARTS: dict[str, tuple[Any, ...]] = {  # what to measure, its tables, and perhaps a figure
+    **{each.name: (each.plan, each.tables) for each in _COMPARISONS},
+    "ablation-high-pass": (_plan_ablation, _tables_ablation),
+    "time-encoding": (_plan_times, _tables_times),
+    "sensitivity": (_plan_sensitivity, _tables_sensitivity, _draw_sensitivity),
+    "time-cost": (_plan_cost, _tables_cost),
+    "error-vs-speed": (_plan_errors, _tables_errors, _draw_errors),
 }
-TARGETS = {name: Target(name, **about, **_PARTS[name]) for name, about in about_targets().items()}
+TARGETS = {name: Target(name, *_PARTS[name], **about) for name, about in about_targets().items()}

@@ -54,7 +54,7 @@ def succeeded(result: Result) -> Result:
     return result
 
 
-def refused(result: Result) -> str:
+def rejection(result: Result) -> str:
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
     return result.stderr
@@ -154,9 +154,9 @@ def test_an_interrupted_training_resumes_to_the_same_weights(
         assert "give the same command again" in stopped.stderr
         assert not path.exists()
         assert unfinished(path).is_dir()
-    assert "not finished" in refused(run("predict", path, "--src", "4711", "--rank", "1"))
+    assert "not finished" in rejection(run("predict", path, "--src", "4711", "--rank", "1"))
     other = run("train", purchases, *AWKWARD, *QUICKLY, "--set", "alpha=0.3", "-o", path)
-    assert re.search(r"alpha 0\.2\b.*\b0\.3", refused(other))
+    assert re.search(r"alpha 0\.2\b.*\b0\.3", rejection(other))
     assert "Resuming" in succeeded(run(*words)).stdout
     # Apart from how long each epoch took, which the header tells.
     kept, same = LinkPredictor.load(path), LinkPredictor.load(model)
@@ -181,7 +181,7 @@ def test_wrong_settings_are_rejected_before_data_is_read(tmp_path: Path) -> None
         ("dropout=2", "dropout is 2; "),
         ("path=x", "decided by the run"),
     ):
-        assert advice in refused(run("train", __file__, "-o", path, "--set", word))
+        assert advice in rejection(run("train", __file__, "-o", path, "--set", word))
     listed = succeeded(run("train", "--set", "help")).stdout
     meant = dict(line.split(maxsplit=1) for line in listed.splitlines())
     assert {word.partition("=")[0] for word in meant} == set(LinkPredictor().get_params())
@@ -202,7 +202,7 @@ def test_train_rejects_wrong_arguments_and_data(purchases: Path, tmp_path: Path)
         ([purchases, *AWKWARD, "--protocol", "time"], "give --validation-after and --test-after"),
         ([purchases, *AWKWARD, "--test-after", "9"], "belong to the protocol 'time'"),
     ):
-        assert advice in refused(run("train", *words, "-o", path))
+        assert advice in rejection(run("train", *words, "-o", path))
         assert not path.exists()
         assert not unfinished(path).exists()
     for text, advice in (
@@ -211,14 +211,14 @@ def test_train_rejects_wrong_arguments_and_data(purchases: Path, tmp_path: Path)
         ("src,dst,t\n0,1,5\n0,,6\n", "--on-bad drop"),
     ):
         (tmp_path / "few.csv").write_text(text)
-        assert advice in refused(run("train", tmp_path / "few.csv", "-o", path))
+        assert advice in rejection(run("train", tmp_path / "few.csv", "-o", path))
     words = ["train", purchases, *AWKWARD, *QUICKLY, "-o", path]
-    assert "r_max" in refused(run(*words, "--set", "r_max=-1"))
+    assert "r_max" in rejection(run(*words, "--set", "r_max=-1"))
     succeeded(run(*words))  # rejected attempts left nothing in the way
     shutil.rmtree(path)
     path.mkdir()
     (path / "thesis.tex").write_text("")
-    assert f"{path} exists" in refused(run("train", purchases, *AWKWARD, "-o", path))
+    assert f"{path} exists" in rejection(run("train", purchases, *AWKWARD, "-o", path))
     assert (path / "thesis.tex").exists()
 
 
@@ -279,7 +279,7 @@ def test_a_date_and_its_number_are_the_same_time(model: Path) -> None:
     report = last_line(run("predict", model, "--pairs", "-", "--json", text=rows))
     assert [answer["t"] for answer in report["answers"]] == [str(number), "2023-04-02T10:00"]
     assert {f"{answer['probability']:.6g}" for answer in report["answers"]} == found
-    assert "ISO" in refused(run(*words, "2.4.2023"))
+    assert "ISO" in rejection(run(*words, "2.4.2023"))
     for far in ("1999-01-01", "2099-01-01"):
         assert "expect little" in succeeded(run(*words, far)).stderr
 
@@ -309,7 +309,7 @@ def test_predict_names_what_it_cannot_answer(model: Path, tmp_path: Path) -> Non
             f"{tmp_path / 'no'} is not a directory",
         ),
     ):
-        assert advice in refused(run("predict", model, *words))
+        assert advice in rejection(run("predict", model, *words))
     for text, advice in (
         ("src|dst\n4711|shop-01\n", "has the columns src|dst; src and dst are needed"),
         ("", "at least one row is needed"),
@@ -318,10 +318,10 @@ def test_predict_names_what_it_cannot_answer(model: Path, tmp_path: Path) -> Non
         ('src,dst\n"Ann\nB",x\n\n4711,y\n', "line 2, src: node 'Ann\\nB' is unknown"),
         ("src,dst,t\n\n4711,shop-01,soon\n", "line 3, t: the time 'soon'"),
     ):
-        assert advice in refused(run("predict", model, "--pairs", "-", text=text))
-    assert "holds no model" in refused(run("predict", tmp_path, "--src", "a", "--rank", "1"))
+        assert advice in rejection(run("predict", model, "--pairs", "-", text=text))
+    assert "holds no model" in rejection(run("predict", tmp_path, "--src", "a", "--rank", "1"))
     nowhere = tmp_path / "nada.model"
-    assert f"{nowhere} does not exist" in refused(
+    assert f"{nowhere} does not exist" in rejection(
         run("predict", nowhere, "--src", "a", "--rank", "1")
     )
 
@@ -353,10 +353,10 @@ def test_pairs_in_another_encoding_are_rejected_as_events_are(
 ) -> None:
     path = tmp_path / "pairs.csv"
     path.write_bytes("src,dst,t\nJosé,shop-01,5\n".encode(encoding))
-    error = refused(run("predict", model, "--pairs", path))
+    error = rejection(run("predict", model, "--pairs", path))
     assert f"{path} is not UTF-8" in error
     assert f"iconv -f {encoding} -t utf-8 pairs.csv" in error
-    assert error == refused(run("train", path, "-o", tmp_path / "other"))
+    assert error == rejection(run("train", path, "-o", tmp_path / "other"))
 
 
 def test_a_long_cell_of_a_pair_is_read(model: Path) -> None:
@@ -391,7 +391,7 @@ def test_the_same_id_may_be_a_user_and_an_item(tmp_path: Path) -> None:
     succeeded(run("train", source, *QUICKLY, "-o", path))
     rows = cells(succeeded(run("predict", path, "--src", "9", "--rank", "9")).stdout)
     assert {row["dst"] for row in rows} == set("01234")
-    unknown = refused(run("predict", path, "--src", "9", "--dst", "7"))
+    unknown = rejection(run("predict", path, "--src", "9", "--dst", "7"))
     assert "--dst: node 'dst 7' is unknown; the nearest name is 'dst " in unknown
     assert unknown.rstrip()[-2] in "01234"
     succeeded(run("predict", path, "--src", "9", "--dst", "4"))
@@ -476,7 +476,7 @@ def test_an_unwritable_output_is_rejected_before_the_work(
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)
     words = ["evaluate", "nyc-flights", "-o", tmp_path / "e.json"]
-    assert "may not be written to; give another place" in refused(run(*words))
+    assert "may not be written to; give another place" in rejection(run(*words))
 
 
 def test_a_heuristic_that_ties_has_not_won() -> None:
@@ -612,8 +612,8 @@ def test_settings_start_from_the_preset(purchases: Path, tmp_path: Path) -> None
     )
     assert trained["settings"]["past_weight"] == preset("historical")["past_weight"]
     for wrong, advice in (("paper-rnn", "paper-transformer"), ("paper-node", "LinkPredictor")):
-        assert advice in refused(run("evaluate", purchases, *AWKWARD, "--preset", wrong))
-    assert "'paper-lstm' for 'nyc-flights'" in refused(
+        assert advice in rejection(run("evaluate", purchases, *AWKWARD, "--preset", wrong))
+    assert "'paper-lstm' for 'nyc-flights'" in rejection(
         run("evaluate", "nyc-flights", "--preset", "paper-lstm")
     )
 
@@ -632,7 +632,7 @@ def test_reversed_edges_count_as_well(tmp_path: Path) -> None:
     for report, mrr in ((plain, 1.0), (both, 0.75)):  # two answers share ranks 1 and 2, ties half
         memory = report["heuristics"]["memory"]["all-nodes"]["all"]["mrr_full"]
         assert memory == pytest.approx(mrr, abs=0.1)
-    assert "belongs to --protocol roland" in refused(run(*words, "--reversed"))
+    assert "belongs to --protocol roland" in rejection(run(*words, "--reversed"))
 
 
 def test_live_models_learn_from_scored_snapshots(tmp_path: Path) -> None:
@@ -644,7 +644,7 @@ def test_live_models_learn_from_scored_snapshots(tmp_path: Path) -> None:
     shown = run(*words, *snapshots)
     assert "protocol roland+live" in " ".join(shown.output.split())
     assert last_line(shown)["live"] == LIVE
-    assert "live belongs to the protocol roland" in refused(run(*words))
+    assert "live belongs to the protocol roland" in rejection(run(*words))
 
 
 def test_evaluate_rejects_wrong_arguments(purchases: Path) -> None:
@@ -654,7 +654,7 @@ def test_evaluate_rejects_wrong_arguments(purchases: Path) -> None:
         (["--protocol", "roland"], "needs --snapshot-seconds"),
         (["--protocol", "time"], "give --validation-after"),
     ):  # before anything is read
-        assert advice in refused(run("evaluate", __file__, *words))
+        assert advice in rejection(run("evaluate", __file__, *words))
     for words, advice in (
         (["--seeds", "a,b"], "separated by commas"),
         (["--seeds", "1,1"], "each once"),
@@ -668,7 +668,7 @@ def test_evaluate_rejects_wrong_arguments(purchases: Path) -> None:
             "the time 'soon'",
         ),
     ):
-        assert advice in refused(run("evaluate", purchases, *AWKWARD, *words))
+        assert advice in rejection(run("evaluate", purchases, *AWKWARD, *words))
     with pytest.raises(ParameterError, match="protocol is 'tgx'"):
         evaluate(datasets.generate_communities(20, 100), protocol="tgx")
 

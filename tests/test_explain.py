@@ -611,7 +611,7 @@ def test_the_command_reads_the_columns_that_are_named(messages: Path, tmp_path: 
         ),
     ],
 )
-def test_the_command_refuses_in_one_line(messages: Path, words: list[str], says: str) -> None:
+def test_the_command_rejects_in_one_line(messages: Path, words: list[str], says: str) -> None:
     result = run("--data", messages, *words)
     assert result.exit_code == 2
     assert says in result.stderr

@@ -54,7 +54,7 @@ def succeeded(result: Result) -> Result:
     return result
 
 
-def rejected(result: Result) -> str:
+def rejection(result: Result) -> str:
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
     return result.stderr
@@ -127,11 +127,11 @@ def test_train_reports_columns_scores_and_next_steps(purchases: Path, tmp_path: 
     assert not unfinished(path).exists()
 
 
-def killed(at: str) -> Callable[[str], contextlib.AbstractContextManager[Any]]:
+def killed(at: str) -> Callable[..., contextlib.AbstractContextManager[Any]]:
     """Return a progress that interrupts the command when it reports these words."""
 
     @contextlib.contextmanager
-    def progress(title: str) -> Iterator[Progress]:
+    def progress(title: str, *, quiet: bool) -> Iterator[Progress]:
         def report(done: int, total: int, what: str) -> None:
             if at in what:
                 raise KeyboardInterrupt
@@ -154,9 +154,9 @@ def test_an_interrupted_training_resumes_to_the_same_weights(
         assert "give the same command again" in stopped.stderr
         assert not path.exists()
         assert unfinished(path).is_dir()
-    assert "not finished" in rejected(run("predict", path, "--src", "4711", "--rank", "1"))
+    assert "not finished" in rejection(run("predict", path, "--src", "4711", "--rank", "1"))
     other = run("train", purchases, *AWKWARD, *QUICKLY, "--set", "alpha=0.3", "-o", path)
-    assert re.search(r"alpha 0\.2\b.*\b0\.3", rejected(other))
+    assert re.search(r"alpha 0\.2\b.*\b0\.3", rejection(other))
     assert "Resuming" in succeeded(run(*words)).stdout
     # Apart from how long each epoch took, which the header tells.
     kept, same = LinkPredictor.load(path), LinkPredictor.load(model)
@@ -184,7 +184,7 @@ def test_wrong_settings_are_rejected_before_data_is_read(tmp_path: Path) -> None
         ("hidden=100000000000", "hidden is 100000000000; give a whole number from 1 to 16384"),
         ("path=x", "decided by the run"),
     ):
-        assert advice in rejected(run("train", __file__, "-o", path, "--set", word))
+        assert advice in rejection(run("train", __file__, "-o", path, "--set", word))
     assert not list(tmp_path.iterdir())  # nor an unfinished model
     listed = succeeded(run("train", "--set", "help")).stdout
     meant = dict(line.split(maxsplit=1) for line in listed.splitlines())
@@ -206,7 +206,7 @@ def test_train_rejects_wrong_arguments_and_data(purchases: Path, tmp_path: Path)
         ([purchases, *AWKWARD, "--protocol", "time"], "give --validation-after and --test-after"),
         ([purchases, *AWKWARD, "--test-after", "9"], "belong to the protocol 'time'"),
     ):
-        assert advice in rejected(run("train", *words, "-o", path))
+        assert advice in rejection(run("train", *words, "-o", path))
         assert not path.exists()
         assert not unfinished(path).exists()
     for text, advice in (
@@ -215,14 +215,14 @@ def test_train_rejects_wrong_arguments_and_data(purchases: Path, tmp_path: Path)
         ("src,dst,t\n0,1,5\n0,,6\n", "--on-bad drop"),
     ):
         (tmp_path / "few.csv").write_text(text)
-        assert advice in rejected(run("train", tmp_path / "few.csv", "-o", path))
+        assert advice in rejection(run("train", tmp_path / "few.csv", "-o", path))
     words = ["train", purchases, *AWKWARD, *QUICKLY, "-o", path]
-    assert "r_max" in rejected(run(*words, "--set", "r_max=-1"))
+    assert "r_max" in rejection(run(*words, "--set", "r_max=-1"))
     succeeded(run(*words))  # rejected attempts left nothing in the way
     shutil.rmtree(path)
     path.mkdir()
     (path / "thesis.tex").write_text("")
-    assert f"{path} exists" in rejected(run("train", purchases, *AWKWARD, "-o", path))
+    assert f"{path} exists" in rejection(run("train", purchases, *AWKWARD, "-o", path))
     assert (path / "thesis.tex").exists()
 
 
@@ -281,7 +281,7 @@ def test_a_date_and_its_number_are_the_same_time(model: Path) -> None:
     report = last_line(run("predict", model, "--pairs", "-", "--json", text=rows))
     assert [answer["t"] for answer in report["answers"]] == [str(number), "2023-04-02T10:00"]
     assert {f"{answer['probability']:.6g}" for answer in report["answers"]} == found
-    assert "ISO" in rejected(run(*words, "2.4.2023"))
+    assert "ISO" in rejection(run(*words, "2.4.2023"))
     for far in ("1999-01-01", "2099-01-01"):
         assert "expect little" in succeeded(run(*words, far)).stderr
 
@@ -299,8 +299,8 @@ def test_new_leaves_out_known_destinations(model: Path) -> None:
 
 def test_predict_names_what_it_cannot_answer(model: Path, tmp_path: Path) -> None:
     for words, advice in (
-        (["--src", "Ann ONeil", "--rank", "3"], 'the nearest id is "Ann O\'Neil"'),
-        (["--src", "4711", "--dst", "zzz"], "dst 'zzz' is unknown"),
+        (["--src", "Ann ONeil", "--rank", "3"], 'the nearest name is "Ann O\'Neil"'),
+        (["--src", "4711", "--dst", "zzz"], "--dst: node 'zzz' is unknown"),
         (["--src", "4711"], "--rank K"),
         (["--dst", "shop-01"], "give --src"),
         (["--src", "4711", "--dst", "shop-01", "--rank", "2"], "for one pair"),
@@ -311,19 +311,19 @@ def test_predict_names_what_it_cannot_answer(model: Path, tmp_path: Path) -> Non
             f"{tmp_path / 'no'} is not a directory",
         ),
     ):
-        assert advice in rejected(run("predict", model, *words))
+        assert advice in rejection(run("predict", model, *words))
     for text, advice in (
         ("src|dst\n4711|shop-01\n", "has the columns src|dst; src and dst are needed"),
-        ("", "has the columns (none)"),
-        ("src,dst\n4711\n", "line 2 has 1 cell under"),
-        ("src,dst\n4711,shop-01\n4711,shop-77\n", "line 3: dst 'shop-77' is unknown"),
-        ('src,dst\n"Ann\nB",x\n\n4711,y\n', "line 2: src 'Ann\\nB' is unknown"),
-        ("src,dst,t\n\n4711,shop-01,soon\n", "line 3: the time 'soon'"),
+        ("", "at least one row is needed"),
+        ("src,dst\n4711\n", "line 2 has 1 cells where 2 are expected: '4711'; fix the file"),
+        ("src,dst\n4711,shop-01\n4711,shop-77\n", "line 3, dst: node 'shop-77' is unknown"),
+        ('src,dst\n"Ann\nB",x\n\n4711,y\n', "line 2, src: node 'Ann\\nB' is unknown"),
+        ("src,dst,t\n\n4711,shop-01,soon\n", "line 3, t: the time 'soon'"),
     ):
-        assert advice in rejected(run("predict", model, "--pairs", "-", text=text))
-    assert "holds no model" in rejected(run("predict", tmp_path, "--src", "a", "--rank", "1"))
+        assert advice in rejection(run("predict", model, "--pairs", "-", text=text))
+    assert "holds no model" in rejection(run("predict", tmp_path, "--src", "a", "--rank", "1"))
     nowhere = tmp_path / "nada.model"
-    assert f"{nowhere} does not exist" in rejected(
+    assert f"{nowhere} does not exist" in rejection(
         run("predict", nowhere, "--src", "a", "--rank", "1")
     )
 
@@ -349,12 +349,36 @@ def test_a_distant_time_is_shown_as_a_date(model: Path) -> None:
     assert "2023-03-01T" in result.stderr
 
 
+@pytest.mark.parametrize("encoding", ["latin1", "utf-16"])
+def test_pairs_in_another_encoding_are_rejected_as_events_are(
+    encoding: str, model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_bytes("src,dst,t\nJosé,shop-01,5\n".encode(encoding))
+    error = rejection(run("predict", model, "--pairs", path))
+    assert f"{path} is not UTF-8" in error
+    assert f"iconv -f {encoding} -t utf-8 pairs.csv" in error
+    assert error == rejection(run("train", path, "-o", tmp_path / "other"))
+
+
+def test_a_long_cell_of_a_pair_is_read(model: Path) -> None:
+    text = f"src,dst,note\n4711,shop-01,{'x' * 200_000}\n"
+    answer = succeeded(run("predict", model, "--pairs", "-", text=text)).stdout
+    assert f",{'x' * 200_000}," in answer
+
+
+def test_pairs_without_rows_have_answers_without_rows(model: Path) -> None:
+    result = succeeded(run("predict", model, "--pairs", "-", text="src,dst\n"))
+    assert result.stdout == "src,dst,probability\n"
+
+
 def test_an_id_that_lost_its_zeros_is_recognised() -> None:
     names = NodeNames(["000042", "482", "0", "x 07"])
     stream = EventStream(np.array([0, 1]), np.array([2, 3]), np.array([1, 2]), 4, names=names)
     for asked, meant in {"42": "000042", "0000482": "482", "000": "0", "x 7": "x 07"}.items():
-        with pytest.raises(DataError, match=f"the nearest id is '{meant}'"):
-            predict._numbers(stream, [asked], "src")
+        pairs = predict._Pairs({"src": ["482", asked, "x"]}, lambda row: f"row {row}")
+        with pytest.raises(DataError, match=f"row 1, src: .* the nearest name is '{meant}'"):
+            pairs.nodes("src", stream)
 
 
 def test_the_same_id_may_be_a_user_and_an_item(tmp_path: Path) -> None:
@@ -369,8 +393,8 @@ def test_the_same_id_may_be_a_user_and_an_item(tmp_path: Path) -> None:
     succeeded(run("train", source, *QUICKLY, "-o", path))
     rows = cells(succeeded(run("predict", path, "--src", "9", "--rank", "9")).stdout)
     assert {row["dst"] for row in rows} == set("01234")
-    unknown = rejected(run("predict", path, "--src", "9", "--dst", "7"))
-    assert "dst '7' is unknown: no event of the data has it; the nearest id is" in unknown
+    unknown = rejection(run("predict", path, "--src", "9", "--dst", "7"))
+    assert "--dst: node 'dst 7' is unknown; the nearest name is 'dst " in unknown
     assert unknown.rstrip()[-2] in "01234"
     succeeded(run("predict", path, "--src", "9", "--dst", "4"))
 
@@ -454,7 +478,7 @@ def test_an_unwritable_output_is_rejected_before_the_work(
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)
     words = ["evaluate", "nyc-flights", "-o", tmp_path / "e.json"]
-    assert "may not be written to; give another place" in rejected(run(*words))
+    assert "may not be written to; give another place" in rejection(run(*words))
 
 
 def test_a_heuristic_that_ties_has_not_won() -> None:
@@ -628,8 +652,8 @@ def test_settings_start_from_the_preset(purchases: Path, tmp_path: Path) -> None
     )
     assert trained["settings"]["past_weight"] == preset("historical")["past_weight"]
     for wrong, advice in (("paper-rnn", "paper-transformer"), ("paper-node", "LinkPredictor")):
-        assert advice in rejected(run("evaluate", purchases, *AWKWARD, "--preset", wrong))
-    assert "'paper-lstm' for 'nyc-flights'" in rejected(
+        assert advice in rejection(run("evaluate", purchases, *AWKWARD, "--preset", wrong))
+    assert "'paper-lstm' for 'nyc-flights'" in rejection(
         run("evaluate", "nyc-flights", "--preset", "paper-lstm")
     )
 
@@ -648,7 +672,7 @@ def test_reversed_edges_count_as_well(tmp_path: Path) -> None:
     for report, mrr in ((plain, 1.0), (both, 0.75)):  # two answers share ranks 1 and 2, ties half
         memory = report["heuristics"]["memory"]["all-nodes"]["all"]["mrr_full"]
         assert memory == pytest.approx(mrr, abs=0.1)
-    assert "belongs to --protocol roland" in rejected(run(*words, "--reversed"))
+    assert "belongs to --protocol roland" in rejection(run(*words, "--reversed"))
 
 
 def test_live_models_learn_from_scored_snapshots(tmp_path: Path) -> None:
@@ -660,7 +684,7 @@ def test_live_models_learn_from_scored_snapshots(tmp_path: Path) -> None:
     shown = run(*words, *snapshots)
     assert "protocol roland+live" in " ".join(shown.output.split())
     assert last_line(shown)["live"] == LIVE
-    assert "live belongs to the protocol roland" in rejected(run(*words))
+    assert "live belongs to the protocol roland" in rejection(run(*words))
 
 
 def test_evaluate_rejects_wrong_arguments(purchases: Path) -> None:
@@ -670,7 +694,7 @@ def test_evaluate_rejects_wrong_arguments(purchases: Path) -> None:
         (["--protocol", "roland"], "needs --snapshot-seconds"),
         (["--protocol", "time"], "give --validation-after"),
     ):  # before anything is read
-        assert advice in rejected(run("evaluate", __file__, *words))
+        assert advice in rejection(run("evaluate", __file__, *words))
     for words, advice in (
         (["--seeds", "a,b"], "separated by commas"),
         (["--seeds", "1,1"], "each once"),
@@ -684,7 +708,7 @@ def test_evaluate_rejects_wrong_arguments(purchases: Path) -> None:
             "the time 'soon'",
         ),
     ):
-        assert advice in rejected(run("evaluate", purchases, *AWKWARD, *words))
+        assert advice in rejection(run("evaluate", purchases, *AWKWARD, *words))
     with pytest.raises(ParameterError, match="protocol is 'tgx'"):
         evaluate(datasets.generate_communities(20, 100), protocol="tgx")
 

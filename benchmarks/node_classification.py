@@ -86,7 +86,7 @@ def like_gdelt() -> Task:
         )
         stream = datasets.load_dataset(path)
         # Copied out of the files, which are deleted.
-        stream = EventStream.from_arrays(
+        stream = EventStream(
             np.array(stream.src),
             np.array(stream.dst),
             np.array(stream.t),

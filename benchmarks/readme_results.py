@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegraph.evaluation import best_heuristic
-from tidegraph.reproduce.published import best_published
+from tidegraph.reproduce.texts import best_published
 
 ROOT = Path(__file__).parent.parent
 BEGIN = "<!-- results: written by benchmarks/readme_results.py -->\n"

@@ -163,7 +163,9 @@ std::size_t Recorder::run(Propagator<Real>& propagator, const Rows& rows,
     return waiting() < limit;
   };
   std::vector<std::int64_t> counts(times.size());
-  return propagator.apply_steps(rows, offsets, counts, rejection, after);
+  const std::size_t done = propagator.apply_steps(rows, offsets, counts, rejection, after);
+  for (std::size_t s = 0; s < done; ++s) touched_ += std::size_t(counts[s]);
+  return done;
 }
 
 SealedRecords Recorder::seal() {

@@ -41,6 +41,8 @@ class Recorder {
                   std::size_t limit, Rejection& rejection);
 
   std::size_t waiting() const { return nodes_.size(); }
+  // The nodes that run() has seen touched, summed over its steps.
+  std::size_t touched() const { return touched_; }
   // Returns the waiting records and forgets them.
   SealedRecords seal();
 
@@ -53,6 +55,7 @@ class Recorder {
   RecordLayout layout_;
   double epsilon_;
   bool all_ = false;
+  std::size_t touched_ = 0;
   std::vector<float> last_;         // [nodes, channels, columns]
   std::vector<float> last_scales_;  // [nodes, channels]
 

@@ -16,7 +16,7 @@ import pytest
 from tidegraph import bench
 from tidegraph.bench import competitors, measuring, recomputing, scaling
 from tidegraph.bench.competitors import PowerIteration, Yardstick
-from tidegraph.bench.graphs import MEAN_DEGREE, PowerLaw, load_stream
+from tidegraph.bench.graphs import MEAN_DEGREE, PowerLaw, Stream, load_stream
 from tidegraph.bench.measuring import BenchSettings, Skipped
 from tidegraph.bench.results import circumstances
 from tidegraph.core import machine
@@ -147,21 +147,17 @@ def test_the_yardstick_reads_what_the_engine_streams(
     monkeypatch.setenv("TIDEGRAPH_YARDSTICK", str(YARDSTICK))
     stream = load_stream("uci")
     yardstick = Yardstick(tmp_path)
-    file = yardstick.write("uci", stream.text())
-    elapsed_s = yardstick.run(
-        file, nodes=stream.nodes, columns=128, r_max=1e-7, threads=1, steps=stream.steps, merge=True
-    )
-    assert elapsed_s > 0
+    yardstick.write(stream)
+    assert yardstick.run(stream, threads=1, merge=True) > 0
 
 
 def test_a_yardstick_that_stops_early_is_an_error(small_data: Path) -> None:
     if shutil.which("g++") is None:
         pytest.skip("the yardstick is compiled with g++")
     (small_data / "yardstick.cpp").write_text(STAND_IN.replace("steps %s", "steps 0%.0s"))
+    stream = Stream("x", Batch([0] * 3, [0] * 3), np.arange(4), nodes=1, columns=1)
     with pytest.raises(RuntimeError, match="0 of 3 steps"):
-        Yardstick(small_data).run(
-            small_data, nodes=1, columns=1, r_max=1, threads=1, steps=3, merge=False
-        )
+        Yardstick(small_data).run(stream, threads=1, merge=False)
 
 
 @pytest.mark.parametrize("channel", [Channel.low_pass(), Channel.high_pass(0.1, beta=0.3)])

@@ -18,7 +18,6 @@ from click.testing import CliRunner, Result
 
 import tidegraph
 from tidegraph import bench, cli
-from tidegraph.cli import bench as bench_command
 from tidegraph.cli import flights, terminal
 from tidegraph.cli.terminal import failure
 from tidegraph.core import display
@@ -37,7 +36,7 @@ def last_line(result: Result) -> dict[str, Any]:
     return report
 
 
-def refusal(result: Result) -> str:
+def rejection(result: Result) -> str:
     """Return the error of a rejected command: one line on standard error, and nothing else."""
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -69,7 +68,7 @@ def test_help_names_every_command_and_shows_how_to_start() -> None:
 
 
 def test_help_starts_fast_and_imports_nothing_heavy() -> None:
-    heavy = ["matplotlib", "pyarrow", "rich", "scipy", "torch", "tidegraph.bench"]
+    heavy = ["matplotlib", "pyarrow", "rich", "scipy", "torch", "tidegraph.engine"]
     code = (
         "import sys; from tidegraph import cli; cli.main(['--help'], standalone_mode=False);"
         f" print('imported:', *sorted(sys.modules.keys() & set({heavy})))"
@@ -142,7 +141,7 @@ def test_verify_reads_the_columns_it_is_given(tmp_path: Path) -> None:
     path = tmp_path / "calls.csv"
     path.write_text("a,b,when\n" + "".join(f"{k % 7},{k % 5},{k}\n" for k in range(60, 0, -1)))
     words = ["--data", str(path), "--src", "a", "--dst", "b", "--time", "when"]
-    assert "--sort" in refusal(run(*VERIFY, *words))
+    assert "--sort" in rejection(run(*VERIFY, *words))
     result = run(*VERIFY, *words, "--sort", "--json")
     assert result.exit_code == 0
     assert "src is column 'a', as given" in result.stdout
@@ -152,11 +151,12 @@ def test_verify_reads_the_columns_it_is_given(tmp_path: Path) -> None:
 
 def test_steps_cover_all_rows_and_no_step_is_empty() -> None:
     t = np.array([-7, -7, -1, 0, 4, 4, 9])
-    assert verify.step_offsets(t).tolist() == [0, 2, 3, 4, 6, 7]
-    assert verify.step_offsets(t, 5).tolist() == [0, 2, 3, 6, 7]
-    assert verify.step_offsets(t[:0]).tolist() == [0]
-    with pytest.raises(tidegraph.ParameterError, match="positive"):
-        verify.step_offsets(t, 0)
+    stream = tidegraph.EventStream([0] * 7, [1] * 7, t)
+    assert stream.steps().offsets.tolist() == [0, 2, 3, 4, 6, 7]
+    assert stream.snapshots(5).offsets.tolist() == [0, 2, 3, 6, 7]
+    assert stream[:0].steps().offsets.tolist() == [0]
+    with pytest.raises(tidegraph.ParameterError, match="every is 0"):
+        stream.snapshots(0)
 
 
 def test_samples_are_spread_and_include_the_end() -> None:
@@ -176,7 +176,7 @@ def test_samples_are_spread_and_include_the_end() -> None:
     ],
 )
 def test_wrong_options_end_verify_with_one_line(options: list[str], advice: str) -> None:
-    assert advice in refusal(run(*VERIFY, *options))
+    assert advice in rejection(run(*VERIFY, *options))
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_an_unwritable_path_ends_a_command_with_one_line(
     events.write_text(f"src,dst,t\n{rows}")
     denied.mkdir()
 
-    def refusing(does: Any, *, always: bool) -> Any:
+    def denying(does: Any, *, always: bool) -> Any:
         def wrapped(path: Any, *arguments: Any, **options: Any) -> Any:
             writes = always or any(letter in str(arguments[:1]) for letter in "wx")
             if writes and str(path).startswith(f"{denied}/"):
@@ -215,9 +215,9 @@ def test_an_unwritable_path_ends_a_command_with_one_line(
 
         return wrapped
 
-    monkeypatch.setattr(os, "mkdir", refusing(os.mkdir, always=True))
+    monkeypatch.setattr(os, "mkdir", denying(os.mkdir, always=True))
     for name in ("io.open", "builtins.open"):
-        monkeypatch.setattr(name, refusing(io.open, always=False))
+        monkeypatch.setattr(name, denying(io.open, always=False))
     result = run(*(word.format(events=events, denied=denied) for word in words))
     assert result.exit_code == 1, result.output
     assert str(denied) in result.stderr
@@ -248,14 +248,15 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ModuleNotFoundError("No module named 'scipy'", name="scipy.sparse")
 
     monkeypatch.setattr(verify, "exact_of", no_scipy)
-    assert "needs scipy" in refusal(run(*VERIFY))
+    assert "needs scipy" in rejection(run(*VERIFY))
 
 
 # bench and demo -----------------------------------------------------------------------------------
 
 
 def test_the_help_of_bench_lists_its_sections() -> None:
-    assert list(bench_command._SECTIONS) == list(bench.SECTIONS)
+    text = run("bench", "propagation", "--help").stdout
+    assert all(f"  {name} " in text for name in bench.SECTIONS)
 
 
 def test_bench_prints_a_table_and_ends_with_json(tmp_path: Path) -> None:

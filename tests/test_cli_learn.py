@@ -54,7 +54,7 @@ def succeeded(result: Result) -> Result:
     return result
 
 
-def refused(result: Result) -> str:
+def rejection(result: Result) -> str:
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
     return result.stderr
@@ -127,11 +127,11 @@ def test_train_reports_columns_scores_and_next_steps(purchases: Path, tmp_path: 
     assert not unfinished(path).exists()
 
 
-def killed(at: str) -> Callable[[str], contextlib.AbstractContextManager[Any]]:
+def killed(at: str) -> Callable[..., contextlib.AbstractContextManager[Any]]:
     """Return a progress that interrupts the command when it reports these words."""
 
     @contextlib.contextmanager
-    def progress(title: str) -> Iterator[Progress]:
+    def progress(title: str, *, quiet: bool) -> Iterator[Progress]:
         def report(done: int, total: int, what: str) -> None:
             if at in what:
                 raise KeyboardInterrupt
@@ -154,9 +154,9 @@ def test_an_interrupted_training_resumes_to_the_same_weights(
         assert "give the same command again" in stopped.stderr
         assert not path.exists()
         assert unfinished(path).is_dir()
-    assert "not finished" in refused(run("predict", path, "--src", "4711", "--rank", "1"))
+    assert "not finished" in rejection(run("predict", path, "--src", "4711", "--rank", "1"))
     other = run("train", purchases, *AWKWARD, *QUICKLY, "--set", "alpha=0.3", "-o", path)
-    assert re.search(r"alpha 0\.2\b.*\b0\.3", refused(other))
+    assert re.search(r"alpha 0\.2\b.*\b0\.3", rejection(other))
     assert "Resuming" in succeeded(run(*words)).stdout
     # Apart from how long each epoch took, which the header tells.
     kept, same = LinkPredictor.load(path), LinkPredictor.load(model)
@@ -184,7 +184,7 @@ def test_wrong_settings_are_rejected_before_data_is_read(tmp_path: Path) -> None
         ("hidden=100000000000", "hidden is 100000000000; give a whole number from 1 to 16384"),
         ("path=x", "decided by the run"),
     ):
-        assert advice in refused(run("train", __file__, "-o", path, "--set", word))
+        assert advice in rejection(run("train", __file__, "-o", path, "--set", word))
     assert not list(tmp_path.iterdir())  # nor an unfinished model
     listed = succeeded(run("train", "--set", "help")).stdout
     meant = dict(line.split(maxsplit=1) for line in listed.splitlines())
@@ -206,7 +206,7 @@ def test_train_rejects_wrong_arguments_and_data(purchases: Path, tmp_path: Path)
         ([purchases, *AWKWARD, "--protocol", "time"], "give --validation-after and --test-after"),
         ([purchases, *AWKWARD, "--test-after", "9"], "belong to the protocol 'time'"),
     ):
-        assert advice in refused(run("train", *words, "-o", path))
+        assert advice in rejection(run("train", *words, "-o", path))
         assert not path.exists()
         assert not unfinished(path).exists()
     for text, advice in (
@@ -215,14 +215,14 @@ def test_train_rejects_wrong_arguments_and_data(purchases: Path, tmp_path: Path)
         ("src,dst,t\n0,1,5\n0,,6\n", "--on-bad drop"),
     ):
         (tmp_path / "few.csv").write_text(text)
-        assert advice in refused(run("train", tmp_path / "few.csv", "-o", path))
+        assert advice in rejection(run("train", tmp_path / "few.csv", "-o", path))
     words = ["train", purchases, *AWKWARD, *QUICKLY, "-o", path]
-    assert "r_max" in refused(run(*words, "--set", "r_max=-1"))
+    assert "r_max" in rejection(run(*words, "--set", "r_max=-1"))
     succeeded(run(*words))  # rejected attempts left nothing in the way
     shutil.rmtree(path)
     path.mkdir()
     (path / "thesis.tex").write_text("")
-    assert f"{path} exists" in refused(run("train", purchases, *AWKWARD, "-o", path))
+    assert f"{path} exists" in rejection(run("train", purchases, *AWKWARD, "-o", path))
     assert (path / "thesis.tex").exists()
 
 
@@ -233,9 +233,7 @@ def test_test_events_of_a_protocol_do_not_train(tmp_path: Path) -> None:
     # The same past, and after the split's end another future.
     dst = stream.dst.copy()
     dst[split.test] = dst[split.test][::-1]
-    changed = EventStream.from_arrays(
-        stream.src, dst, stream.t, nodes=stream.nodes, unit=stream.unit
-    )
+    changed = EventStream(stream.src, dst, stream.t, nodes=stream.nodes, unit=stream.unit)
     other = train(changed, tmp_path / "b", protocol="tgb", settings=QUICK)
     for name, tensor in trained.predictor._network.state_dict().items():
         assert (tensor == other.predictor._network.state_dict()[name]).all(), name
@@ -283,7 +281,7 @@ def test_a_date_and_its_number_are_the_same_time(model: Path) -> None:
     report = last_line(run("predict", model, "--pairs", "-", "--json", text=rows))
     assert [answer["t"] for answer in report["answers"]] == [str(number), "2023-04-02T10:00"]
     assert {f"{answer['probability']:.6g}" for answer in report["answers"]} == found
-    assert "ISO" in refused(run(*words, "2.4.2023"))
+    assert "ISO" in rejection(run(*words, "2.4.2023"))
     for far in ("1999-01-01", "2099-01-01"):
         assert "expect little" in succeeded(run(*words, far)).stderr
 
@@ -301,8 +299,8 @@ def test_new_leaves_out_known_destinations(model: Path) -> None:
 
 def test_predict_names_what_it_cannot_answer(model: Path, tmp_path: Path) -> None:
     for words, advice in (
-        (["--src", "Ann ONeil", "--rank", "3"], 'the nearest id is "Ann O\'Neil"'),
-        (["--src", "4711", "--dst", "zzz"], "dst 'zzz' is unknown"),
+        (["--src", "Ann ONeil", "--rank", "3"], 'the nearest name is "Ann O\'Neil"'),
+        (["--src", "4711", "--dst", "zzz"], "--dst: node 'zzz' is unknown"),
         (["--src", "4711"], "--rank K"),
         (["--dst", "shop-01"], "give --src"),
         (["--src", "4711", "--dst", "shop-01", "--rank", "2"], "for one pair"),
@@ -313,19 +311,19 @@ def test_predict_names_what_it_cannot_answer(model: Path, tmp_path: Path) -> Non
             f"{tmp_path / 'no'} is not a directory",
         ),
     ):
-        assert advice in refused(run("predict", model, *words))
+        assert advice in rejection(run("predict", model, *words))
     for text, advice in (
         ("src|dst\n4711|shop-01\n", "has the columns src|dst; src and dst are needed"),
-        ("", "has the columns (none)"),
-        ("src,dst\n4711\n", "line 2 has 1 cell under"),
-        ("src,dst\n4711,shop-01\n4711,shop-77\n", "line 3: dst 'shop-77' is unknown"),
-        ('src,dst\n"Ann\nB",x\n\n4711,y\n', "line 2: src 'Ann\\nB' is unknown"),
-        ("src,dst,t\n\n4711,shop-01,soon\n", "line 3: the time 'soon'"),
+        ("", "at least one row is needed"),
+        ("src,dst\n4711\n", "line 2 has 1 cells where 2 are expected: '4711'; fix the file"),
+        ("src,dst\n4711,shop-01\n4711,shop-77\n", "line 3, dst: node 'shop-77' is unknown"),
+        ('src,dst\n"Ann\nB",x\n\n4711,y\n', "line 2, src: node 'Ann\\nB' is unknown"),
+        ("src,dst,t\n\n4711,shop-01,soon\n", "line 3, t: the time 'soon'"),
     ):
-        assert advice in refused(run("predict", model, "--pairs", "-", text=text))
-    assert "holds no model" in refused(run("predict", tmp_path, "--src", "a", "--rank", "1"))
+        assert advice in rejection(run("predict", model, "--pairs", "-", text=text))
+    assert "holds no model" in rejection(run("predict", tmp_path, "--src", "a", "--rank", "1"))
     nowhere = tmp_path / "nada.model"
-    assert f"{nowhere} does not exist" in refused(
+    assert f"{nowhere} does not exist" in rejection(
         run("predict", nowhere, "--src", "a", "--rank", "1")
     )
 
@@ -351,12 +349,36 @@ def test_a_distant_time_is_shown_as_a_date(model: Path) -> None:
     assert "2023-03-01T" in result.stderr
 
 
+@pytest.mark.parametrize("encoding", ["latin1", "utf-16"])
+def test_pairs_in_another_encoding_are_rejected_as_events_are(
+    encoding: str, model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_bytes("src,dst,t\nJosé,shop-01,5\n".encode(encoding))
+    error = rejection(run("predict", model, "--pairs", path))
+    assert f"{path} is not UTF-8" in error
+    assert f"iconv -f {encoding} -t utf-8 pairs.csv" in error
+    assert error == rejection(run("train", path, "-o", tmp_path / "other"))
+
+
+def test_a_long_cell_of_a_pair_is_read(model: Path) -> None:
+    text = f"src,dst,note\n4711,shop-01,{'x' * 200_000}\n"
+    answer = succeeded(run("predict", model, "--pairs", "-", text=text)).stdout
+    assert f",{'x' * 200_000}," in answer
+
+
+def test_pairs_without_rows_have_answers_without_rows(model: Path) -> None:
+    result = succeeded(run("predict", model, "--pairs", "-", text="src,dst\n"))
+    assert result.stdout == "src,dst,probability\n"
+
+
 def test_an_id_that_lost_its_zeros_is_recognised() -> None:
     names = NodeNames(["000042", "482", "0", "x 07"])
     stream = EventStream(np.array([0, 1]), np.array([2, 3]), np.array([1, 2]), 4, names=names)
     for asked, meant in {"42": "000042", "0000482": "482", "000": "0", "x 7": "x 07"}.items():
-        with pytest.raises(DataError, match=f"the nearest id is '{meant}'"):
-            predict._numbers(stream, [asked], "src")
+        pairs = predict._Pairs({"src": ["482", asked, "x"]}, lambda row: f"row {row}")
+        with pytest.raises(DataError, match=f"row 1, src: .* the nearest name is '{meant}'"):
+            pairs.nodes("src", stream)
 
 
 def test_the_same_id_may_be_a_user_and_an_item(tmp_path: Path) -> None:
@@ -371,8 +393,8 @@ def test_the_same_id_may_be_a_user_and_an_item(tmp_path: Path) -> None:
     succeeded(run("train", source, *QUICKLY, "-o", path))
     rows = cells(succeeded(run("predict", path, "--src", "9", "--rank", "9")).stdout)
     assert {row["dst"] for row in rows} == set("01234")
-    unknown = refused(run("predict", path, "--src", "9", "--dst", "7"))
-    assert "dst '7' is unknown: no event of the data has it; the nearest id is" in unknown
+    unknown = rejection(run("predict", path, "--src", "9", "--dst", "7"))
+    assert "--dst: node 'dst 7' is unknown; the nearest name is 'dst " in unknown
     assert unknown.rstrip()[-2] in "01234"
     succeeded(run("predict", path, "--src", "9", "--dst", "4"))
 
@@ -432,7 +454,7 @@ def test_an_evaluation_agrees_with_a_predictor_fitted_by_hand() -> None:
 def test_a_heuristic_that_wins_is_named() -> None:
     # Who meets whom is settled from the beginning: memory is perfect, one epoch is not.
     src = np.arange(600) % 20
-    stream = EventStream.from_arrays(src, 20 + src, np.arange(600))
+    stream = EventStream(src, 20 + src, np.arange(600))
     report = evaluate(
         stream,
         protocol="tgb",
@@ -456,7 +478,7 @@ def test_an_unwritable_output_is_rejected_before_the_work(
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)
     words = ["evaluate", "nyc-flights", "-o", tmp_path / "e.json"]
-    assert "may not be written to; give another place" in refused(run(*words))
+    assert "may not be written to; give another place" in rejection(run(*words))
 
 
 def test_a_heuristic_that_ties_has_not_won() -> None:
@@ -511,6 +533,44 @@ def test_a_setting_that_is_rejected_late_leaves_no_files(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (ParameterError, False),
+        (TypeError, False),
+        (OSError, True),
+        (KeyboardInterrupt, True),
+    ],
+)
+def test_a_training_leaves_behind_only_what_can_be_resumed(
+    error: type[BaseException], kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error("as soon as it begins")
+
+    stream, path = datasets.generate_communities(20, 200), tmp_path / "model"
+    with monkeypatch.context() as patch:
+        patch.setattr(LinkPredictor, "train", fail)
+        with pytest.raises(error):
+            train(stream, path, settings=QUICK)
+    assert unfinished(path).exists() == kept
+    assert not path.exists()
+    # A start with other settings is rejected and does not touch what can be resumed.
+    if kept:
+        with pytest.raises(StateFileError, match="setting alpha"):
+            train(stream, path, settings={**QUICK, "alpha": 0.3})
+        assert unfinished(path).exists()
+    train(stream, path, settings=QUICK)
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_setting_that_cannot_be_written_is_rejected_first(tmp_path: Path) -> None:
+    stream = datasets.generate_communities(20, 200)
+    with pytest.raises(ParameterError, match="'seed' is"):
+        train(stream, tmp_path / "model", settings={**QUICK, "seed": np.int64(3)})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_leftovers_of_a_training_killed_at_its_end_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "model"
     stream = datasets.generate_communities(20, 300)
@@ -546,7 +606,7 @@ def test_a_custom_module_is_rejected_by_a_resumable_training(tmp_path: Path) -> 
 def test_roland_ranks_all_nodes_from_earlier_snapshots(tmp_path: Path) -> None:
     stream = datasets.generate_communities(30, 1500, seed=1)
     hours = stream.t * 0 + np.arange(1500) // 75 * 3600  # twenty snapshots
-    stream = EventStream.from_arrays(
+    stream = EventStream(
         stream.src,
         stream.dst,
         hours,
@@ -565,7 +625,7 @@ def test_roland_ranks_all_nodes_from_earlier_snapshots(tmp_path: Path) -> None:
     # The model's own scores, asked for by hand.
     split = evaluation.roland_split(stream, width_s=3600, first_test=15)
     predictor = LinkPredictor.preset("snapshots", None, **QUICK, seed=0)
-    in_steps = EventStream.from_arrays(stream.src, stream.dst, hours // 3600, nodes=30, unit="step")
+    in_steps = EventStream(stream.src, stream.dst, hours // 3600, nodes=30, unit="step")
     predictor.fit(in_steps, evaluation.time_split(in_steps, validation_time=13, test_time=15))
 
     def score_all(sources: Any, task: int) -> Any:
@@ -592,8 +652,8 @@ def test_settings_start_from_the_preset(purchases: Path, tmp_path: Path) -> None
     )
     assert trained["settings"]["past_weight"] == preset("historical")["past_weight"]
     for wrong, advice in (("paper-rnn", "paper-transformer"), ("paper-node", "LinkPredictor")):
-        assert advice in refused(run("evaluate", purchases, *AWKWARD, "--preset", wrong))
-    assert "'paper-lstm' for 'nyc-flights'" in refused(
+        assert advice in rejection(run("evaluate", purchases, *AWKWARD, "--preset", wrong))
+    assert "'paper-lstm' for 'nyc-flights'" in rejection(
         run("evaluate", "nyc-flights", "--preset", "paper-lstm")
     )
 
@@ -601,7 +661,7 @@ def test_settings_start_from_the_preset(purchases: Path, tmp_path: Path) -> None
 def test_reversed_edges_count_as_well(tmp_path: Path) -> None:
     # Everyone writes to the next one. Only of reversed edges can the one before be the answer.
     src = np.tile(np.arange(10), 40)
-    stream = EventStream.from_arrays(src, (src + 1) % 10, np.arange(400) // 20 * 3600, nodes=10)
+    stream = EventStream(src, (src + 1) % 10, np.arange(400) // 20 * 3600, nodes=10)
     stream.save(tmp_path / "ring.tide")
     words = ["evaluate", tmp_path / "ring.tide", "--seeds", "0", "--json", *QUICKLY]
     snapshots = ["--protocol", "roland", "--snapshot-seconds", "3600", "--first-test", "15"]
@@ -612,19 +672,19 @@ def test_reversed_edges_count_as_well(tmp_path: Path) -> None:
     for report, mrr in ((plain, 1.0), (both, 0.75)):  # two answers share ranks 1 and 2, ties half
         memory = report["heuristics"]["memory"]["all-nodes"]["all"]["mrr_full"]
         assert memory == pytest.approx(mrr, abs=0.1)
-    assert "belongs to --protocol roland" in refused(run(*words, "--reversed"))
+    assert "belongs to --protocol roland" in rejection(run(*words, "--reversed"))
 
 
 def test_live_models_learn_from_scored_snapshots(tmp_path: Path) -> None:
     src = np.tile(np.arange(10), 40)
-    stream = EventStream.from_arrays(src, (src + 1) % 10, np.arange(400) // 20 * 3600, nodes=10)
+    stream = EventStream(src, (src + 1) % 10, np.arange(400) // 20 * 3600, nodes=10)
     stream.save(tmp_path / "ring.tide")
     words = ["evaluate", tmp_path / "ring.tide", "--seeds", "0", "--json", *QUICKLY, "--live"]
     snapshots = ["--protocol", "roland", "--snapshot-seconds", "3600", "--first-test", "15"]
     shown = run(*words, *snapshots)
     assert "protocol roland+live" in " ".join(shown.output.split())
     assert last_line(shown)["live"] == LIVE
-    assert "live belongs to the protocol roland" in refused(run(*words))
+    assert "live belongs to the protocol roland" in rejection(run(*words))
 
 
 def test_evaluate_rejects_wrong_arguments(purchases: Path) -> None:
@@ -634,7 +694,7 @@ def test_evaluate_rejects_wrong_arguments(purchases: Path) -> None:
         (["--protocol", "roland"], "needs --snapshot-seconds"),
         (["--protocol", "time"], "give --validation-after"),
     ):  # before anything is read
-        assert advice in refused(run("evaluate", __file__, *words))
+        assert advice in rejection(run("evaluate", __file__, *words))
     for words, advice in (
         (["--seeds", "a,b"], "separated by commas"),
         (["--seeds", "1,1"], "each once"),
@@ -648,7 +708,7 @@ def test_evaluate_rejects_wrong_arguments(purchases: Path) -> None:
             "the time 'soon'",
         ),
     ):
-        assert advice in refused(run("evaluate", purchases, *AWKWARD, *words))
+        assert advice in rejection(run("evaluate", purchases, *AWKWARD, *words))
     with pytest.raises(ParameterError, match="protocol is 'tgx'"):
         evaluate(datasets.generate_communities(20, 100), protocol="tgx")
 
@@ -672,7 +732,7 @@ def test_a_protocol_rejects_conflicting_settings(words: dict[str, Any], advice: 
 
 def test_a_protocol_divides_at_dates_as_at_their_numbers() -> None:
     src = np.arange(600) % 20
-    stream = EventStream.from_arrays(src, 20 + src, 1_700_000_000 + np.arange(600), unit="s")
+    stream = EventStream(src, 20 + src, 1_700_000_000 + np.arange(600), unit="s")
     times = [int(np.quantile(stream.t, share)) for share in (0.6, 0.8)]
     dates = [str(np.datetime64(time, "s")) for time in times]
     by_number, by_date = (

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tidegraph import Batch, Channel, Propagator, Sketch, reference
 from tidegraph.core import durable
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, StorageError
-from tidegraph.engine import base_graph, bridge, building, compact
+from tidegraph.engine import base_graph, bridge, building, compact, spooling
 from tidegraph.engine import propagator as engine
 from tidegraph.engine.building import build
 from tidegraph.engine.compact import CompactGraph, open_graph
@@ -94,7 +94,7 @@ def lists_of(node: IntArray, neighbour: IntArray, nodes: int) -> tuple[IntArray,
 def test_lists_agree_with_sorting_all_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directed: bool, memory: int
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
     nodes = 500
     src, dst = some_pairs(1, nodes, 3000)
     edges = write_edges(tmp_path / "edges.parquet", {"src": src, "dst": dst})
@@ -139,8 +139,8 @@ def test_weights_of_repeated_edges_add_up(tmp_path: Path) -> None:
 def test_weights_are_those_of_the_table_to_the_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directed: bool, file: str
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
-    monkeypatch.setattr(building, "_SPLIT", 100)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_SPLIT", 100)
     src, dst = some_pairs(31, 60, 3000)
     weight = any_weights(31, 3000)
     if file == "e.csv":
@@ -203,7 +203,7 @@ def test_an_edge_may_be_repeated_more_often_than_float32_can_count(tmp_path: Pat
 
 @pytest.mark.parametrize("weight", ["0.0", "-1.0", "1e-20", "1e+20", "inf", "-inf", "nan"])
 @pytest.mark.parametrize("name", ["edges.parquet", "edges.csv", "edges.arrow", "stream"])
-def test_weights_out_of_range_are_refused_by_file_row_and_value(
+def test_weights_out_of_range_are_rejected_by_file_row_and_value(
     tmp_path: Path, name: str, weight: str
 ) -> None:
     table = pa.table({"src": [0, 1, 2], "dst": [1, 2, 3], "w": [1.0, 2.0, float(weight)]})
@@ -225,14 +225,14 @@ def test_weights_out_of_range_are_refused_by_file_row_and_value(
         build(given, tmp_path / "graph", weight="w")
     with pytest.raises(DataError, match="unfinished graph"):
         open_graph(tmp_path / "graph")
-    # The corrected table takes the place of the refused one.
+    # The corrected table takes the place of the rejected one.
     right = write_edges(tmp_path / "right.parquet", {"src": [0], "dst": [1], "w": [3.0]})
     build(right, tmp_path / "graph", weight="w").verify()
 
 
 @pytest.mark.parametrize("kind", ["kept", "large", "words"])
 @pytest.mark.parametrize("loop", [False, True])
-def test_an_edge_whose_rows_add_up_to_too_much_is_refused_by_name(
+def test_an_edge_whose_rows_add_up_to_too_much_is_rejected_by_name(
     tmp_path: Path, kind: str, loop: bool
 ) -> None:
     called = LABELS.get(kind, np.arange(500))
@@ -273,7 +273,7 @@ def test_a_graph_with_weights_that_no_engine_takes_opens_and_is_not_propagated(
     Propagator(np.eye(3), initial=graph)
 
 
-def test_a_graph_of_a_later_version_is_refused(tmp_path: Path) -> None:
+def test_a_graph_of_a_later_version_is_rejected(tmp_path: Path) -> None:
     table = {"src": [0], "dst": [1], "w": [0.1]}
     graph = build(write_edges(tmp_path / "e.parquet", table), tmp_path / "graph", weight="w")
     header = json.loads((graph.path / "graph.json").read_text())
@@ -311,8 +311,8 @@ def test_a_text_file_of_edges_gives_the_same_graph(tmp_path: Path) -> None:
 def test_one_window_of_lists_is_freed_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
-    monkeypatch.setattr(building, "_SPLIT", 256)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_SPLIT", 256)
     nodes, rows, memory = 2000, 100_000, 400_000  # lists of 800 or 2,400 kB: several windows
     src, dst = some_pairs(9, nodes if kind != "repeated" else 200, rows)
     columns: dict[str, NDArray[Any]] = {"src": src, "dst": dst}
@@ -352,8 +352,8 @@ def test_one_window_of_lists_is_freed_before_the_next(
 def test_a_build_killed_anywhere_resumes_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, ids: str
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
-    monkeypatch.setattr(building._ParquetEdges, "_GROUPS", 2)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_GROUPS", 2)
     monkeypatch.setattr(os, "fsync", lambda _: None)  # the disk stays when a process is killed
     src, dst = some_pairs(5, 60, rows)
     called = LABELS.get(ids, np.arange(60))
@@ -389,7 +389,7 @@ def test_a_build_killed_anywhere_resumes_to_the_same_bytes(
             sync(*files)
 
         path = tmp_path / f"killed{kills}"
-        for module in (building, durable):
+        for module in (building, durable, spooling):
             monkeypatch.setattr(module, "sync", dying)
         try:
             build(edges, path, memory=memory, **options)
@@ -397,7 +397,7 @@ def test_a_build_killed_anywhere_resumes_to_the_same_bytes(
         except Killed:
             with pytest.raises(DataError, match="unfinished"):
                 open_graph(path)
-            for module in (building, durable):
+            for module in (building, durable, spooling):
                 monkeypatch.setattr(module, "sync", sync)
             assert contents(build(edges, path, memory=2 * memory, **options)) == whole
     assert kills > 8
@@ -536,7 +536,7 @@ def test_numbers_do_not_depend_on_how_a_table_is_cut(
     columns = {"src": called[src], "dst": called[dst]}
     whole = build(write_edges(tmp_path / "a.parquet", columns, group=200), tmp_path / "whole")
     monkeypatch.setattr(stored_names, "_TEXT_ROWS", pieces)
-    monkeypatch.setattr(building, "_TEXT_ROWS", pieces)
+    monkeypatch.setattr(spooling, "_TEXT_ROWS", pieces)
     other = build(write_edges(tmp_path / "b.parquet", columns, group=group), tmp_path / "other")
     assert contents(other) == contents(whole)
 
@@ -544,17 +544,17 @@ def test_numbers_do_not_depend_on_how_a_table_is_cut(
 def test_the_advised_memory_is_enough_to_number_all_ids(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
-    monkeypatch.setattr(building._ParquetEdges, "_GROUPS", 2)
-    monkeypatch.setattr(building, "_TEXT_ROWS", 50)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_GROUPS", 2)
+    monkeypatch.setattr(spooling, "_TEXT_ROWS", 50)
     src = np.arange(0, 400, 2)
     called = LABELS["words"]
     columns = {"src": called[src], "dst": called[src + 1]}
     edges = write_edges(tmp_path / "edges.parquet", columns, group=50)
     for _ in range(2):  # also when resuming
-        with pytest.raises(ParameterError, match=r"memory=\S+ .* ids in") as refused:
+        with pytest.raises(ParameterError, match=r"memory=\S+ .* ids in") as rejected:
             build(edges, tmp_path / "graph", memory=50_000)
-    enough = str(refused.value).split("give memory=")[1].split(",")[0]
+    enough = str(rejected.value).split("give memory=")[1].split(",")[0]
     assert compact.memory_bytes(enough) > 50_000
     graph = build(edges, tmp_path / "graph", memory=enough)
     assert contents(graph) == contents(build(edges, tmp_path / "whole"))
@@ -587,7 +587,7 @@ def test_a_build_keeps_within_the_memory_promised_also_from_one_large_row_group(
     rows = {"edges.parquet": 6_000_000, "edges.csv": 500_000, "weighted.parquet": 1_500_000}[name]
     src, dst = np.random.default_rng(1).integers(0, 100_000, (2, rows))
     table = pa.table({"src": src, "dst": dst})
-    limit = building._OVERHEAD + (4 << 20)
+    limit = spooling._OVERHEAD + (4 << 20)
     order = [tmp_path / name, "-o", tmp_path / "graph"]
     if name == "weighted.parquet":
         src[:50_000] = 7  # a list that takes much memory to be sorted
@@ -618,7 +618,7 @@ def test_nodes_are_numbered_within_the_memory_promised(tmp_path: Path, kind: str
     write_edges(tmp_path / "edges.parquet", table, group=1 << 16)
     numbering = Numbering()
     numbering(pa.array(called) if kind == "words" else called)
-    limit = building._OVERHEAD + numbering.nbytes
+    limit = spooling._OVERHEAD + numbering.nbytes
     order = [tmp_path / "edges.parquet", "-o", tmp_path / "graph", "--memory", str(limit)]
     words = [sys.executable, "-c", PROMISE, *map(str, order)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
@@ -632,7 +632,7 @@ def test_any_number_of_self_edges_is_built_within_the_memory_promised(tmp_path: 
     nodes = 1_500_000
     loops = np.random.default_rng(2).permutation(nodes)
     write_edges(tmp_path / "edges.parquet", {"src": loops, "dst": loops}, group=1 << 17)
-    limit = building._OVERHEAD + 4 * nodes + (1 << 20)
+    limit = spooling._OVERHEAD + 4 * nodes + (1 << 20)
     order = [tmp_path / "edges.parquet", "-o", tmp_path / "graph", "--memory", str(limit)]
     words = [sys.executable, "-c", PROMISE, *map(str, order)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
@@ -646,8 +646,8 @@ def test_any_number_of_self_edges_is_built_within_the_memory_promised(tmp_path: 
 def test_self_edges_add_up_in_the_order_of_rows_whatever_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "_OVERHEAD", 0)
-    monkeypatch.setattr(building, "_READ_ROWS", 1000)
+    monkeypatch.setattr(spooling, "_OVERHEAD", 0)
+    monkeypatch.setattr(spooling, "_READ_ROWS", 1000)
     nodes, rows = 150_000, 9000  # several windows of nodes, several pieces of rows
     rng = np.random.default_rng(3)
     loops = rng.choice(rng.integers(0, nodes, 2000), rows)

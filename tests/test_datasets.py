@@ -221,7 +221,7 @@ def test_the_directory_given_comes_before_the_environment_and_the_cache(tmp_path
         assert node in stream.names.values
 
 
-def test_an_altered_compact_file_is_refused(tmp_path: Path) -> None:
+def test_an_altered_compact_file_raises(tmp_path: Path) -> None:
     write(tmp_path / "uci.csv.gz", "src,dst,time\n0,1,1\n")
     with pytest.raises(DataError, match=r"uci\.csv\.gz has SHA-256 .*that of the registry"):
         datasets.load_dataset("uci", directory=tmp_path)
@@ -309,9 +309,7 @@ def test_a_download_lands_in_the_cache_with_its_checksum_and_is_read(
     assert len(server.requests) == 1
 
 
-def test_a_file_that_changed_since_it_was_fetched_is_refused(
-    server: Server, tmp_path: Path
-) -> None:
+def test_a_file_that_changed_since_it_was_fetched_raises(server: Server, tmp_path: Path) -> None:
     (path,) = datasets.fetch("uci", directory=tmp_path)
     path.write_bytes(gzip.compress(b"9 9 9\n"))
     for attempt in (
@@ -334,7 +332,7 @@ def test_a_download_that_breaks_off_leaves_nothing(server: Server, tmp_path: Pat
     assert list((tmp_path / "here").iterdir()) == []
 
 
-def test_a_server_that_refuses_is_quoted(server: Server, tmp_path: Path) -> None:
+def test_the_answer_of_a_failing_server_is_quoted(server: Server, tmp_path: Path) -> None:
     server.status = 404
     with pytest.raises(DataError, match=r"could not be fetched to .*: Not Found; .* put it there"):
         datasets.fetch("uci", directory=tmp_path / "here")
@@ -379,7 +377,7 @@ def test_sizes_are_said_in_words(size: int, words: str) -> None:
 # Directories --------------------------------------------------------------------------------------
 
 
-def test_a_damaged_directory_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_directory_raises(tmp_path: Path) -> None:
     path = datasets.generate_mag_like(tmp_path / "a", nodes=50, edges=100, years=5)
     (path / "labels.parquet").write_bytes(b"not parquet")
     with pytest.raises(DataError, match=r"labels\.parquet cannot be read"):

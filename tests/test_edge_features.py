@@ -21,7 +21,7 @@ NODES = 5
 def random_stream(seed: int, *, events: int = 60, columns: int = 2) -> EventStream:
     """Few nodes and few times, so that pairs and times repeat."""
     generator = np.random.default_rng(seed)
-    return EventStream.from_arrays(
+    return EventStream(
         generator.integers(0, NODES, events),
         generator.integers(0, NODES, events),
         np.sort(generator.integers(0, 25, events)),
@@ -114,7 +114,7 @@ def test_a_predictor_reads_them_where_there_are_any() -> None:
     for person in range(people):
         own = np.flatnonzero(src == person)
         following[own[:-1]] = side[own[1:]]
-    stream = EventStream.from_arrays(
+    stream = EventStream(
         src,
         people + 2 * src + side,
         np.arange(events),

@@ -105,7 +105,7 @@ BAD_BATCHES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("given", "message"), BAD_BATCHES.values(), ids=BAD_BATCHES.keys())
-def test_a_malformed_batch_is_refused_with_what_was_wrong(
+def test_a_malformed_batch_is_rejected_with_what_was_wrong(
     given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(EventError, match=message):
@@ -194,7 +194,7 @@ BAD_CHANNELS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("given", "message"), BAD_CHANNELS.values(), ids=BAD_CHANNELS.keys())
-def test_a_channel_that_cannot_work_is_refused(given: dict[str, Any], message: str) -> None:
+def test_a_channel_that_cannot_work_is_rejected(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         Channel(**{"gamma0": 0.2, "gamma": 0.8, **given})
 
@@ -237,7 +237,7 @@ BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("given", "message"), BAD_SETTINGS.values(), ids=BAD_SETTINGS.keys())
-def test_settings_that_cannot_work_are_refused(given: dict[str, Any], message: str) -> None:
+def test_settings_that_cannot_work_are_rejected(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         EngineSettings(**given)
 
@@ -263,7 +263,7 @@ BAD_SKETCHES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("given", "message"), BAD_SKETCHES.values(), ids=BAD_SKETCHES.keys())
-def test_a_sketch_that_cannot_work_is_refused(given: dict[str, Any], message: str) -> None:
+def test_a_sketch_that_cannot_work_is_rejected(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         Sketch(**given)
 
@@ -336,7 +336,7 @@ BAD_FEATURES: dict[str, tuple[Any, int | None, str]] = {
 @pytest.mark.parametrize(
     ("features", "nodes", "message"), BAD_FEATURES.values(), ids=BAD_FEATURES.keys()
 )
-def test_features_that_cannot_be_used_are_refused(
+def test_features_that_cannot_be_used_are_rejected(
     features: Any, nodes: int | None, message: str
 ) -> None:
     with pytest.raises(ParameterError, match=message):

@@ -62,7 +62,7 @@ def a_stream(
             present.pop(key)
         rows.append((*key, op, weight))
     src, dst, op_, weight_ = zip(*rows, strict=True)
-    return EventStream.from_arrays(
+    return EventStream(
         src,
         dst,
         t,
@@ -274,7 +274,7 @@ def test_half_lives_are_counted_to_the_last_digit_however_many_there_were() -> N
     channel = Channel.low_pass(half_life=3.3)
     near, long_ago = a_stream(7), 10**15
     assert near.weight is not None
-    stream = EventStream.from_arrays(
+    stream = EventStream(
         np.append(0, near.src),
         np.append(1, near.dst),
         np.append(0, near.t + long_ago),
@@ -307,7 +307,7 @@ def test_a_coarser_engine_leaves_more_unattributed_and_says_so() -> None:
 
 def test_self_loops_are_renewed_at_every_half_life_also_where_nothing_happens() -> None:
     channel = Channel.low_pass(half_life=10.0)
-    stream = EventStream.from_arrays([0, 1, 3], [1, 2, 4], [100, 103, 147])
+    stream = EventStream([0, 1, 3], [1, 2, 4], [100, 103, 147])
     lines: dict[str, Any] = {"channel": channel, "features": SKETCH, **FINE}
     for span in ((104, 109), (110, 119), (125, 126)):  # no boundary lies in between
         found = explain(stream, 0, *span, **lines)
@@ -325,7 +325,7 @@ def test_self_loops_are_renewed_at_every_half_life_also_where_nothing_happens() 
 def test_an_event_at_a_boundary_meets_renewed_self_loops_and_renews_its_own_in_between() -> None:
     channel = Channel.low_pass(half_life=10.0)
     for t in (110, 113):
-        stream = EventStream.from_arrays([0, 1, 0], [1, 2, 1], [100, 103, t], weight=[1, 1, 1e-9])
+        stream = EventStream([0, 1, 0], [1, 2, 1], [100, 103, t], weight=[1, 1, 1e-9])
         movements, passing = exact_movements(stream, 104, t + 1, channel)
         found = explain(stream, 2, 104, t + 1, channel=channel, features=SKETCH, top=None, **FINE)
         movement = movements[0, 2] + passing[2]
@@ -341,9 +341,7 @@ def test_without_self_loops_decay_moves_nothing_until_an_edge_is_forgotten() -> 
     channel = Channel.low_pass(half_life=10.0)  # F is 16: what weighs 1 goes after 16 half-lives
     settings: dict[str, Any] = {"self_loop": 0.0}
     lines: dict[str, Any] = {"channel": channel, "features": SKETCH, **FINE, **settings}
-    stream = EventStream.from_arrays(
-        [0, 1, 2, 0], [1, 2, 3, 1], [0, 34, 35, 201], weight=[1.0, 2.0, 8.0, 1.0]
-    )
+    stream = EventStream([0, 1, 2, 0], [1, 2, 3, 1], [0, 34, 35, 201], weight=[1.0, 2.0, 8.0, 1.0])
     faded = explain(stream, 1, 36, 169, **lines)
     assert (faded.moved, faded.time_passing) == (0, 0)
     _, passing = exact_movements(stream, 36, 201, channel, **settings)
@@ -369,7 +367,7 @@ def test_a_self_edge_counts_in_both_directions_where_both_count(
 ) -> None:
     settings: dict[str, Any] = {"directed": rows != "undirected", **FINE}
     channel = Channel.low_pass(direction="out" if rows == "undirected" else rows, **version)
-    stream = EventStream.from_arrays(
+    stream = EventStream(
         [0, 1, 1, 1, 1, 1],
         [1, 1, 0, 1, 1, 1],
         [0, 1, 2, 5, 6, 7],
@@ -407,7 +405,7 @@ def test_an_event_in_another_component_has_no_share() -> None:
 
 
 def test_the_only_event_of_a_span_has_the_whole_share() -> None:
-    stream = EventStream.from_arrays([0, 1, 2], [1, 2, 3], [10, 20, 30])
+    stream = EventStream([0, 1, 2], [1, 2, 3], [10, 20, 30])
     found = explain(stream, 0, 15, 25)
     (event,) = found.events
     assert (event.position, event.src, event.dst, event.t, event.op) == (1, 1, 2, 20, Op.ADD)
@@ -419,7 +417,7 @@ def test_the_only_event_of_a_span_has_the_whole_share() -> None:
 
 
 def test_events_with_the_node_count_for_the_partner_alone() -> None:
-    stream = EventStream.from_arrays([0, 0, 2], [1, 2, 0], [10, 20, 30])
+    stream = EventStream([0, 0, 2], [1, 2, 0], [10, 20, 30])
     found = explain(stream, 0, 0, 40)
     assert {(one.node, one.events, one.direct) for one in found.neighbours} == {
         (1, 1, 1),
@@ -458,7 +456,7 @@ def test_leaving_out_the_event_with_the_largest_share_changes_the_node_most() ->
 
 
 def test_a_node_that_nothing_reached_did_not_move() -> None:
-    stream = EventStream.from_arrays([0, 2, 2], [1, 3, 4], [10, 20, 30])
+    stream = EventStream([0, 2, 2], [1, 3, 4], [10, 20, 30])
     for t0, t1 in ((15, 40), (12, 14)):
         found = explain(stream, 0, t0, t1)
         assert (found.moved, found.relative, found.unattributed) == (0, 0, 0)
@@ -491,16 +489,16 @@ def test_top_keeps_the_largest() -> None:
         ((5, 0, 99), DataError, "node 5 .* before 99"),
     ],
 )
-def test_a_question_without_an_answer_is_refused(
+def test_a_question_without_an_answer_is_rejected(
     question: tuple[Any, ...], error: type[Exception], says: str
 ) -> None:
-    stream = EventStream.from_arrays([0, 3], [1, 4], [10, 20], nodes=6)
+    stream = EventStream([0, 3], [1, 4], [10, 20], nodes=6)
     with pytest.raises(error, match=says):
         explain(stream, *question)
 
 
-def test_features_and_top_that_do_not_fit_are_refused() -> None:
-    stream = EventStream.from_arrays([0, 3], [1, 4], [10, 20])
+def test_features_and_top_that_do_not_fit_are_rejected() -> None:
+    stream = EventStream([0, 3], [1, 4], [10, 20])
     with pytest.raises(ParameterError, match=r"\(4, 4\).* 5 nodes"):
         explain(stream, 0, 0, 30, features=np.eye(4))
     with pytest.raises(ParameterError, match="top is 0"):
@@ -511,7 +509,7 @@ def test_features_and_top_that_do_not_fit_are_refused() -> None:
 
 
 def test_the_report_and_the_dictionary_name_nodes_as_the_stream_does() -> None:
-    stream = EventStream.from_arrays(
+    stream = EventStream(
         [0, 1, 1],
         [1, 2, 2],
         [5, 6, 7],
@@ -539,7 +537,7 @@ def test_the_report_and_the_dictionary_name_nodes_as_the_stream_does() -> None:
 
 def test_a_node_can_be_named_and_a_span_given_as_dates() -> None:
     day = 86_400
-    stream = EventStream.from_arrays(
+    stream = EventStream(
         [0, 1], [1, 2], [10 * day, 20 * day], names=["ann", "bob", "<i>"], unit="s"
     )
     by_number = tidegraph.explain(stream, 2, 15 * day, 25 * day)
@@ -553,7 +551,7 @@ def test_a_node_can_be_named_and_a_span_given_as_dates() -> None:
 
 
 def test_a_notebook_shows_the_tables_of_the_report() -> None:
-    stream = EventStream.from_arrays([0, 1], [1, 2], [10, 20], names=["ann", "bob", "<i>"])
+    stream = EventStream([0, 1], [1, 2], [10, 20], names=["ann", "bob", "<i>"])
     page = tidegraph.explain(stream, "<i>", 15, 25)._repr_html_()
     assert page.count("<table>") == page.count("</table>") == 2
     assert "&lt;i&gt; moved by" in page
@@ -611,7 +609,7 @@ def test_the_command_reads_the_columns_that_are_named(messages: Path, tmp_path: 
         ),
     ],
 )
-def test_the_command_refuses_in_one_line(messages: Path, words: list[str], says: str) -> None:
+def test_the_command_rejects_in_one_line(messages: Path, words: list[str], says: str) -> None:
     result = run("--data", messages, *words)
     assert result.exit_code == 2
     assert says in result.stderr

@@ -36,9 +36,7 @@ def prepare(path: Path) -> None:
     src, dst = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
     pq.write_table(pa.table({"src": src, "dst": dst}), path / "edges.parquet")
     building.build(path / "edges.parquet", path / "graph", nodes=NODES)
-    EventStream.from_arrays(src[:3000] % 500, dst[:3000] % 500, np.arange(3000)).save(
-        path / "events.tide"
-    )
+    EventStream(src[:3000] % 500, dst[:3000] % 500, np.arange(3000)).save(path / "events.tide")
 
 
 def build(inputs: Path, out: Path) -> None:

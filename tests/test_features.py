@@ -189,7 +189,7 @@ def test_the_file_of_a_sketch_holds_no_features(tmp_path: Path) -> None:
     assert sizes[0] < sizes[1] - 0.99 * 4 * NODES * COLUMNS
 
 
-def test_a_state_of_another_layout_is_refused(tmp_path: Path) -> None:
+def test_a_state_of_another_layout_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "state"
     Propagator(np.eye(3)).save(path)
     description, arrays = statefile.read(path)
@@ -199,7 +199,7 @@ def test_a_state_of_another_layout_is_refused(tmp_path: Path) -> None:
         Propagator.load(path)
 
 
-def test_a_sketch_too_large_for_the_thresholds_is_refused_when_its_first_node_comes() -> None:
+def test_a_sketch_too_large_for_the_thresholds_is_rejected_when_its_first_node_comes() -> None:
     propagator = Propagator(Sketch(4), nodes=0, r_max_unit="absolute", r_max=1e-20)
     with pytest.raises(PrecisionError, match="times their threshold"):
         propagator.apply(Batch(new_nodes=1))

@@ -93,7 +93,7 @@ def test_tgn_comes_back(nodes: int, tmp_path: Path) -> None:
     assert (tmp_path / "ml_toy.csv").read_text().startswith(",u,i,ts,label,idx\n0,1,7,")
 
 
-def test_tgn_files_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
+def test_tgn_files_that_do_not_fit_each_other_raise(tmp_path: Path) -> None:
     path = formats.write_tgn(bipartite(), tmp_path, "toy")
     np.save(tmp_path / "ml_toy.npy", np.zeros((5, 2)))
     with pytest.raises(DataError, match="has 5 rows, and idx reaches"):

@@ -130,7 +130,7 @@ def test_repeats_are_repeats() -> None:
         ({"events_per_time": 0}, "events_per_time is 0; give a positive"),
     ],
 )
-def test_impossible_communities_are_refused(options: dict[str, Any], advice: str) -> None:
+def test_impossible_communities_raise(options: dict[str, Any], advice: str) -> None:
     with pytest.raises(ParameterError, match=advice):
         datasets.generate_communities(**options)
 
@@ -285,7 +285,7 @@ def test_a_tiny_graph_works_too(tmp_path: Path) -> None:
         (datasets.generate_mag_like, MAG | {"edges": 0}, "edges is 0; give at least 1"),
     ],
 )
-def test_impossible_sizes_are_refused_and_nothing_is_written(
+def test_impossible_sizes_raise_and_nothing_is_written(
     generate: Generator, options: dict[str, Any], advice: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ParameterError, match=advice):

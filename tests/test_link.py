@@ -686,7 +686,7 @@ def test_embeddings_as_of_a_time_are_a_data_frame(fitted: LinkPredictor) -> None
     assert model.embeddings(nodes=3).shape == (1, frame.shape[1])
     assert model.embeddings(at=NOW, nodes=[]).shape == (0, frame.shape[1])
     with pytest.raises(ParameterError, match="nodes is a list of lists"):
-        model.embeddings(nodes=[[1], [2, 3]])  # type: ignore[list-item]
+        model.embeddings(nodes=[[1], [2, 3]])
 
 
 def test_a_seed_below_zero_is_rejected() -> None:

@@ -27,7 +27,7 @@ ALL_OF_IT = {**QUICK, "past_negatives": 1, "any_node": False}
 def random_stream(seed: int) -> EventStream:
     generator = np.random.default_rng(seed)
     count = SNAPSHOTS * EDGES
-    return EventStream.from_arrays(
+    return EventStream(
         generator.integers(0, NODES, count),
         generator.integers(0, NODES, count),
         np.repeat(np.arange(SNAPSHOTS), EDGES),
@@ -107,7 +107,7 @@ def changing_habits() -> EventStream:
     src = np.tile(np.arange(NODES), SNAPSHOTS)
     t = np.repeat(np.arange(SNAPSHOTS), NODES)
     dst = (src + 1 + np.minimum(t, FIRST_TEST) * 3) % NODES
-    return EventStream.from_arrays(src, dst, t, nodes=NODES)
+    return EventStream(src, dst, t, nodes=NODES)
 
 
 def test_a_live_model_notices_that_habits_have_changed() -> None:

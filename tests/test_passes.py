@@ -254,9 +254,9 @@ def test_the_commands_build_plan_and_propagate(tmp_path: Path) -> None:
     assert both.exit_code == 2
     assert "one of the two" in both.output
     assert last_line("embeddings", "info", out, "--verify")["verified"]
-    refused = run.invoke(main, ["graph", "info", str(tmp_path)])
-    assert refused.exit_code == 2
-    assert "no compact graph" in refused.output
+    rejected = run.invoke(main, ["graph", "info", str(tmp_path)])
+    assert rejected.exit_code == 2
+    assert "no compact graph" in rejected.output
 
 
 def test_a_rejected_call_leaves_the_directory_free_for_a_valid_one(
@@ -645,10 +645,10 @@ def test_embeddings_are_read_by_name_even_without_the_graph(
 ) -> None:
     if not linked:
 
-        def refused(*_: Any) -> None:
+        def rejected(*_: Any) -> None:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
-        monkeypatch.setattr(os, "link", refused)
+        monkeypatch.setattr(os, "link", rejected)
     features = np.zeros((20, 1), dtype=np.float32)
     features[named.number("node 7")] = 1
     made = propagate_in_passes(named, features, tmp_path / "out")

@@ -415,7 +415,7 @@ def test_recording_after_an_interrupted_batch_starts_with_complete_states(tmp_pa
     interrupt_soon()
     with pytest.raises(KeyboardInterrupt):
         propagator.apply(batch)
-    stream = EventStream.from_arrays([0], [1], [5], nodes=propagator.nodes)
+    stream = EventStream([0], [1], [5], nodes=propagator.nodes)
     store = record(stream, propagator, tmp_path)
     nodes = np.arange(propagator.nodes)
     first = store.state(nodes, np.full(len(nodes), 5))

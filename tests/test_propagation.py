@@ -562,9 +562,7 @@ def test_propagate_equals_a_static_propagator() -> None:
 
 def test_the_steps_of_a_stream_are_applied_as_they_are() -> None:
     random = np.random.default_rng(3)
-    stream = EventStream.from_arrays(
-        random.integers(0, 20, 90), random.integers(0, 20, 90), np.arange(90) // 3
-    )
+    stream = EventStream(random.integers(0, 20, 90), random.integers(0, 20, 90), np.arange(90) // 3)
     one, other = (Propagator(Sketch(8), nodes=20, threads=1) for _ in range(2))
     steps = stream.steps()
     counts = one.apply_steps(steps)

@@ -23,17 +23,17 @@ from tidegraph.events.names import NodeNames
 from tidegraph.report import (
     OBSERVATIONS,
     Observations,
-    curves,
     read_observations,
-    replay,
     save_observations,
+    telemetry,
     write,
     write_comparison,
 )
 from tidegraph.report.axes import Axis, linear, logarithmic, time_axis
 from tidegraph.report.figures import _width, chart
 from tidegraph.report.markup import Html, element, table
-from tidegraph.report.sections.movers import mover
+from tidegraph.report.sections import quality
+from tidegraph.report.sections.stream import mover
 
 NODES, EVENTS = 80, 3_000
 EVIL = "<script>document.title='taken'</script>&\"'"
@@ -108,7 +108,7 @@ def finished(directory: Path, predictor: Any, result: evaluation.Result, **more:
 @pytest.fixture(autouse=True, scope="module")
 def _a_short_stretch_to_explain() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, "_EXPLAINED_EVENTS", 100)
+        patch.setattr(telemetry, "_EXPLAINED_EVENTS", 100)
         yield
 
 
@@ -160,10 +160,10 @@ def changed(run: Path, to: Path, **more: Any) -> Path:
 def test_curves_have_the_areas_that_the_evaluation_reports(
     seen: Observations, result: evaluation.Result
 ) -> None:
-    for examples, sampler in zip(curves.scored(seen), ("random-dst", "historical"), strict=True):
+    for examples, sampler in zip(quality.scored(seen), ("random-dst", "historical"), strict=True):
         reported = result.row(sampler=sampler).metrics
-        assert auc(*curves.roc(examples)) == pytest.approx(reported["auc_global"], abs=1e-6)
-        recall, precision = curves.precision_recall(examples)
+        assert auc(*quality.roc(examples)) == pytest.approx(reported["auc_global"], abs=1e-6)
+        recall, precision = quality.precision_recall(examples)
         area = np.sum(np.diff(recall, prepend=0) * precision)
         assert area == pytest.approx(reported["ap_global"], abs=1e-6)
 
@@ -173,6 +173,59 @@ def test_the_replay_covers_the_stream_and_keeps_its_promise(seen: Observations) 
     assert seen.arrays["replay.t"][-1] == STREAM.t[-1]
     assert (np.diff(seen.arrays["replay.t"]) >= 0).all()
     assert 0 < seen.arrays["replay.certified"].max() < 1.05
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Path:
+    """The telemetry of a recording."""
+    watch = telemetry.Telemetry(STREAM, SPLIT)
+    model = LinkPredictor(**SMALL, path=str(tmp_path / "store"))
+    model.observe(STREAM, SPLIT, watch=watch)
+    watch.save(tmp_path / "telemetry")
+    return tmp_path / "telemetry"
+
+
+def observed(predictor: LinkPredictor, split: evaluation.Split, watched: Path) -> Observations:
+    path = watched.with_name("observations")
+    save_observations(path, predictor=predictor, stream=STREAM, split=split, telemetry=watched)
+    found = read_observations(path)
+    assert found is not None
+    return found
+
+
+def test_telemetry_of_a_recording_equals_that_of_a_replay(
+    predictor: LinkPredictor, seen: Observations, watched: Path
+) -> None:
+    found = observed(predictor, SPLIT, watched)
+    assert found.about == {**seen.about, "recorded": True}
+    assert found.arrays.keys() == seen.arrays.keys()
+    for name in found.arrays.keys() - {"replay.seconds"}:
+        assert np.array_equal(found.arrays[name], seen.arrays[name]), name
+
+
+@pytest.mark.parametrize("damage", ["other split", "cut off", "absent"])
+def test_telemetry_that_does_not_fit_is_replaced_by_a_replay(
+    damage: str, predictor: LinkPredictor, watched: Path
+) -> None:
+    split = SPLIT
+    if damage == "other split":
+        begin, end = STREAM.t[[-200, -50]].astype(float).tolist()
+        split = evaluation.time_split(STREAM, validation_time=begin, test_time=end)
+    elif damage == "cut off":
+        watched.write_bytes(watched.read_bytes()[:-100])
+    else:
+        watched.unlink()
+    found = observed(predictor, split, watched)
+    assert not found.about["recorded"]
+    assert found.arrays["replay.events"].sum() == EVENTS
+
+
+def test_a_resumed_recording_leaves_no_telemetry(predictor: LinkPredictor, tmp_path: Path) -> None:
+    watch = telemetry.Telemetry(STREAM, SPLIT)
+    assert watch(predictor.propagator(STREAM), 7, 0) == len(watch.steps)
+    assert watch(predictor.propagator(STREAM), len(watch.steps), 0) == len(watch.steps)
+    watch.save(tmp_path / "file")
+    assert not (tmp_path / "file").exists()
 
 
 def test_the_repeat_rate_over_time_adds_up_to_that_of_the_stream(seen: Observations) -> None:
@@ -195,7 +248,7 @@ def test_movers_come_farthest_first_with_shares_of_the_whole(seen: Observations)
 def test_movers_are_named_when_there_is_no_time_to_explain_them(
     predictor: LinkPredictor, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay, "_EXPLAIN_S", 0.0)
+    monkeypatch.setattr(telemetry, "_EXPLAIN_S", 0.0)
     hurried = changed(run, tmp_path / "hurried")
     save_observations(hurried / OBSERVATIONS, predictor=predictor, stream=STREAM, split=SPLIT)
     found = read_observations(hurried / OBSERVATIONS)
@@ -247,11 +300,11 @@ def test_observations_of_earlier_runs_have_words_for_the_colours_of_the_map(
 
 def test_curves_have_a_point_for_each_threshold_and_ties_share_one() -> None:
     label, score = np.array([1, 0, 1, 0, 1]), np.array([0.9, 0.5, 0.5, 0.5, 0.1])
-    examples = curves.ScoredExamples("", label, score, np.arange(5))
-    zeros, ones = curves.roc(examples)
+    examples = quality.ScoredExamples("", label, score, np.arange(5))
+    zeros, ones = quality.roc(examples)
     assert zeros == pytest.approx([0, 0, 1, 1])
     assert ones == pytest.approx([0, 1 / 3, 2 / 3, 1])
-    recall, precision = curves.precision_recall(examples)
+    recall, precision = quality.precision_recall(examples)
     assert recall == pytest.approx([1 / 3, 2 / 3, 1])
     assert precision == pytest.approx([1, 1 / 2, 3 / 5])
 
@@ -261,7 +314,9 @@ def test_links_are_calibrated_in_the_mixture_they_were_trained_on() -> None:
     logit = np.log([1 / 3, 1.0, 2.0])
     true, false = np.repeat(logit, [300, 300, 600]), np.repeat(logit, [300, 100, 100])
     about = {"task": "link", "training_weights": {"random-dst": 3.0, "historical": 0.0}}
-    found = curves.calibration(Observations(about, {"score.true": true, "score.random-dst": false}))
+    found = quality.calibration(
+        Observations(about, {"score.true": true, "score.random-dst": false})
+    )
     assert found is not None
     assert found.predicted == pytest.approx([1 / 4, 1 / 2, 2 / 3])
     assert found.observed == pytest.approx(found.predicted)
@@ -276,7 +331,7 @@ def test_rare_classes_as_frequent_as_predicted_are_calibrated() -> None:
         "score.label": (random.random(len(p)) < p).astype(np.int64),
         "score.probability": np.stack([1 - p, p], axis=1),
     }
-    found = curves.calibration(Observations({"task": "node"}, arrays))
+    found = quality.calibration(Observations({"task": "node"}, arrays))
     assert found is not None
     predicted = found.predicted
     assert len(predicted) == 10  # divided by rank: all of them lie below a tenth
@@ -288,8 +343,8 @@ def test_rare_classes_as_frequent_as_predicted_are_calibrated() -> None:
 def test_quality_over_time_has_gaps_where_only_one_class_occurs() -> None:
     t = np.arange(1_000)
     label = np.where(t < 500, t % 2, 0)
-    when, value, count = curves.over_time(
-        curves.ScoredExamples("", label, label.astype(np.float64), t), evaluation.metrics.roc_auc
+    when, value, count = quality.over_time(
+        quality.ScoredExamples("", label, label.astype(np.float64), t), evaluation.metrics.roc_auc
     )
     assert count.sum() == 1_000
     assert (value[when < 500] == 1).all()
@@ -516,7 +571,7 @@ def test_a_comparison_keeps_settings_of_one_name_apart(run: Path, tmp_path: Path
 def test_a_comparison_needs_no_scores(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(curves, "scored", lambda seen: [])
+    monkeypatch.setattr(quality, "scored", lambda seen: [])
     text = write_comparison([run, run], tmp_path / "two.html").read_text()
     assert set(re.findall(r'data-figure="([^"]+)"', text)) == {"headline", "training"}
 

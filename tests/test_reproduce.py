@@ -17,12 +17,14 @@ from click.testing import CliRunner
 from tidegraph import EventStream, cli, evaluation
 from tidegraph.core.errors import ParameterError
 from tidegraph.events import datasets
-from tidegraph.reproduce import OVERVIEW, TARGETS, Table, Target, claims, driver, figures, reproduce
+from tidegraph.reproduce import claims, driver, figures, targets
 from tidegraph.reproduce import data as data_of_tables
 from tidegraph.reproduce.cells import Cell, SeenOrItem, Workplace, fingerprint, measure
-from tidegraph.reproduce.page import OURS, Row, Value, published_rows
-from tidegraph.reproduce.plan import Found, Plan
-from tidegraph.reproduce.published import best_published, number, published
+from tidegraph.reproduce.driver import OVERVIEW, reproduce
+from tidegraph.reproduce.page import OURS, Row, Table, Value, published_rows
+from tidegraph.reproduce.plan import Found, Plan, Target
+from tidegraph.reproduce.targets import TARGETS
+from tidegraph.reproduce.texts import best_published, number, published
 
 PAPER = (
     Path(__file__).parents[2] / "shared" / "paper" / "decoupled-gnn-for-large-dynamic-graphs.tex"
@@ -77,18 +79,18 @@ def printed_rows(label: str) -> list[str]:
 def test_every_row_of_the_papers_table_is_printed_with_its_numbers(table: str) -> None:
     lines = printed_rows(LABELS[table])
     _, rows = published(table)
-    theirs = [row for row in rows if row.source.startswith("the paper,")]
+    theirs = [row for row in rows if row["source"].startswith("the paper,")]
     assert len(theirs) == len(lines)
     for row, line in zip(theirs, lines, strict=True):
-        values = [text for text in row.values.values() if not text.endswith("%")]
+        values = [text for text in row["values"].values() if not text.endswith("%")]
         found = [" ".join(cell.split()).rstrip("\\ ") for cell in line.split("&")]
-        assert [cell for cell in found if number(cell)] == values, row.name
+        assert [cell for cell in found if number(cell)] == values, row["name"]
 
 
 def test_gains_of_the_ablation_are_those_of_the_paper() -> None:
     gains = re.findall(r"-?\d+\.\d+%", "\n".join(printed_rows(LABELS["ablation-high-pass"])))
     _, rows = published("ablation-high-pass")
-    assert gains == [text for row in rows for text in row.values.values() if text.endswith("%")]
+    assert gains == [text for row in rows for text in row["values"].values() if text.endswith("%")]
 
 
 def test_the_best_published_numbers_are_those_of_the_tables() -> None:
@@ -96,7 +98,7 @@ def test_the_best_published_numbers_are_those_of_the_tables() -> None:
     for (data, sampler, part), best in best_published().items():
         column = f"{data} {sampler}"
         if part == "all" and column in columns:
-            found = [row.values[column] for row in rows if column in row.values]
+            found = [row["values"][column] for row in rows if column in row["values"]]
             assert best.split()[1] == max(found, key=float)
 
 
@@ -113,8 +115,17 @@ def test_published_rows_come_first_and_with_their_source(name: str) -> None:
         assert all(value.mean is None for value in row.values.values())  # nothing was measured
 
 
-def test_the_command_knows_the_targets() -> None:
-    assert set(cli.reproduce.TARGETS) == set(TARGETS)
+def test_the_help_of_the_command_lists_the_targets() -> None:
+    text = CliRunner().invoke(cli.main, ["reproduce", "--help"]).stdout
+    for target in TARGETS.values():
+        assert target.name in text
+        assert target.summary.split(":")[0] in text
+
+
+def test_a_page_says_how_much_was_trained_on() -> None:
+    examples, epochs = (targets._FEWER[name] for name in ("max_examples", "epochs"))
+    notes = " ".join(TARGETS["sensitivity"].notes)
+    assert f"the latest {examples:,} events for {epochs} epochs" in notes
 
 
 # Numbers and tables -------------------------------------------------------------------------------
@@ -159,7 +170,7 @@ def plan_of(r_max: tuple[float, ...]) -> Target:
     def draw(tables: list[Table], found: Found, path: Path) -> None:
         path.write_text("<svg/>", encoding="utf-8")
 
-    return Target("promises", "Promises", "Kept.", plan, tables, seeds=2, draw=draw)
+    return Target("promises", plan, tables, draw, title="Promises", description="Kept.", seeds=2)
 
 
 def cells_in(output: Path) -> dict[str, bytes]:
@@ -263,8 +274,8 @@ def test_models_that_share_a_store_score_as_they_would_alone(
     tmp_path: Path, made_up: EventStream
 ) -> None:
     plan = Plan([0], fast=False)
-    plan.events(["made-up"], "first", "default", **NETWORK)
-    plan.events(["made-up"], "second", "default", **NETWORK, layers=1)
+    plan.models("events", ["made-up"], "first", "default", **NETWORK)
+    plan.models("events", ["made-up"], "second", "default", **NETWORK, layers=1)
     (first,), (second,) = plan.cells.values()
     assert first.recorded == second.recorded
 

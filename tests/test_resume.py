@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from tidegraph.core.errors import StateFileError
-from tidegraph.core.resume import fingerprint, read_json, resume_or_create, write_json
+from tidegraph.core.errors import StateFileError, StorageError
+from tidegraph.core.resume import (
+    fingerprint,
+    make_directory,
+    read_json,
+    require_same,
+    resume_or_create,
+    write_json,
+)
 
 WORDS: dict[str, Any] = {"file": "work.json", "kind": "a sweep", "advice": "give another directory"}
 
@@ -63,3 +70,22 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(StateFileError, match=f"{path} is damaged"):
         read_json(path)
+
+
+def test_an_input_inside_another_is_named_with_it(tmp_path: Path) -> None:
+    before = {"settings": {"beta": 0.5, "r_max": 0.01}, "more": 1}
+    require_same(tmp_path, before, {"settings": {"beta": 0.5, "r_max": 0.01}}, kind="x", advice="y")
+    for now, facts in (
+        ({"beta": 0.5, "r_max": 0.1}, r"settings\.r_max 0\.01, .* 0\.1; y"),
+        ({"beta": 0.5}, r"settings\.r_max 0\.01, .* None; y"),
+    ):
+        with pytest.raises(StorageError, match=facts):
+            require_same(
+                tmp_path, before, {"settings": now}, kind="x", advice="y", error=StorageError
+            )
+
+
+def test_a_file_is_no_place_for_work(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").touch()
+    with pytest.raises(StorageError, match=r"letter\.txt is a file"):
+        make_directory(tmp_path / "letter.txt")

@@ -29,6 +29,7 @@ from tidegraph.core.errors import DataError, ParameterError, StateFileError, Sto
 from tidegraph.events import datasets
 from tidegraph.learning.settings import RECORD_SETTINGS
 from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+from tidegraph.report import telemetry
 from tidegraph.runs import config, evaluate, fitting, stages
 from tidegraph.runs import run as run_module
 from tidegraph.runs.config import Settings
@@ -91,7 +92,7 @@ def real_report() -> None:
 @pytest.fixture(scope="module")
 def stream() -> EventStream:
     made = datasets.generate_communities(30, 600, seed=3)
-    return EventStream.from_arrays(made.src, made.dst, made.t, nodes=30, title="toy")
+    return EventStream(made.src, made.dst, made.t, nodes=30, title="toy")
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +149,7 @@ def test_a_run_on_nodes_has_the_numbers_of_the_classifier(
     stream: EventStream, tmp_path: Path
 ) -> None:
     labels = (stream.src % 2 + (np.arange(len(stream)) % 7 == 0)) % 2
-    labelled = EventStream.from_arrays(stream.src, stream.dst, stream.t, labels=labels)
+    labelled = EventStream(stream.src, stream.dst, stream.t, labels=labels)
     own = {"columns": 4, "epochs": 2, "members": 1, "threads": 1}
     settings = config.resolve({"task": "node", "data": {"name": "toy"}, "model": own})
     results = Run(tmp_path / "nodes", settings, labelled).execute()
@@ -185,6 +186,31 @@ def test_a_finished_run_holds_all_that_repeating_it_needs(
     assert sorted(path.name for path in (directory / "seed-1").iterdir()) == [
         *("history.json", "score.json", "training.safetensors")
     ]
+
+
+@pytest.mark.usefixtures("real_report")
+def test_a_run_propagates_its_stream_once_and_again_only_without_telemetry(
+    stream: EventStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replays = []
+    replay = telemetry.replay
+
+    def counted(*given: Any) -> Any:
+        replays.append(given)
+        return replay(*given)
+
+    monkeypatch.setattr(telemetry, "replay", counted)
+    monkeypatch.setattr(telemetry, "_EXPLAIN_S", 0.0)
+    directory = tmp_path / "toy"
+    Run(directory, settled(), stream).execute()
+    assert replays == []
+    assert "The stream was recorded" in (directory / "report.html").read_text()
+    # As an earlier release left it.
+    (directory / "seed-0" / "telemetry").unlink()
+    (directory / "observations").unlink()
+    Run.resumed(directory).execute()
+    assert len(replays) == 1
+    assert "The stream was replayed" in (directory / "report.html").read_text()
 
 
 # Interruptions ------------------------------------------------------------------------------------
@@ -376,7 +402,7 @@ from tidegraph.runs import config
 def progress(done, total, what):
     if "seed 1, epoch 2" in what:
         os.kill(os.getpid(), signal.SIGKILL)
-settings = config.resolve(config.parse({settled("html=false").to_toml()!r}))
+settings = config.resolve(config.tomllib.loads({settled("html=false").to_toml()!r}))
 run = runs.Run({str(tmp_path / "toy")!r}, settings, EventStream.load({str(toy)!r}))
 run.execute(progress=progress)
 """

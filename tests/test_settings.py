@@ -58,7 +58,7 @@ def test_every_decoder_that_can_be_chosen_can_be_made(name: Any) -> None:
 
 @pytest.mark.parametrize("name", settings.SAMPLERS)
 def test_every_sampler_that_can_be_chosen_can_be_made(name: str) -> None:
-    events = EventStream.from_arrays([0, 1], [1, 2], [5, 6])
+    events = EventStream([0, 1], [1, 2], [5, 6])
     assert evaluation.negative_sampler(name, events, seed=0, observed_until=5).name == name
 
 
@@ -114,7 +114,7 @@ def test_only_a_near_name_is_suggested() -> None:
     ],
 )
 def test_a_value_that_cannot_work_is_rejected_with_its_range(
-    name: str, value: float, accepted: str
+    name: str, value: Any, accepted: str
 ) -> None:
     for kind in (LinkSettings, NodeSettings):
         with pytest.raises(

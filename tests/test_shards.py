@@ -141,6 +141,10 @@ def test_windows_hold_the_latest_changes_of_all_shards(tmp_path: Path) -> None:
             np.testing.assert_array_equal(delta[row, place], moved[0])
     assert spread > 0, "shards that always agree would test nothing"
     assert not delta[~mask].any()
+    with pytest.raises(ParameterError, match="g is 'angle'"):
+        store.window(nodes, times, k, "angle")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match=f"{2**62}, .* look back less"):
+        store.window(nodes, times, 2**62)
 
 
 def test_changes_of_a_node_are_the_states_at_every_record_of_any_shard(tmp_path: Path) -> None:
@@ -239,11 +243,11 @@ def test_another_recording_is_rejected_and_changes_nothing(tmp_path: Path) -> No
     path = tmp_path / "a"
     recorded(path)
     before = content(path)
-    with pytest.raises(ParameterError, match="other shards"):
+    with pytest.raises(ParameterError, match=r"shards 3, .* 2;"):
         recorded(path, shards=2)
-    with pytest.raises(ParameterError, match="other epsilon"):
+    with pytest.raises(ParameterError, match=r"epsilon 0\.05, .* 0\.2;"):
         recorded(path, epsilon=0.2)
-    with pytest.raises(ParameterError, match="other settings"):
+    with pytest.raises(ParameterError, match=r"settings\.r_max .* 0\.1;"):
         recorded(path, settings=replace(SETTINGS, r_max=0.1))
     assert content(path) == before
 
@@ -487,7 +491,7 @@ def test_the_command_records_shards_and_resumes(tmp_path: Path) -> None:
     assert content(path) == before
     rejected = CliRunner().invoke(main, [*words, "--epsilon", "0.2"])
     assert rejected.exit_code == 2
-    assert "other epsilon" in rejected.output
+    assert "epsilon 0.05, and this one has 0.2" in rejected.output
 
 
 def test_the_command_rejects_invalid_options(tmp_path: Path) -> None:

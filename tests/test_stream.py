@@ -123,7 +123,7 @@ def summed(stream: EventStream) -> dict[tuple[int, int], float]:
         ({"initial": Edges(np.array([9]), np.array([0])), "nodes": 3}, "initial.src of row 0 is 9"),
     ],
 )
-def test_a_bad_column_is_refused_with_advice(change: dict[str, Any], advice: str) -> None:
+def test_a_bad_column_raises_with_advice(change: dict[str, Any], advice: str) -> None:
     columns: dict[str, Any] = {"src": [0, 1], "dst": [1, 2], "t": [4, 5], **change}
     with pytest.raises(EventError, match=advice):
         EventStream(**columns)
@@ -337,7 +337,7 @@ def test_a_window_needs_events_that_add() -> None:
     "options",
     [{"every": 0}, {"every": 1.5}, {"every": 5, "window": 0}, {"every": 5, "origin": 2**62}],
 )
-def test_snapshots_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
+def test_impossible_snapshots_raise(options: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=r"every|window|origin"):
         random_stream(0).snapshots(**options)
 
@@ -371,7 +371,7 @@ def test_given_snapshots_are_reached_one_after_the_other(seed: int, directed: bo
         ([([0], [1], [0.0])], [1], "weight of snapshot 0 of row 0 is 0.0"),
     ],
 )
-def test_bad_snapshots_are_refused(graphs: Any, times: Any, advice: str) -> None:
+def test_bad_snapshots_raise(graphs: Any, times: Any, advice: str) -> None:
     with pytest.raises(EventError, match=advice):
         Steps.from_snapshots(graphs, times, nodes=4)
 
@@ -394,7 +394,7 @@ def test_a_saved_stream_comes_back_whole(tmp_path: Path) -> None:
         assert again.nodes == stream.nodes
 
 
-def test_a_damaged_or_foreign_file_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_file_raises(tmp_path: Path) -> None:
     everything().save(tmp_path / "a")
     data = bytearray((tmp_path / "a").read_bytes())
     data[-3] ^= 1
@@ -432,7 +432,7 @@ def test_the_digest_covers_everything_the_stream_says(change: dict[str, Any]) ->
     assert EventStream(**{**fields, **change}).digest() != stream.digest()
 
 
-def test_names_that_run_together_are_told_apart_by_the_digest() -> None:
+def test_the_digest_distinguishes_names_that_run_together() -> None:
     one, other = (EventStream([0], [1], [0], names=names) for names in (["ab", "c"], ["a", "bc"]))
     assert one.digest() != other.digest()
 
@@ -700,6 +700,8 @@ def test_names_and_numbers_do_not_mix() -> None:
         ["3", 3],
         np.array(["3", 3], dtype=object),
         np.array([True], dtype=object),
+        [3, True],
+        [[np.int64(3), np.False_]],
     ]
     for mixed in wrong:
         with pytest.raises(DataError, match="give all names or all numbers"):

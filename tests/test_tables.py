@@ -315,7 +315,7 @@ def test_one_column_cannot_be_both_ends() -> None:
         read_table({"a": [1], "b": [2], "t": [3]}, src="a", dst="b", t="b")
 
 
-def test_one_of_a_kind_is_told_in_the_singular() -> None:
+def test_one_of_a_kind_is_reported_in_the_singular() -> None:
     told = str(read_table({"src": [0, 1, 1], "dst": [0, 1, 1], "t": [1, 2, 2]}).report)
     assert "3 events lead from a node to itself" in told
     assert "1 event repeats another" in told
@@ -336,7 +336,7 @@ def test_fractions_of_coarse_units_become_finer_ones() -> None:
         whole_times([1999.5], "year")
 
 
-def test_a_time_beyond_int64_is_refused_and_not_moved_into_the_past() -> None:
+def test_a_time_beyond_int64_raises_and_does_not_move_into_the_past() -> None:
     with pytest.raises(DataError, match=f"t .*{2**63}"):
         whole_times(np.array([0, 2**63], dtype=np.uint64))
 
@@ -545,7 +545,9 @@ def test_operations_are_read_from_words_and_numbers() -> None:
         ("src,dst,dst,t\n0,1,1,1\n", "two columns called 'dst'"),
     ],
 )
-def test_a_bad_text_is_refused_with_its_line(text: str, advice: str, tmp_path: Path) -> None:
+def test_a_bad_text_raises_and_the_error_names_its_line(
+    text: str, advice: str, tmp_path: Path
+) -> None:
     with pytest.raises(DataError, match=advice):
         read_table(write(tmp_path / "bad.csv", text))
 
@@ -564,12 +566,14 @@ def test_a_bad_text_is_refused_with_its_line(text: str, advice: str, tmp_path: P
         ({"src": np.array([0, 2**63], dtype=np.uint64)}, "give them as text"),
     ],
 )
-def test_a_bad_table_is_refused_with_its_row(change: dict[str, Any], advice: str) -> None:
+def test_a_bad_table_raises_and_the_error_names_its_row(
+    change: dict[str, Any], advice: str
+) -> None:
     with pytest.raises(DataError, match=advice):
         read_table({"src": [0, 1], "dst": [1, 0], "t": [1, 2], **change})
 
 
-def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_table_raises(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read as parquet"):
         read_table(write(tmp_path / "bad.parquet", "not parquet"))
     with pytest.raises(DataError, match="cannot be read as Arrow"):
@@ -585,7 +589,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
         read_table(tmp_path / "b.csv")
 
 
-def test_settings_that_do_not_exist_are_refused() -> None:
+def test_settings_that_do_not_exist_raise() -> None:
     table = {"src": [0], "dst": [1], "t": [1]}
     wrong: list[dict[str, Any]] = [{"ids": "all"}, {"on_bad": "keep"}, {"unit": "week"}]
     for option in wrong:
@@ -783,7 +787,7 @@ def test_a_column_in_the_wrong_case_is_proposed(tmp_path: Path) -> None:
         read_table(path, src="caller", dst="Callee")
 
 
-def test_a_file_in_another_encoding_is_told_where_and_how_to_convert_it(tmp_path: Path) -> None:
+def test_the_error_for_another_encoding_names_the_line_and_the_conversion(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     rows = "".join(f"a{k},b,{k}\n" for k in range(200_000))  # more than is looked at first
     for text, line in (
@@ -805,7 +809,7 @@ def test_what_is_not_read_may_have_any_encoding(tmp_path: Path) -> None:
     assert len(read_table(path)) == 1
 
 
-def test_dates_and_decimals_of_other_countries_are_told_how_to_be_written(tmp_path: Path) -> None:
+def test_the_error_for_foreign_dates_and_decimals_names_the_spelling(tmp_path: Path) -> None:
     dates = write(tmp_path / "a.csv", "src,dst,t\na,b,01.03.2024 10:01\nb,c,02.03.2024 10:01\n")
     says = r"'01.03.2024 10:01'.* ISO dates like 2024-03-01 10:01"
     with pytest.raises(DataError, match=f"line 2: t is not a number: {says}"):

@@ -58,6 +58,7 @@ void bind_trajectories(nb::module_& module) {
           "first"_a, "rows"_a.noconvert(), "scales"_a.noconvert(), release())
       .def("look_at_all", &Recorder::look_at_all)
       .def_prop_ro("waiting", &Recorder::waiting)
+      .def_prop_ro("touched", &Recorder::touched)
       .def(
           "seal",
           [](Recorder& r) {

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.bench.graphs import Stream
 from tidegraph.bench.measuring import Skipped
 from tidegraph.engine.propagator import Propagator
 
@@ -41,31 +42,22 @@ class Yardstick:
         if done.returncode:
             raise Skipped(f"the yardstick does not compile: {done.stderr.strip()[-300:]}")
 
-    def write(self, name: str, text: str) -> Path:
-        """Write a stream to a file for `run`."""
-        path = self._directory / f"{name}.txt"
-        path.write_text(text, encoding="ascii")
-        return path
+    def write(self, stream: Stream) -> None:
+        """Write a stream to the file that `run` reads."""
+        self._file(stream).write_text(stream.text(), encoding="ascii")
 
-    def run(
-        self,
-        stream: Path,
-        *,
-        nodes: int,
-        columns: int,
-        r_max: float,
-        threads: int,
-        steps: int,
-        merge: bool,
-    ) -> float:
+    def run(self, stream: Stream, *, threads: int, merge: bool) -> float:
         """Return the seconds the stream took, without reading it and the first propagation."""
-        numbers = [nodes, columns, r_max, threads, steps, int(merge)]
-        command = [str(self._program), str(stream), *map(str, numbers)]
+        numbers = stream.nodes, stream.columns, stream.r_max, threads, stream.steps, int(merge)
+        command = [str(self._program), str(self._file(stream)), *map(str, numbers)]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         report = dict(zip(output[::2], output[1::2], strict=True))
-        if int(report["steps"]) != steps:
-            raise RuntimeError(f"the yardstick ran {report['steps']} of {steps} steps")
+        if int(report["steps"]) != stream.steps:
+            raise RuntimeError(f"the yardstick ran {report['steps']} of {stream.steps} steps")
         return float(report["stream_s"])
+
+    def _file(self, stream: Stream) -> Path:
+        return self._directory / f"{stream.name}.txt"
 
 
 def needs_scipy() -> None:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tidegraph.engine.channels import Sketch
 from tidegraph.engine.propagator import Propagator
-from tidegraph.engine.verify import step_offsets
 from tidegraph.events import datasets
 from tidegraph.events.batch import Batch
 
@@ -77,7 +76,8 @@ def load_stream(name: str, scale: float = 1.0) -> Stream:
     """Return a stream of the benchmark, shortened by `scale`; raise DataError if it is absent."""
     length, steps, columns = _STREAMS[name]
     events = datasets.load_dataset(name)
-    offsets = step_offsets(events.t, length)[: max(1, round(steps * scale)) + 1]
+    cut = events.steps() if length is None else events.snapshots(length)
+    offsets = cut.offsets[: max(1, round(steps * scale)) + 1]
     rows = int(offsets[-1])
     # Without times on either side: the filter does not use them.
     batch = Batch(events.src[:rows], events.dst[:rows])

@@ -19,7 +19,6 @@ from tidegraph.bench.measuring import (
 )
 from tidegraph.engine.channels import Sketch
 from tidegraph.engine.propagator import Propagator
-from tidegraph.engine.verify import step_offsets
 from tidegraph.events import datasets
 from tidegraph.events.batch import Batch
 
@@ -43,7 +42,7 @@ def recompute(settings: BenchSettings) -> Measurement:
     """
     needs_scipy()
     events = datasets.load_dataset("wikipedia")
-    offsets = step_offsets(events.t)
+    offsets = events.steps().offsets
     offsets = offsets[: settings.scaled(len(offsets) - 1) + 1]
     samples = min(max(2, settings.scaled(200)), len(offsets) - 1)
     rng = np.random.default_rng(settings.seed)

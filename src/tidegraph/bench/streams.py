@@ -37,7 +37,7 @@ def _against_yardstick(settings: BenchSettings, name: str) -> Measurement:
     stream = load_stream(name, settings.scale)
     settings.report("compiling the yardstick")
     yardstick = Yardstick(settings.workplace)
-    file = yardstick.write(name, stream.text())
+    yardstick.write(stream)
     single: list[list[float]] = []
     theirs: dict[bool, list[float]] = {True: [], False: []}
     certified = 0.0
@@ -54,17 +54,7 @@ def _against_yardstick(settings: BenchSettings, name: str) -> Measurement:
         around = [time_engine()]
         for merge, times in theirs.items():
             settings.report(f"yardstick{', merged' if merge else ''}, {of}")
-            times.append(
-                yardstick.run(
-                    file,
-                    nodes=stream.nodes,
-                    columns=stream.columns,
-                    r_max=stream.r_max,
-                    threads=settings.threads,
-                    steps=stream.steps,
-                    merge=merge,
-                )
-            )
+            times.append(yardstick.run(stream, threads=settings.threads, merge=merge))
             around.append(time_engine())
         single.append(around)
     # The engine takes a tenth of a second, the yardstick a quarter of a minute: the engine is

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, require_writable
+from tidegraph.bench import SECTIONS
+from tidegraph.cli.options import COUNT, JSON_OPTION, SEED_OPTION, WRITABLE_FILE, option
 from tidegraph.cli.terminal import Group, console, echo_json, progress, table
 
 if TYPE_CHECKING:
@@ -25,56 +26,37 @@ def bench() -> None:
     """Measure speed and memory, as ratios in one run."""
 
 
-# A copy of bench.SECTIONS, which takes long to import; a test compares them.
-_SECTIONS = {
-    "uci": "UCI messages in snapshots, against the yardstick",
-    "wikipedia": "Wikipedia edits, against the yardstick",
-    "recompute": "an update, against warm-started power iteration",
-    "static": "one propagation of 10 M edges, against scipy",
-    "growth": "work per event at 10^4, 10^5 and 10^6 nodes",
-    "threads": "one thread against several",
-    "latency": "one event at a time through Python",
-    "memory": "bytes per edge, peak of a propagation",
-}
-
-
 _NO_MEASUREMENTS = {"repeat", "threads", "scale", "changed_since_commit"}
 
 
 @bench.command(
-    epilog="\b\nSections:\n" + "\n".join(f"  {name:<10} {what}" for name, what in _SECTIONS.items())
+    epilog="\b\nSections:\n"
+    + "\n".join(f"  {name:<10} {what}" for name, (_, what) in SECTIONS.items())
 )
-@click.option(
+@option(
     "--only",
-    type=click.Choice(list(_SECTIONS)),
+    "Only this section; may be given several times.",
+    type=click.Choice(list(SECTIONS)),
     multiple=True,
     metavar="NAME",
-    help="Only this section; may be given several times.",
 )
-@click.option(
-    "--repeat",
-    type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
-    help="Rounds in which all sides take turns; the median counts.",
-)
-@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
-@click.option(
+@option("--repeat", "Rounds in which all sides take turns; the median counts.", 5, type=COUNT)
+@option("--threads", default=2, type=COUNT)
+@option(
     "--scale",
+    "Shrink graphs and streams, to try things out.",
+    1.0,
     type=click.FloatRange(0, 1, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Shrink graphs and streams, to try things out.",
 )
 @SEED_OPTION
-@click.option(
+@option(
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the results as JSON, and a plot of the growth table next to it.",
+    "Write the results as JSON, and a plot of the growth table next to it.",
+    type=WRITABLE_FILE,
 )
 @JSON_OPTION
 @click.pass_context
-def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **options: Any) -> None:
+def propagation(ctx: click.Context, /, output: Path | None, **options: Any) -> None:
     """Measure the propagation engine against its competitors and itself.
 
     The yardstick is compiled from $TIDEGRAPH_YARDSTICK, data is read
@@ -84,7 +66,6 @@ def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **opt
     from tidegraph import bench as benchmarks
     from tidegraph.core import machine
 
-    require_writable(output, "--output")
     out = console()
     load = machine.load_average()
     out.print(f"Load average {load}", style="yellow" if load and load > _BUSY else None)
@@ -97,7 +78,7 @@ def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **opt
     if output is not None:
         for path in benchmarks.write(results, output):
             out.print(f"Wrote {path}")
-    echo_json(as_json, results)
+    echo_json(results)
     if results["failed"]:
         sys.exit(1)
 
@@ -105,22 +86,21 @@ def propagation(ctx: click.Context, /, output: Path | None, as_json: bool, **opt
 def _given(ctx: click.Context) -> list[str]:
     """Return the options given on the command line, except those about output."""
     words = []
-    for option in ctx.command.params:
-        name = option.name or ""
+    for given in ctx.command.params:
+        name = given.name or ""
         source = ctx.get_parameter_source(name)
         if source is not ParameterSource.COMMANDLINE or name in ("output", "as_json"):
             continue
         value = ctx.params[name]
         for one in value if isinstance(value, tuple) else [value]:
-            words += [option.opts[0], str(one)]
+            words += [given.opts[0], str(one)]
     return words
 
 
 def _print_bench(
     out: Console, results: dict[str, Any], goals: dict[str, tuple[str, float]]
 ) -> None:
-    shown = table("Propagation", ["measured", "value", "goal"])
-    shown.columns[0].justify = "left"
+    shown = table("Propagation", ["measured", "value", "goal"], left=1)
     for name, value in results.items():
         if name in _NO_MEASUREMENTS or not isinstance(value, (int, float)):
             continue
@@ -149,16 +129,10 @@ def _print_bench(
 
 
 def _print_growth(out: Console, rows: list[dict[str, Any]]) -> None:
-    shown = table(
-        "Growth", ["nodes", "edges", "pushes/event", "edge pushes/event", "µs/event", "access, ns"]
-    )
+    titles = ["nodes", "edges", "pushes/event", "edge pushes/event", "µs/event", "access, ns"]
+    shown = table("Growth", titles)
+    forms = {"nodes": ",", "edges": ",", "pushes_per_event": ".2f", "edge_pushes_per_event": ".1f"}
+    forms |= {"us_per_event": ".2f", "random_access_ns": ".0f"}
     for row in rows:
-        shown.add_row(
-            f"{row['nodes']:,}",
-            f"{row['edges']:,}",
-            f"{row['pushes_per_event']:.2f}",
-            f"{row['edge_pushes_per_event']:.1f}",
-            f"{row['us_per_event']:.2f}",
-            f"{row['random_access_ns']:.0f}",
-        )
+        shown.add_row(*(f"{row[name]:{form}}" for name, form in forms.items()))
     out.print(shown)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import click
 
 from tidegraph.cli.bench import bench
 from tidegraph.cli.compare import compare
-from tidegraph.cli.completion import completion
 from tidegraph.cli.data import data
 from tidegraph.cli.demo import demo
 from tidegraph.cli.evaluate import evaluate
@@ -19,14 +19,16 @@ from tidegraph.cli.reproduce import reproduce
 from tidegraph.cli.run import resume, run
 from tidegraph.cli.scale import embeddings, graph, plan, propagate
 from tidegraph.cli.sweep import sweep
-from tidegraph.cli.terminal import Group
+from tidegraph.cli.terminal import Command, Group
 from tidegraph.cli.train import train
 from tidegraph.cli.verify import verify
 
 __all__ = ["main"]
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(package_name="tidegraph", prog_name="tidegraph")
 def main() -> None:
     """Node representations on changing graphs, always up to date with a certified error.
@@ -69,25 +71,28 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
+@click.command(cls=Command)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that lets a shell complete commands, options and data sets.
+
+    \b
+      bash   eval "$(tidegraph completion bash)" in ~/.bashrc
+      zsh    eval "$(tidegraph completion zsh)" in ~/.zshrc, after compinit
+      fish   tidegraph completion fish > ~/.config/fish/completions/tidegraph.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(ctx.find_root().command, {}, "tidegraph", "_TIDEGRAPH_COMPLETE").source())
+    if sys.stdout.isatty():  # a person reads it, not a shell
+        click.echo("tidegraph completion --help shows where this belongs", err=True)
+
+
 for command in (
-    run,
-    resume,
-    compare,
-    train,
-    predict,
-    evaluate,
-    sweep,
-    data,
-    explain,
-    verify,
-    record,
-    graph,
-    plan,
-    propagate,
-    embeddings,
-    bench,
-    reproduce,
-    demo,
-    completion,
+    *(run, resume, compare, train, predict, evaluate, sweep, data, explain, verify, record),
+    *(graph, plan, propagate, embeddings, bench, reproduce, demo, completion),
 ):
     main.add_command(command)

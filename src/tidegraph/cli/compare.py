@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, require_writable
+from tidegraph.cli.options import DIRECTORY, JSON_OPTION, WRITABLE_FILE, option
 from tidegraph.cli.results import percent
 from tidegraph.cli.terminal import Command, console, echo_json, table
 
@@ -19,39 +19,27 @@ __all__ = ["compare"]
 
 
 @click.command(cls=Command)
-@click.argument(
-    "directories",
-    metavar="RUN...",
-    nargs=-1,
-    required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-)
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write a page that compares the runs.",
-)
+@click.argument("directories", metavar="RUN...", nargs=-1, required=True, type=DIRECTORY)
+@option("--html html_file", "Also write a page that compares the runs.", type=WRITABLE_FILE)
 @JSON_OPTION
-def compare(directories: tuple[Path, ...], html_file: Path | None, as_json: bool) -> None:
+def compare(directories: tuple[Path, ...], html_file: Path | None) -> None:
     """Compare finished runs: their numbers, and the settings in which they differ.
 
     \b
       tidegraph compare runs/uci runs/uci-2 --html compared.html
     """
-    from tidegraph import runs
+    from tidegraph import report, runs
 
     if len(directories) == 1:
         runs.read_metrics(directories[0])  # a mistake in the path comes first
         raise click.UsageError("there is nothing to compare with; give two or more runs")
-    require_writable(html_file, "--html")
     compared = runs.compare(directories)
     _print_comparison(console(), compared)
     page = None
     if html_file is not None:
-        page = str(runs.write_comparison(directories, html_file))
+        page = str(report.write_comparison(directories, html_file))
         click.echo(f"Wrote {page}")
-    echo_json(as_json, {**compared, "html": page})
+    echo_json({**compared, "html": page})
 
 
 def _print_comparison(out: Console, compared: Mapping[str, Any]) -> None:
@@ -66,8 +54,8 @@ def _print_comparison(out: Console, compared: Mapping[str, Any]) -> None:
         f"{'labels' if sampler == 'none' else sampler}, {part}: {metric}"
         for (sampler, part), metric in columns.items()
     ]
-    shown = table("Percent; in brackets the best heuristic", ["run", "seeds", *titles, "seconds"])
-    shown.columns[0].justify = "left"
+    title = "Percent; in brackets the best heuristic"
+    shown = table(title, ["run", "seeds", *titles, "seconds"], left=1)
     for one in found:
         cells = [_cell(one, sampler, part, metric) for (sampler, part), metric in columns.items()]
         seconds = f"{one['elapsed_s']['total']:.0f}"

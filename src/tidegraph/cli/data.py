@@ -8,30 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, require_new_file, require_writable
+from tidegraph.cli.options import (
+    COUNT,
+    DIRECTORY,
+    JSON_OPTION,
+    NEW_FILE,
+    SEED_OPTION,
+    WRITABLE_FILE,
+    option,
+    reading_options,
+)
 from tidegraph.cli.reading import is_saved_stream, print_report, read_and_report, read_events
-from tidegraph.cli.setting_options import reading_options
 from tidegraph.cli.terminal import Group, console, echo_json, progress, table
+from tidegraph.core.words import bytes_in_words, counted
 
 if TYPE_CHECKING:
     from tidegraph.events.describe import Description
 
 __all__ = ["data"]
 
-_FILE = click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    help="A new file.",
-)
-_DIRECTORY = click.option(
-    "-o",
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    required=True,
-    help="A new or empty directory.",
-)
+_SHARE = click.FloatRange(0, 1, max_open=True)
+_FILE = option("-o --output", "A new file.", type=NEW_FILE, required=True)
+_DIRECTORY = option("-o --output", "A new or empty directory.", type=DIRECTORY, required=True)
 
 
 @click.group(cls=Group)
@@ -53,19 +51,16 @@ def data() -> None:
 
 @data.command("list")
 @JSON_OPTION
-def list_(as_json: bool) -> None:
+def list_() -> None:
     """List the data sets, and where each was found or how to get it.
 
     They are looked for in $TIDEGRAPH_DATA and in the cache.
     """
-    from tidegraph.core.words import bytes_in_words
     from tidegraph.events import datasets
 
-    listed = table("Data sets", ["name", "title", "events", "nodes", "where"])
-    for column in (0, 1, 4):
-        listed.columns[column].justify = "left"
+    listed = table("Data sets", ["name", "title", "events", "nodes"], left=2)
+    listed.add_column("where", overflow="fold")
     listed.columns[0].no_wrap = True
-    listed.columns[4].overflow = "fold"
     rows = []
     for data_set in datasets.DATA_SETS.values():
         found = datasets.find(data_set)
@@ -78,28 +73,15 @@ def list_(as_json: bool) -> None:
             where = f"tidegraph data fetch {data_set.name} (about {size})"
         else:
             where = f"absent; set TIDEGRAPH_DATA to where {data_set.compact[0][0]} is"
-        listed.add_row(
-            data_set.name,
-            data_set.title,
-            f"{data_set.events:,}",
-            f"{data_set.nodes:,}",
-            where,
-            style=None if found else "dim",
-        )
-        rows.append(
-            {
-                "name": data_set.name,
-                "title": data_set.title,
-                "events": data_set.events,
-                "nodes": data_set.nodes,
-                "unit": data_set.unit,
-                "files": [str(path) for path in found.paths] if found else [],
-                "urls": [file.url for file in data_set.published],
-                "citation": data_set.citation,
-            }
-        )
+        sizes = f"{data_set.events:,}", f"{data_set.nodes:,}"
+        style = None if found else "dim"
+        listed.add_row(data_set.name, data_set.title, *sizes, where, style=style)
+        names = ("name", "title", "events", "nodes", "unit", "citation")
+        about = {name: getattr(data_set, name) for name in names}
+        files = [str(path) for path in found.paths] if found else []
+        rows.append({**about, "files": files, "urls": [each.url for each in data_set.published]})
     console().print(listed)
-    echo_json(as_json, {"data_sets": rows})
+    echo_json({"data_sets": rows})
 
 
 # info ---------------------------------------------------------------------------------------------
@@ -107,15 +89,12 @@ def list_(as_json: bool) -> None:
 
 @data.command()
 @click.argument("name", metavar="NAME|FILE")
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write a page with figures that any browser shows.",
+@option(
+    "--html html_file", "Also write a page with figures that any browser shows.", type=WRITABLE_FILE
 )
 @reading_options
 @JSON_OPTION
-def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> None:
+def info(name: str, html_file: Path | None, **options: Any) -> None:
     """Show what a stream looks like: counts, span, repetition, rhythm, degrees, labels.
 
     NAME is a data set of `tidegraph data list`; FILE is a file of events, in any order, or what
@@ -127,9 +106,8 @@ def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> No
     burstiness   (σ-μ)/(σ+μ) of the gaps between events: near 1, activity comes in bursts
     """
     from tidegraph.events import datasets
-    from tidegraph.events.describe import describe, page
+    from tidegraph.events.describe import describe
 
-    require_writable(html_file, "--html")
     as_it_is = options["sort"] or is_saved_stream(name)
     stream = read_and_report(name, options, any_order=True)
     if not as_it_is and stream.report is not None and stream.report.out_of_order:
@@ -140,9 +118,11 @@ def info(name: str, html_file: Path | None, as_json: bool, **options: Any) -> No
     data_set = datasets.DATA_SETS.get(name)
     _print_description(what, None if data_set is None else data_set.citation)
     if html_file is not None:
-        html_file.write_text(page(what), encoding="utf-8")
+        from tidegraph.report.description import description
+
+        html_file.write_text(description(what), encoding="utf-8")
         click.echo(f"Wrote {html_file}")
-    echo_json(as_json, {"data": name, **what.as_dict()})
+    echo_json({"data": name, **what.as_dict()})
 
 
 def _print_description(what: Description, citation: str | None) -> None:
@@ -178,13 +158,13 @@ def _print_description(what: Description, citation: str | None) -> None:
 
 @data.command()
 @click.argument("name")
-@click.option(
+@option(
     "--directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where to put it. Default: tidegraph/ in $XDG_CACHE_HOME or ~/.cache.",
+    "Where to put it. Default: tidegraph/ in $XDG_CACHE_HOME or ~/.cache.",
+    type=DIRECTORY,
 )
 @JSON_OPTION
-def fetch(name: str, directory: Path | None, as_json: bool) -> None:
+def fetch(name: str, directory: Path | None) -> None:
     """Download a data set as its authors publish it.
 
     No checksums are published: that of the first download is stored next to the file
@@ -196,7 +176,7 @@ def fetch(name: str, directory: Path | None, as_json: bool) -> None:
         paths = datasets.fetch(name, directory=directory, progress=report)
     for path in paths:
         click.echo(f"{path} ({path.stat().st_size:,} bytes)")
-    echo_json(as_json, {"data": name, "files": [str(path) for path in paths]})
+    echo_json({"data": name, "files": [str(path) for path in paths]})
 
 
 # import -------------------------------------------------------------------------------------------
@@ -207,7 +187,7 @@ def fetch(name: str, directory: Path | None, as_json: bool) -> None:
 @_FILE
 @reading_options
 @JSON_OPTION
-def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
+def import_(file: Path, output: Path, **options: Any) -> None:
     """Read events from FILE, report how it was understood, and save them in a fast format.
 
     Columns and unit are guessed if they are not given. The result is one checksummed file that also
@@ -218,34 +198,21 @@ def import_(file: Path, output: Path, as_json: bool, **options: Any) -> None:
       tidegraph data import calls.csv --src caller --dst callee --time when --sort -o calls.tide
       tidegraph data info calls.tide
     """
-    require_new_file(output)
     with progress("import") as report:
         report(0, 2, f"reading {file}")
         stream = read_events(file, options)
         report(1, 2, f"writing {len(stream):,} events")
         stream.save(output)
-    result: dict[str, Any] = {
-        "output": str(output),
-        "events": len(stream),
-        "nodes": stream.nodes,
-        "unit": stream.unit,
-    }
+    events, read = len(stream), {}
     if stream.report is not None:
-        read = stream.report
-        print_report(read)
-        result |= {
-            "read": read.read,
-            "kept": read.kept,
-            "dropped": read.dropped,
-            "notes": list(read.notes),
-        }
-    _echo_written(output, len(stream), stream.nodes)
-    echo_json(as_json, result)
+        print_report(stream.report)
+        read = {key: getattr(stream.report, key) for key in ("read", "kept", "dropped", "notes")}
+    _echo_written(output, events, stream.nodes)
+    sizes = {"events": events, "nodes": stream.nodes, "unit": stream.unit}
+    echo_json({"output": str(output), **sizes, **read})
 
 
 def _echo_written(output: Path, events: int, nodes: int, more: str = "") -> None:
-    from tidegraph.core.words import counted
-
     between = f"{counted(events, 'event')} between {counted(nodes, 'node')}"
     click.echo(f"Wrote {output}: {between}{more}")
 
@@ -263,33 +230,30 @@ def generate() -> None:
 
 @generate.command()
 @_FILE
-@click.option("--nodes", type=click.IntRange(min=2), default=1_000, show_default=True)
-@click.option("--events", type=click.IntRange(min=1), default=50_000, show_default=True)
-@click.option("--communities", type=click.IntRange(min=2), default=5, show_default=True)
-@click.option(
+@option("--nodes", default=1_000, type=click.IntRange(min=2))
+@option("--events", default=50_000, type=COUNT)
+@option("--communities", default=5, type=click.IntRange(min=2))
+@option(
     "--switches",
+    "How often a node moves to another community, on average.",
+    1.0,
     type=click.FloatRange(min=0),
-    default=1.0,
-    show_default=True,
-    help="How often a node moves to another community, on average.",
 )
-@click.option(
+@option(
     "--mixing",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.1,
-    show_default=True,
-    help="Share of fresh events that leave the community.",
+    "Share of fresh events that leave the community.",
+    0.1,
+    type=_SHARE,
 )
-@click.option(
+@option(
     "--repeats",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.3,
-    show_default=True,
-    help="Share of events that repeat a recent pair.",
+    "Share of events that repeat a recent pair.",
+    0.3,
+    type=_SHARE,
 )
 @SEED_OPTION
 @JSON_OPTION
-def communities(output: Path, as_json: bool, **options: Any) -> None:
+def communities(output: Path, **options: Any) -> None:
     """Generate communities between which nodes move: for links, and for labels that change.
 
     The label of an event is the community of its source at the event; node labels are the
@@ -297,82 +261,61 @@ def communities(output: Path, as_json: bool, **options: Any) -> None:
     """
     from tidegraph.events import datasets
 
-    require_new_file(output)
     with progress("generate") as report:
         report(0, 1, f"{options['events']:,} events")
         stream = datasets.generate_communities(**options)
         stream.save(output)
     _echo_written(output, len(stream), stream.nodes)
-    echo_json(as_json, {"output": str(output), **options})
+    echo_json({"output": str(output), **options})
 
 
 @generate.command()
 @_DIRECTORY
-@click.option("--nodes", type=click.IntRange(min=4), default=16_682, show_default=True)
-@click.option("--events", type=click.IntRange(min=1), default=191_290_882, show_default=True)
-@click.option(
-    "--pairs",
-    type=click.IntRange(min=1),
-    default=200_000,
-    show_default=True,
-    help="Distinct pairs, from --nodes upwards.",
-)
-@click.option("--steps", type=click.IntRange(min=1), default=170_522, show_default=True)
-@click.option("--classes", type=click.IntRange(min=2), default=81, show_default=True)
-@click.option(
-    "--changes",
-    type=click.FloatRange(min=0),
-    default=8.0,
-    show_default=True,
-    help="How often a label changes, on average.",
-)
-@click.option("--features", type=click.IntRange(min=0), default=413, show_default=True)
+@option("--nodes", default=16_682, type=click.IntRange(min=4))
+@option("--events", default=191_290_882, type=COUNT)
+@option("--pairs", "Distinct pairs, from --nodes upwards.", 200_000, type=COUNT)
+@option("--steps", default=170_522, type=COUNT)
+@option("--classes", default=81, type=click.IntRange(min=2))
+@option("--changes", "How often a label changes, on average.", 8.0, type=click.FloatRange(min=0))
+@option("--features", default=413, type=click.IntRange(min=0))
 @SEED_OPTION
 @JSON_OPTION
-def gdelt(output: Path, as_json: bool, **options: Any) -> None:
+def gdelt(output: Path, **options: Any) -> None:
     """Generate a look-alike of GDELT: few actors, many repeated events, labels that change.
 
     The full size takes some minutes and 1 GB of disk; to try it out: --events 1000000.
     """
     from tidegraph.events import datasets
 
-    _generate(datasets.generate_gdelt_like, "events", output, as_json, options)
+    _generate(datasets.generate_gdelt_like, "events", output, options)
 
 
 @generate.command()
 @_DIRECTORY
-@click.option("--nodes", type=click.IntRange(min=2), default=121_751_665, show_default=True)
-@click.option("--edges", type=click.IntRange(min=1), default=1_297_748_926, show_default=True)
-@click.option("--years", type=click.IntRange(min=1), default=120, show_default=True)
-@click.option("--classes", type=click.IntRange(min=1), default=152, show_default=True)
-@click.option(
-    "--features",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Columns of float32 per paper.",
-)
+@option("--nodes", default=121_751_665, type=click.IntRange(min=2))
+@option("--edges", default=1_297_748_926, type=COUNT)
+@option("--years", default=120, type=COUNT)
+@option("--classes", default=152, type=COUNT)
+@option("--features", "Columns of float32 per paper.", 0, type=click.IntRange(min=0))
 @SEED_OPTION
 @JSON_OPTION
-def mag(output: Path, as_json: bool, **options: Any) -> None:
+def mag(output: Path, **options: Any) -> None:
     """Generate a look-alike of MAG: a citation graph that grows over the years.
 
     The full size takes about an hour; to try it out: --nodes 100000 --edges 1000000.
     """
     from tidegraph.events import datasets
 
-    _generate(datasets.generate_mag_like, "edges", output, as_json, options)
+    _generate(datasets.generate_mag_like, "edges", output, options)
 
 
-def _generate(
-    make: Any, counted: str, output: Path, as_json: bool, options: dict[str, Any]
-) -> None:
+def _generate(make: Any, rows: str, output: Path, options: dict[str, Any]) -> None:
     start = time.perf_counter()
     with progress("generate") as report:
         path = make(output, progress=report, **options)
     elapsed_s = time.perf_counter() - start
-    rate = options[counted] / elapsed_s
+    rate = options[rows] / elapsed_s
     size = sum(file.stat().st_size for file in path.iterdir())
     more = f", {size / 1e6:,.1f} MB, {rate:,.0f} events/s"
-    _echo_written(path, options[counted], options["nodes"], more)
-    echo_json(as_json, {"output": str(path), **options, "bytes": size, "events_per_s": rate})
+    _echo_written(path, options[rows], options["nodes"], more)
+    echo_json({"output": str(path), **options, "bytes": size, "events_per_s": rate})

@@ -47,8 +47,8 @@ def demo(threads: int | None) -> None:
     shown = table(
         f"Moved most in {story.months[-1].name} ({story.channels[-1]})",
         ["node", "kind", "flights", "moved", "certain to"],
+        left=2,
     )
-    shown.columns[0].justify = shown.columns[1].justify = "left"
     for mover in story.movers:
         shown.add_row(
             mover.name,

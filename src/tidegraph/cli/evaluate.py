@@ -9,18 +9,22 @@ from typing import Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, as_seeds, data_options, require_writable
-from tidegraph.cli.reading import requested_events, require_exists
-from tidegraph.cli.results import print_results
-from tidegraph.cli.setting_options import (
+from tidegraph.cli.options import (
+    JSON_OPTION,
     PRESET_OPTION,
     SETTINGS_OPTION,
+    WRITABLE_FILE,
+    as_seeds,
+    option,
+    sampler_option,
     setting_option,
     snapshot_options,
     time_options,
 )
+from tidegraph.cli.reading import data_options, read_and_report
+from tidegraph.cli.results import print_results
 from tidegraph.cli.terminal import Command, console, echo_json, progress
-from tidegraph.core.declarations import assignments
+from tidegraph.core.declarations import assignments, declared
 from tidegraph.learning.settings import Evaluation, LinkSettings
 
 __all__ = ["evaluate"]
@@ -28,21 +32,13 @@ __all__ = ["evaluate"]
 
 @click.command(cls=Command)
 @data_options
-@setting_option(Evaluation, "protocol", default="tgn", show_default=True)
-@setting_option(
-    Evaluation,
-    "samplers",
-    "--sampler",
-    "samplers",
-    multiple=True,
-    help="Sampler of negatives; may be given several times. Default: random-dst.",
-)
-@click.option(
+@setting_option(Evaluation, "protocol", default="tgn")
+@sampler_option("random-dst")
+@option(
     "--seeds",
+    "One training each. Negatives of the evaluation have the protocol's own seeds.",
+    "0,1,2",
     callback=as_seeds,
-    default="0,1,2",
-    show_default=True,
-    help="One training each. Negatives of the evaluation have the protocol's own seeds.",
 )
 @PRESET_OPTION
 @SETTINGS_OPTION
@@ -50,31 +46,19 @@ __all__ = ["evaluate"]
 @setting_option(Evaluation, "rank_sample", metavar="N", note="; implies --rank")
 @time_options
 @snapshot_options
-@click.option(
-    "--reversed",
-    "also_reversed",
-    is_flag=True,
-    help="With --protocol roland: count every edge in the other direction too, as in the numbers"
+@option(
+    "--reversed also_reversed",
+    "With --protocol roland: count every edge in the other direction too, as in the numbers"
     " that ROLAND published for Bitcoin.",
+    is_flag=True,
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the results there as JSON.",
-)
+@option("-o --output", "Write the results there as JSON.", type=WRITABLE_FILE)
 @JSON_OPTION
 def evaluate(
-    given: str | None,
-    data: str | None,
+    data: str,
     protocol: str,
-    samplers: tuple[str, ...],
-    seeds: tuple[int, ...],
-    preset: str | None,
-    settings: tuple[str, ...],
     also_reversed: bool,
     output: Path | None,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Train once per seed, evaluate by a protocol, and compare with heuristics.
@@ -97,39 +81,25 @@ def evaluate(
     any node at all (easy if users meet items), historical draws pairs that met before, inductive
     those that first met after training. Compare numbers under one sampler only.
     """
-    require_writable(output, "--output")
-    asked = {
-        name: options.pop(name)
-        for name in (
-            *("rank", "rank_sample", "validation_after", "test_after"),
-            *("snapshot_seconds", "first_test", "live"),
-        )
-    }
     if also_reversed and protocol != "roland":
         raise click.UsageError("--reversed belongs to --protocol roland")
-    chosen = assignments(LinkSettings, settings)
-    require_exists(given or data)
+    model = {name: options.pop(name) for name in ("seeds", "preset")}
+    model["settings"] = assignments(LinkSettings, options.pop("settings"))
+    asked = {name: options.pop(name) for name in declared(Evaluation) if name in options}
     from tidegraph.runs import evaluating
     from tidegraph.runs.protocol import Protocol
 
-    asked_by = Protocol(protocol, samplers=samplers or None, **asked)
-    evaluating.check_evaluation(
-        asked_by, seeds=seeds, preset=preset, settings=chosen, name=given or data
-    )
+    asked["samplers"] = asked["samplers"] or None
+    asked_by = Protocol(protocol, **asked)
+    evaluating.check_evaluation(asked_by, name=data, **model)
     begun = time.perf_counter()
-    name, stream = requested_events(given, data, options)
+    stream = read_and_report(data, options)
     if also_reversed:
         stream = stream.with_reversed()
     read_s = round(time.perf_counter() - begun, 3)
     with progress("evaluate") as report:
         results = evaluating.evaluate(
-            stream,
-            protocol=asked_by,
-            seeds=seeds,
-            preset=preset,
-            settings=chosen,
-            name=name,
-            progress=report,
+            stream, protocol=asked_by, name=data, progress=report, **model
         )
     elapsed = results["elapsed_s"]
     results["elapsed_s"] = {"read": read_s, **elapsed, "total": round(elapsed["total"] + read_s, 3)}
@@ -137,4 +107,4 @@ def evaluate(
     if output is not None:
         output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
         click.echo(f"Wrote {output}")
-    echo_json(as_json, results)
+    echo_json(results)

@@ -2,75 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, SEED_OPTION
-from tidegraph.cli.reading import read_and_report
-from tidegraph.cli.setting_options import reading_options
+from tidegraph.cli.options import COUNT, JSON_OPTION, SEED_OPTION, option, reading_options
+from tidegraph.cli.reading import FLIGHTS_OPTION, read_and_report
 from tidegraph.cli.terminal import Command, echo_json, progress
 from tidegraph.core.errors import DataError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["explain"]
 
 
 @click.command(cls=Command)
-@click.option(
-    "--data",
-    default="nyc-flights",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="A data set, a file of events, or what `tidegraph data import` wrote.",
-)
+@FLIGHTS_OPTION
 @reading_options
-@click.option("--node", required=True, metavar="ID", help="As the data calls it.")
-@click.option(
-    "--from",
-    "begin",
+@option("--node", "As the data calls it.", required=True, metavar="ID")
+@option(
+    "--from begin",
+    "Start of the span: a date, in UTC, or a number in the data's unit.",
     required=True,
     metavar="TIME",
-    help="Start of the span: a date, in UTC, or a number in the data's unit.",
 )
-@click.option("--to", "end", required=True, metavar="TIME", help="End of the span, exclusive.")
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="How many events and nodes to list.",
-)
-@click.option("--alpha", type=float, default=0.2, show_default=True, help="Of the filter.")
-@click.option("--high-pass", is_flag=True, help="The filter with alternating signs.")
-@click.option(
+@option("--to end", "End of the span, exclusive.", required=True, metavar="TIME")
+@option("--top", "How many events and nodes to list.", 10, type=COUNT)
+@option("--alpha", "Of the filter.", 0.2)
+@option("--high-pass", "The filter with alternating signs.", is_flag=True)
+@option(
     "--half-life",
+    "Edges are forgotten with this half-life, in the data's unit.",
     type=float,
     metavar="TIME",
-    help="Edges are forgotten with this half-life, in the data's unit.",
 )
-@click.option(
-    "--window", type=int, metavar="TIME", help="After which edges expire, in the data's unit."
-)
-@click.option("--directed", is_flag=True, help="Nodes gather along the edges they send only.")
-@click.option("--columns", type=click.IntRange(min=1), default=64, show_default=True)
+@option("--window", "After which edges expire, in the data's unit.", type=int, metavar="TIME")
+@option("--directed", "Nodes gather along the edges they send only.", is_flag=True)
+@option("--columns", default=64, type=COUNT)
 @SEED_OPTION
-@click.option(
-    "--r-max",
-    type=float,
-    default=1e-3,
-    show_default=True,
-    help="Smaller attributes more of the movement, and takes longer.",
-)
+@option("--r-max", "Smaller attributes more of the movement, and takes longer.", 1e-3)
 @JSON_OPTION
 def explain(
     data: str,
     node: str,
     begin: str,
     end: str,
-    as_json: bool,
     high_pass: bool,
     half_life: float | None,
     window: int | None,
@@ -114,4 +88,4 @@ def explain(
             **options,
         )
     click.echo(str(result))
-    echo_json(as_json, {"data": data, **result.to_dict()})
+    echo_json({"data": data, **result.to_dict()})

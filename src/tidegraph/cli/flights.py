@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.propagator import Propagator
-from tidegraph.engine.verify import Replay, step_offsets
+from tidegraph.engine.verify import Replay
 from tidegraph.events import datasets
 from tidegraph.events.stream import EventStream
 
@@ -66,19 +66,11 @@ def stream_flights(*, threads: int | None = None, progress: Progress | None = No
     """Stream the shipped flights, a step per distinct time, and measure after every month."""
     events = datasets.load_dataset(DATA)
     half_life = HALF_LIFE_DAYS * 86_400
-    propagator = Propagator(
-        Sketch(_COLUMNS),
-        nodes=events.nodes,
-        channels=(
-            Channel.low_pass(),
-            Channel.high_pass(),
-            Channel.low_pass(half_life=half_life),
-        ),
-        threads=threads,
-    )
-    offsets = step_offsets(events.t)
-    replay = Replay(propagator, events, offsets, progress=progress)
-    local = (events.t[offsets[:-1]] + _NEW_YORK).astype("datetime64[s]")
+    filters = Channel.low_pass(), Channel.high_pass(), Channel.low_pass(half_life=half_life)
+    propagator = Propagator(Sketch(_COLUMNS), nodes=events.nodes, channels=filters, threads=threads)
+    by_time = events.steps()
+    replay = Replay(propagator, by_time, progress=progress)
+    local = (by_time.times + _NEW_YORK).astype("datetime64[s]")
     month_of = np.minimum(local.astype("datetime64[M]"), _LAST_MONTH)
     last_steps = np.flatnonzero(np.append(month_of[1:] != month_of[:-1], True)) + 1
     months: list[Month] = []
@@ -130,18 +122,12 @@ def _movers(
     uncertainty: NDArray[np.float64],
 ) -> tuple[Mover, ...]:
     """Return those that moved most among the airports, and among the planes."""
-    movers = []
+    movers: list[Mover] = []
     for kind, all_ids in (("airport", events.dst), ("plane", events.src)):
         ids = np.unique(all_ids)
+        nodes = ids[np.argsort(-moved[ids], kind="stable")][:_MOVERS]
         flights = np.bincount(all_ids[first_event:], minlength=events.nodes)
-        for node in ids[np.argsort(-moved[ids], kind="stable")][:_MOVERS].tolist():
-            movers.append(
-                Mover(
-                    str(node if events.names is None else events.names[node]),
-                    kind,
-                    int(flights[node]),
-                    float(moved[node]),
-                    float(uncertainty[node]),
-                )
-            )
+        columns = (events.name(nodes), flights[nodes], moved[nodes], uncertainty[nodes])
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        movers += [Mover(str(name), kind, *numbers) for name, *numbers in rows]
     return tuple(movers)

@@ -1,74 +1,81 @@
-"""Options that several commands have."""
+"""Options that several commands have, among them those that `learning.settings` declares."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from tidegraph.cli.setting_options import reading_options
+from tidegraph.cli.terminal import print_json_at_end
+from tidegraph.core.declarations import Setting, declared
 from tidegraph.core.errors import DataError, ParameterError
+from tidegraph.learning.presets import LINK_PRESETS
+from tidegraph.learning.settings import PROTOCOLS, Data, Evaluation, LinkSettings, RunSettings
 
 __all__ = [
+    "COUNT",
+    "DIRECTORY",
+    "FLOATS",
     "JSON_OPTION",
+    "NEW_FILE",
+    "PATH",
+    "PRESET_OPTION",
+    "READING_NAMES",
+    "R_MAX_OPTION",
     "SEED_OPTION",
+    "SETTINGS_OPTION",
+    "SPLITTING_PROTOCOLS",
+    "THREADS_OPTION",
+    "WRITABLE_FILE",
     "as_seeds",
-    "data_options",
     "engine_options",
-    "require_new_file",
-    "require_writable",
+    "option",
+    "print_settings",
+    "reading_options",
+    "sampler_option",
+    "set_option",
+    "setting_option",
+    "snapshot_options",
+    "time_options",
+    "together",
 ]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-JSON_OPTION = click.option(
-    "--json", "as_json", is_flag=True, help="End with the results as one line of JSON."
-)
-SEED_OPTION = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-THREADS_OPTION = click.option("--threads", type=click.IntRange(min=1), help="Default: all cores.")
-R_MAX_OPTION = click.option(
-    "--r-max",
-    type=float,
-    default=1e-2,
-    show_default=True,
-    help="The promised error, relative to a typical feature value.",
-)
+
+# Types --------------------------------------------------------------------------------------------
 
 
-def data_options(command: _Command) -> _Command:
-    """Give a command DATA, as an argument or as --data, and how to read it."""
-    command = reading_options(command)
-    command = click.option("--data", metavar="NAME|FILE", help="The same as DATA.")(command)
-    return click.argument("given", metavar="[DATA]", required=False)(command)
+class _OutputFile(click.Path):
+    """A file to write; if nothing can be written there, the command ends before any work."""
+
+    def __init__(self, *, new: bool) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+        self._new = new
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path: Path = super().convert(value, param, ctx)  # type: ignore[assignment]
+        directory = path.absolute().parent
+        if self._new and path.exists():
+            raise DataError(f"{path} exists already; give another name, or delete it")
+        if not directory.is_dir():
+            raise DataError(f"{directory} is not a directory; make it first")
+        if not os.access(directory, os.W_OK):
+            raise DataError(f"{directory} may not be written to; give another place")
+        return path
 
 
-def engine_options(work: str) -> Callable[[_Command], _Command]:
-    """Let a command choose where each `work` is done: here, or on a Ray cluster."""
-
-    def with_options(command: _Command) -> _Command:
-        engine = click.option(
-            "--engine",
-            type=click.Choice(["local", "ray"]),
-            default="local",
-            show_default=True,
-            help=f"One {work} after the other here, or several at a time on a Ray cluster.",
-        )
-        address = click.option(
-            "--address",
-            metavar="ADDRESS",
-            help="Of a running Ray cluster, such as auto. Default: one is started on this machine.",
-        )
-        workers = click.option(
-            "--workers",
-            type=click.IntRange(min=1),
-            help=f"{work.capitalize()}s at a time, with --engine ray.",
-        )
-        return engine(address(workers(command)))
-
-    return with_options
+COUNT = click.IntRange(min=1)
+FLOATS = click.Choice(["float32", "float64"])
+PATH = click.Path(path_type=Path)
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+WRITABLE_FILE = _OutputFile(new=False)
+NEW_FILE = _OutputFile(new=True)
+SPLITTING_PROTOCOLS = click.Choice([name for name in PROTOCOLS if name != "roland"])
 
 
 def as_seeds(
@@ -82,25 +89,164 @@ def as_seeds(
         raise ParameterError(
             f"--seeds is {text!r}; give integers from 0 on, separated by commas, such as 0,1,2"
         )
-    return tuple(int(word) for word in words)
+    return tuple(map(int, words))
 
 
-def require_new_file(output: Path) -> None:
-    """Raise DataError if a file exists already or its directory does not."""
-    if output.exists():
-        raise DataError(f"{output} exists already; give another --output, or delete it")
-    if not output.absolute().parent.is_dir():
-        raise DataError(f"{output.absolute().parent} is not a directory; make it first")
+# Options ------------------------------------------------------------------------------------------
 
 
-def require_writable(output: Path | None, option: str) -> None:
-    """Raise an error if no file can be written at `output`, which `option` gave, if it did."""
-    if output is None:
-        return
-    directory = output.absolute().parent
-    if not directory.is_dir():
-        raise click.BadParameter(f"{output.parent} is not a directory", param_hint=option)
-    if not os.access(directory, os.W_OK):
-        raise click.BadParameter(
-            f"{output.parent} may not be written to; give another place", param_hint=option
-        )
+def option(
+    names: str, meaning: str | None = None, default: Any = None, **more: Any
+) -> Callable[[_Command], _Command]:
+    """Return a click option: `-o --output`, or `--from begin` for the parameter `begin`."""
+    if default is not None:
+        more["default"] = default
+    return click.option(*names.split(), help=meaning, **more)
+
+
+JSON_OPTION = option(
+    "--json as_json",
+    "End with the results as one line of JSON.",
+    is_flag=True,
+    expose_value=False,
+    callback=print_json_at_end,
+)
+SEED_OPTION = option("--seed", default=0, type=click.IntRange(min=0))
+THREADS_OPTION = option("--threads", "Default: all cores.", type=COUNT)
+R_MAX_OPTION = option("--r-max", "The promised error, relative to a typical feature value.", 1e-2)
+
+
+def setting_option(
+    kind: type, name: str, *declarations: str, note: str = "", **options: Any
+) -> Callable[[_Command], _Command]:
+    """Return the click option of a setting; a note follows its meaning in the help text.
+
+    The option of a truth value is a flag, and one that is left out has the default.
+    """
+    each = declared(kind)[name]
+    if each.choices:
+        options.setdefault("type", click.Choice(each.choices))
+    elif each.hint is bool:
+        options.setdefault("is_flag", True)
+    elif each.least is not None:
+        options.setdefault("type", click.IntRange(min=int(each.least)))
+    meaning = each.meaning.removeprefix("whether to ").removeprefix("whether ")
+    help_text = f"{meaning[0].upper()}{meaning[1:]}{note}.".replace("; none: ", ". Default: ")
+    options.setdefault("help", help_text)
+    return click.option(*(declarations or (f"--{name.replace('_', '-')}",)), **options)
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+    """Return a decorator that gives a command several options, in this order."""
+
+    def with_options(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_options
+
+
+def _column(name: str, *declarations: str, **options: Any) -> Callable[[_Command], _Command]:
+    return setting_option(Data, name, *declarations, metavar="COLUMN", **options)
+
+
+# How to read a file of events.
+reading_options = together(
+    setting_option(Data, "format", "--format", "format_", default="auto"),
+    _column("src"),
+    _column("dst"),
+    _column("time", "--time", "t"),
+    _column("weight"),
+    _column("label"),
+    _column(
+        *("edge_features", "--edge-feature", "edge_features"),
+        multiple=True,
+        note="; may be given several times",
+    ),
+    setting_option(Data, "bipartite", note=", as in tables of users and items"),
+    setting_option(Data, "unit"),
+    setting_option(Data, "sort"),
+    setting_option(Data, "on_bad", default="error"),
+)
+READING_NAMES = (
+    *("format_", "src", "dst", "t", "weight", "label", "edge_features"),
+    *("bipartite", "unit", "sort", "on_bad"),
+)
+# The times of the protocol `time`.
+time_options = together(
+    setting_option(Evaluation, "validation_after", metavar="T"),
+    setting_option(Evaluation, "test_after", metavar="T"),
+)
+# The snapshots of the protocol `roland`, and whether to learn from them.
+snapshot_options = together(
+    setting_option(Evaluation, "snapshot_seconds", metavar="S"),
+    setting_option(Evaluation, "first_test", metavar="K"),
+    setting_option(Evaluation, "live", note=", with --protocol roland"),
+)
+
+
+def sampler_option(default: str) -> Callable[[_Command], _Command]:
+    """Return the option of the samplers; what `default` names is up to the command."""
+    text = f"Sampler of negatives; may be given several times. Default: {default}."
+    return setting_option(Evaluation, "samplers", "--sampler", "samplers", multiple=True, help=text)
+
+
+def engine_options(work: str) -> Callable[[_Command], _Command]:
+    """Let a command choose where each `work` is done: here, or on a Ray cluster."""
+    return together(
+        option(
+            "--engine",
+            f"One {work} after the other here, or several at a time on a Ray cluster.",
+            "local",
+            type=click.Choice(["local", "ray"]),
+        ),
+        option(
+            "--address",
+            "Of a running Ray cluster, such as auto. Default: one is started on this machine.",
+            metavar="ADDRESS",
+        ),
+        option("--workers", f"{work.capitalize()}s at a time, with --engine ray.", type=COUNT),
+    )
+
+
+def print_settings(settings: Mapping[str, Setting], width: int) -> None:
+    """Print settings by key, with their defaults and meanings."""
+    for key, each in settings.items():
+        shown = each.default if isinstance(each.default, str) else json.dumps(each.default)
+        line = f"{key}={'none' if each.default is None else shown}"
+        click.echo(f"  {line:<{width}} {each.described}")
+
+
+def set_option(
+    parameter: str, form: str, meaning: str, print_all: Callable[[], None]
+) -> Callable[[_Command], _Command]:
+    """Return the option --set, of which `--set help` prints all settings."""
+
+    def help_or_words(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> Any:
+        if "help" in words:
+            print_all()
+            ctx.exit()
+        return words
+
+    return option(
+        f"--set {parameter}",
+        f"{meaning}; may be given several times. `--set help` lists them.",
+        multiple=True,
+        is_eager=True,
+        callback=help_or_words,
+        metavar=form,
+    )
+
+
+SETTINGS_OPTION = set_option(
+    *("settings", "NAME=VALUE", "A setting of LinkPredictor, such as epochs=20"),
+    lambda: print_settings(declared(LinkSettings), 24),
+)
+PRESET_OPTION = setting_option(
+    RunSettings,
+    "preset",
+    metavar="NAME",
+    note=f". Presets: {', '.join(LINK_PRESETS)}. Those of the paper are per data set (a file has"
+    " Wikipedia's) and may be followed by +high-pass or -high-pass, +time or -time",
+)

@@ -2,72 +2,53 @@
 
 from __future__ import annotations
 
-import contextlib
+import bisect
 import csv
-import difflib
-import itertools
-import json
-import re
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, require_new_file
+from tidegraph.cli.options import COUNT, JSON_OPTION, NEW_FILE, PATH, option
 from tidegraph.cli.results import moment_text, names_by_side
-from tidegraph.cli.terminal import Command
+from tidegraph.cli.terminal import Command, echo_json
 from tidegraph.core.errors import DataError, StateFileError
+from tidegraph.core.words import counted
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from tidegraph.events.stream import EventStream
-    from tidegraph.learning.tasks import LinkPredictor
 
 __all__ = ["predict"]
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-
 
 @click.command(cls=Command)
-@click.argument("model", metavar="DIRECTORY", type=click.Path(path_type=Path))
-@click.option("--src", metavar="ID", help="Who acts, by the id in your data.")
-@click.option("--dst", metavar="ID", help="On whom.")
-@click.option("--t", "when", metavar="T", help="When. Default: just after the last event.")
-@click.option(
+@click.argument("model", metavar="DIRECTORY", type=PATH)
+@option("--src", "Who acts, by the id in your data.", metavar="ID")
+@option("--dst", "On whom.", metavar="ID")
+@option("--t when", "When. Default: just after the last event.", metavar="T")
+@option(
     "--pairs",
-    type=click.File("r", encoding="utf-8-sig"),
+    "A CSV with columns src, dst and perhaps t; - reads standard input.",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="A CSV with columns src, dst and perhaps t; - reads standard input.",
 )
-@click.option(
-    "--rank",
-    type=click.IntRange(min=1),
-    metavar="K",
-    help="The K likeliest destinations of --src.",
-)
-@click.option("--new", is_flag=True, help="With --rank: only those --src has not met before.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the CSV there instead of to standard output.",
-)
+@option("--rank", "The K likeliest destinations of --src.", type=COUNT, metavar="K")
+@option("--new", "With --rank: only those --src has not met before.", is_flag=True)
+@option("-o --output", "Write the CSV there instead of to standard output.", type=NEW_FILE)
 @JSON_OPTION
 def predict(
     model: Path,
     src: str | None,
     dst: str | None,
     when: str | None,
-    pairs: IO[str] | None,
+    pairs: Path | None,
     rank: int | None,
     new: bool,
     output: Path | None,
-    as_json: bool,
 ) -> None:
     """Predict how likely links are, with a model that tidegraph train or run made.
 
@@ -94,11 +75,8 @@ def predict(
         raise click.UsageError("give --dst ID for one pair, or --rank K for the likeliest ones")
     if new and rank is None:
         raise click.UsageError("--new belongs to --rank")
-    if output is not None:
-        require_new_file(output)
     directory = _model_directory(model)
-    asked = None if pairs is None else _Pairs.read(pairs)
-    from tidegraph.core.words import counted
+    asked = _Pairs({"src": [src or ""], "dst": [dst or ""]}) if pairs is None else _pairs(pairs)
     from tidegraph.learning.tasks import LinkPredictor
 
     predictor = LinkPredictor.load(directory)
@@ -112,39 +90,32 @@ def predict(
             f" {moment_text(int(stream.t[-1]), stream.unit)}; expect little from an answer there",
             err=True,
         )
-    if asked is not None:
-        header, rows = _answer(predictor, asked, now)
-    elif rank is not None:
-        header, rows = _ranked(predictor, src or "", rank, now, new)
-        if len(rows) < rank:
+    columns: dict[str, list[Any]]
+    if rank is not None:
+        nodes, found = predictor.rank(asked.nodes("src", stream)[0], now, rank, without_known=new)
+        side = "dst " if names_by_side(stream) else ""
+        names = [str(name).removeprefix(side) for name in stream.name(nodes)]
+        columns = {"rank": list(range(1, len(names) + 1)), "dst": names}
+        if len(names) < rank:
             only = "that it has not met" if new else "that were destinations before"
-            nodes = f"only {counted(len(rows), 'node')}" if rows else "no nodes"
-            click.echo(f"Note: there are {nodes} {only}", err=True)
+            there = f"only {counted(len(names), 'node')}" if names else "no nodes"
+            click.echo(f"Note: there are {there} {only}", err=True)
     else:
-        header = ["src", "dst", "t", "probability"]
-        ends = _numbers(stream, [src or ""], "src"), _numbers(stream, [dst or ""], "dst")
-        shown = when or str(now)
-        probability = predictor.predict_proba(*ends, now)[0]
-        rows = [[src or "", dst or "", shown, f"{probability:.6g}"]]
-    with contextlib.ExitStack() as stack:
-        file: IO[str] = sys.stdout
-        if output is not None:
-            file = stack.enter_context(output.open("w", encoding="utf-8", newline=""))
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+        columns = {} if pairs is not None else {"t": [when or str(now)]}
+        columns = {**asked.columns, **columns}
+        t = asked.times(stream) if "t" in asked.columns else now
+        ends = asked.nodes("src", stream), asked.nodes("dst", stream)
+        found = predictor.predict_proba(*ends, t)
+    header = [*columns, "probability"]
+    rows = [[*cells, f"{each:.6g}"] for *cells, each in zip(*columns.values(), found, strict=True)]
+    with click.open_file(str(output or "-"), "w", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
     if output is not None:
         click.echo(f"Wrote {output}: {counted(len(rows), 'row')}", err=True)
-    if as_json:
-        answers: list[dict[str, Any]] = [dict(zip(header, row, strict=True)) for row in rows]
-        numbers: dict[str, Callable[[str], float]] = {"probability": float} | (
-            {} if rank is None else {"rank": int}
-        )
-        for answer in answers:
-            answer.update({name: kind(answer[name]) for name, kind in numbers.items()})
-        click.echo(
-            json.dumps({"model": str(model), "t": now, "unit": stream.unit, "answers": answers})
-        )
+    answers = [
+        {**dict(zip(header, row, strict=True)), "probability": float(row[-1])} for row in rows
+    ]
+    echo_json({"model": str(model), "t": now, "unit": stream.unit, "answers": answers})
 
 
 def _model_directory(path: Path) -> Path:
@@ -188,124 +159,68 @@ def _model_of_run(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """The rows of a CSV of pairs."""
+    """Pairs as the user wrote them, by column, and where each row is."""
 
-    header: list[str]
-    rows: list[list[str]]
-    places: list[str]  # file and line of each row
+    columns: dict[str, list[str]]
+    place: Callable[[int], str] | None = None  # None: they were given as options
 
-    @classmethod
-    def read(cls, file: IO[str]) -> _Pairs:
-        source = getattr(file, "name", "standard input")
-        first = file.readline()
-        marks = [mark for mark in ",;\t" if mark in first]
-        reader = csv.reader(
-            itertools.chain([first] if first else [], file),
-            delimiter=marks[0] if len(marks) == 1 else ",",
-        )
-        header = [name.strip() for name in next(reader, [])]
-        missing = [name for name in ("src", "dst") if name not in header]
-        if missing:
-            raise DataError(
-                f"{source} has the columns {', '.join(header) or '(none)'}; src and dst are needed,"
-                " t is optional, separated by commas, semicolons or tabs"
-            )
-        rows, places = [], []
-        line = reader.line_num + 1  # a quoted cell may hold line breaks
-        for row in reader:
-            line, begun = reader.line_num + 1, line
-            if not row:
-                continue
-            rows.append(row)
-            places.append(f"{source}, line {begun}")
-            if len(row) != len(header):
-                raise DataError(
-                    f"{places[-1]} has {len(row)} cell{'s' * (len(row) > 1)} under a header of"
-                    f" {len(header)}; give every row as many cells as the header has"
-                )
-        return cls(header, rows, places)
+    def nodes(self, side: Any, stream: EventStream) -> Any:
+        """Return the numbers of the sources, or destinations, of all pairs."""
+        return self._converted(side, lambda ids: stream.number(ids, side))
 
-    def column(self, name: str) -> list[str]:
-        place = self.header.index(name)
-        return [row[place].strip() for row in self.rows]
+    def times(self, stream: EventStream) -> Any:
+        """Return the times of all pairs, in the unit of the stream."""
+        return self._converted("t", lambda words: [stream.time(word) for word in words])
+
+    def _converted(self, column: str, convert: Callable[[Sequence[str]], Any]) -> Any:
+        """Return a column converted, or raise DataError with the place of the first bad cell."""
+        cells = [cell.strip() for cell in self.columns[column]]
+
+        def fails(count: int) -> bool:
+            try:
+                convert(cells[:count])
+            except DataError:
+                return True
+            return False
+
+        try:
+            return convert(cells)
+        except DataError:
+            row = bisect.bisect_left(range(len(cells)), True, key=lambda last: fails(last + 1))
+        where = f"--{column}" if self.place is None else f"{self.place(row)}, {column}"
+        try:
+            return convert(cells[row : row + 1])
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
 
 
-def _answer(predictor: LinkPredictor, asked: _Pairs, now: int) -> tuple[list[str], list[list[str]]]:
-    """Return the header and rows of a CSV of pairs, with the column probability."""
-    stream, rows = predictor.stream, asked.rows
-    t = [now] * len(rows)
-    if "t" in asked.header:
-        t = [
-            _at(place, stream.time, word)
-            for place, word in zip(asked.places, asked.column("t"), strict=True)
-        ]
-    src, dst = (_numbers(stream, asked.column(name), name, asked.places) for name in ("src", "dst"))
-    if rows:
-        probabilities = predictor.predict_proba(src, dst, t)
-        rows = [
-            [*row, f"{probability:.6g}"]
-            for row, probability in zip(rows, probabilities, strict=True)
-        ]
-    return [*asked.header, "probability"], rows
+def _pairs(path: Path) -> _Pairs:
+    """Read a text of pairs as the files of events are read; - is standard input."""
+    from tidegraph.events.tables import TableError, sources
 
-
-def _at(place: str, answer: Callable[[Any], Any], question: Any) -> Any:
-    """Return the answer, or raise its DataError with the place of the question."""
-    try:
-        return answer(question)
-    except DataError as error:
-        raise DataError(f"{place}: {error}") from error
-
-
-def _ranked(
-    predictor: LinkPredictor, src: str, k: int, now: int, new: bool
-) -> tuple[list[str], list[list[str]]]:
-    """Return the likeliest destinations, by name."""
-    stream = predictor.stream
-    node = int(_numbers(stream, [src], "src")[0])
-    nodes, found = predictor.rank(node, now, k, without_known=new)
-    before_id = "dst " if names_by_side(stream) else ""
-    names = [str(name).removeprefix(before_id) for name in stream.name(nodes)]
-    rows = [
-        [str(place + 1), name, f"{probability:.6g}"]
-        for place, (name, probability) in enumerate(zip(names, found, strict=True))
-    ]
-    return ["rank", "dst", "probability"], rows
-
-
-def _numbers(
-    stream: EventStream, ids: Sequence[str], end: str, places: Sequence[str] = ()
-) -> NDArray[np.int64]:
-    """Return the numbers of the nodes with these ids, as sources or destinations (`end`).
-
-    places: where each id was found, for the error about one that is unknown.
-    """
-    import numpy as np
-
-    names = range(stream.nodes) if stream.names is None else stream.names.values.tolist()
-    numbers = {name: number for number, name in enumerate(names)}
-    before_id = f"{end} " if names_by_side(stream) else ""
-    if stream.names is not None and stream.names.values.dtype.kind != "i":
-        wanted: list[Any] = [before_id + name for name in ids]
-    else:
-        wanted = [int(name) if _INTEGER.fullmatch(name) else name for name in ids]
-    found = [numbers.get(name, -1) for name in wanted]
-    if -1 in found:
-        row = found.index(-1)
-        possible = [str(name) for name in names if str(name).startswith(before_id)]
-        asked = f"{before_id}{ids[row]}"
-        # Spreadsheets drop leading zeros of ids that look like numbers.
-        bare = _unpadded(asked)
-        near = [name for name in possible if _unpadded(name) == bare]
-        near = near or difflib.get_close_matches(asked, sorted(possible), n=1)
-        how = "the nearest id is" if near else "ids look like"
-        like = (near or possible)[0].removeprefix(before_id)
-        where = f"{places[row]}: " if places else ""
+    piped = str(path) == "-"
+    if piped:  # a source is read several times
+        directory = tempfile.TemporaryDirectory(prefix="tidegraph-predict-")
+        path = Path(click.get_current_context().with_resource(directory)) / "standard input"
+        path.write_bytes(sys.stdin.buffer.read())
+    head = sources.read_head(path)
+    first = head.decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0]
+    marks = [mark for mark in ",;\t" if mark in first]
+    mark = marks[0] if len(marks) == 1 else ","
+    source = sources.text_source(path, header=True, delimiter=mark, head=head)
+    if piped:
+        source.name = path.name
+    if not {"src", "dst"} <= set(source.columns):
         raise DataError(
-            f"{where}{end} {ids[row]!r} is unknown: no event of the data has it; {how} {like!r}"
+            f"{source.name} has the columns {', '.join(source.columns)}; src and dst are needed, t"
+            " is optional, separated by commas, semicolons or tabs"
         )
-    return np.array(found, dtype=np.int64)
-
-
-def _unpadded(name: str) -> str:
-    return re.sub(r"\b0+(?=\d)", "", name)
+    try:
+        batches = list(source.batches(source.columns, "error"))
+    except TableError as error:
+        raise DataError(error.spelled(lambda _: "another")) from error
+    columns = {
+        name: [cell or "" for batch in batches for cell in batch.column(name).to_pylist()]
+        for name in source.columns
+    }
+    return _Pairs(columns, lambda row: f"{source.name}, {source.place(row)}")

@@ -3,31 +3,58 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.setting_options import READING_NAMES
+from tidegraph.cli.options import READING_NAMES, option, reading_options
 from tidegraph.cli.terminal import progress
 from tidegraph.core.errors import DataError
+from tidegraph.core.words import counted
 
 if TYPE_CHECKING:
     from tidegraph.events.read_report import ReadReport
     from tidegraph.events.stream import EventStream
 
 __all__ = [
+    "FLIGHTS_OPTION",
+    "data_options",
     "is_saved_stream",
     "print_report",
     "read_and_report",
     "read_events",
-    "report_reading",
-    "requested_events",
     "require_exists",
-    "warn_ambiguous",
 ]
+
+FLIGHTS_OPTION = option(
+    "--data",
+    "A data set, a file of events with columns src, dst, t and perhaps weight, or what"
+    " `tidegraph data import` wrote.",
+    "nyc-flights",
+    metavar="NAME|FILE",
+)
+
+
+def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `data`, from DATA or --data, and how to read it."""
+
+    @click.argument("given", metavar="[DATA]", required=False)
+    @option("--data", "The same as DATA.", metavar="NAME|FILE")
+    @reading_options
+    @wraps(command)
+    def with_data(given: str | None, data: str | None, **options: Any) -> Any:
+        if (given is None) == (data is None):
+            raise click.UsageError(
+                "give DATA or --data: the name of a data set, or a file of events"
+            )
+        require_exists(given or data)
+        return command(data=given or data, **options)
+
+    return with_data
 
 
 def read_events(
@@ -108,40 +135,31 @@ def _as_options(options: Mapping[str, Any]) -> str | None:
 
 
 def read_and_report(
-    name: str | Path, options: dict[str, Any], *, any_order: bool = False
+    name: str | Path, options: dict[str, Any], *, any_order: bool = False, quiet: bool = False
 ) -> EventStream:
-    """Return the events as `read_events` does; print how a file was understood."""
-    warn_ambiguous(name)
-    with progress("read") as report:
-        report(0, 1, str(name))
-        stream = read_events(name, options, any_order=any_order)
-    report_reading(name, stream)
-    return stream
+    """Return the events as `read_events` does; print how a file was understood, unless `quiet`.
 
-
-def warn_ambiguous(name: str | Path) -> None:
-    """Warn that a name is read as a data set although a path has it too."""
+    Warn if a name is read as a data set although a path has it too.
+    """
     from tidegraph.events import datasets
 
-    if name in datasets.DATA_SETS and Path(name).exists():
+    known = name in datasets.DATA_SETS
+    if known and Path(name).exists() and not quiet:
         kind = "directory" if Path(name).is_dir() else "file"
         click.echo(
             f"{name} is read as the name of a data set; for the {kind} of that name give ./{name}",
             err=True,
         )
-
-
-def report_reading(name: str | Path, stream: EventStream) -> None:
-    """Print how a file was understood; one line for a file that `import` wrote."""
-    from tidegraph.core.words import counted
-    from tidegraph.events import datasets
-
-    if name in datasets.DATA_SETS:
-        return
+    with progress("read", quiet=quiet) as report:
+        report(0, 1, str(name))
+        stream = read_events(name, options, any_order=any_order)
+    if known or quiet:
+        return stream
     if is_saved_stream(name):
         click.echo(f"{name}: {counted(len(stream), 'event')}, {counted(stream.nodes, 'node')}")
     elif stream.report is not None:
         print_report(stream.report)
+    return stream
 
 
 def is_saved_stream(name: str | Path) -> bool:
@@ -153,20 +171,9 @@ def is_saved_stream(name: str | Path) -> bool:
 
 def print_report(report: ReadReport) -> None:
     """Print how a file was understood and what became of its rows."""
-    from tidegraph.core.words import counted
 
     for note in report.notes:
         click.echo(f"  {note}")
     click.echo(f"{counted(report.read, 'row')} read, {report.kept:,} kept")
     for reason, rows in report.dropped.items():
         click.echo(f"  {rows:,} dropped: {reason}")
-
-
-def requested_events(
-    given: str | None, data: str | None, options: dict[str, Any]
-) -> tuple[str, EventStream]:
-    """Return the name and the events of DATA or --data; print how a file was understood."""
-    if (given is None) == (data is None):
-        raise click.UsageError("give DATA or --data: the name of a data set, or a file of events")
-    name = given or data or ""
-    return name, read_and_report(name, options)

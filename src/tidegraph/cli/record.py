@@ -8,11 +8,20 @@ from typing import Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, R_MAX_OPTION, SEED_OPTION, engine_options
+from tidegraph.cli.options import (
+    COUNT,
+    JSON_OPTION,
+    PATH,
+    R_MAX_OPTION,
+    SEED_OPTION,
+    engine_options,
+    option,
+    reading_options,
+)
 from tidegraph.cli.reading import read_and_report
-from tidegraph.cli.setting_options import reading_options
 from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 from tidegraph.core.errors import DataError
+from tidegraph.core.words import counted
 
 __all__ = ["record"]
 
@@ -20,51 +29,33 @@ __all__ = ["record"]
 @click.command(cls=Command)
 @click.argument("data", metavar="DATA")
 @reading_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
+@option(
+    "-o --output",
+    "A directory for the record; with --address one that every machine sees.",
+    type=PATH,
     required=True,
-    help="A directory for the record; with --address one that every machine sees.",
 )
-@click.option(
-    "--columns",
-    type=click.IntRange(min=1),
-    default=128,
-    show_default=True,
-    help="Random feature columns.",
-)
-@click.option("--node-features", is_flag=True, help="Propagate the node features of the data.")
-@click.option(
-    "--shards",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Divide the columns; a pass needs memory for one shard only.",
-)
+@option("--columns", "Random feature columns.", 128, type=COUNT)
+@option("--node-features", "Propagate the node features of the data.", is_flag=True)
+@option("--shards", "Divide the columns; a pass needs memory for one shard only.", 1, type=COUNT)
 @SEED_OPTION
-@click.option("--alpha", type=float, default=0.2, show_default=True, help="Of all filters.")
-@click.option("--high-pass", is_flag=True, help="Add filters with alternating signs.")
-@click.option(
-    "--half-life",
-    "half_lives",
+@option("--alpha", "Of all filters.", 0.2)
+@option("--high-pass", "Add filters with alternating signs.", is_flag=True)
+@option(
+    "--half-life half_lives",
+    "Add channels that forget with this half-life, in the data's unit; repeatable.",
     type=float,
     multiple=True,
     metavar="TIME",
-    help="Add channels that forget with this half-life, in the data's unit; repeatable.",
 )
-@click.option("--directed", is_flag=True, help="Nodes gather along the edges they send only.")
+@option("--directed", "Nodes gather along the edges they send only.", is_flag=True)
 @R_MAX_OPTION
-@click.option(
-    "--epsilon",
-    type=float,
-    default=0.05,
-    show_default=True,
-    help="How far a node moves, relative to its norm, before it is recorded again.",
+@option(
+    "--epsilon", "How far a node moves, relative to its norm, before it is recorded again.", 0.05
 )
-@click.option("--float16", is_flag=True, help="Store half the bytes.")
+@option("--float16", "Store half the bytes.", is_flag=True)
 @engine_options("shard")
-@click.option("--threads", type=click.IntRange(min=1), help="Of each shard.")
+@option("--threads", "Of each shard.", type=COUNT)
 @JSON_OPTION
 def record(
     data: str,
@@ -78,7 +69,6 @@ def record(
     directed: bool,
     r_max: float,
     float16: bool,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Record how the representation of every node moves, in passes over ranges of columns.
@@ -91,20 +81,17 @@ def record(
     and ends with the same bytes, whatever the engine. In Python, tidegraph.ShardedTrajectories.open
     reads the result by node and time.
     """
-    from tidegraph.core.words import counted
     from tidegraph.core.workers import check_engine
     from tidegraph.engine.channels import Channel, EngineSettings, Sketch
     from tidegraph.store.shards import record_shards
 
     check_engine(options["engine"], options["address"], options["workers"])
-    channels = []
-    for half_life in (None, *half_lives):
-        channels.append(Channel.low_pass(alpha, half_life=half_life))
-        if high_pass:
-            channels.append(Channel.high_pass(alpha, half_life=half_life))
-    settings = EngineSettings(channels=tuple(channels), directed=directed, r_max=r_max)
-    reading = {name: options.pop(name) for name in list(options) if name not in _OWN}
-    stream = read_and_report(data, reading)
+    filters = (Channel.low_pass, Channel.high_pass) if high_pass else (Channel.low_pass,)
+    channels = tuple(
+        make(alpha, half_life=half_life) for half_life in (None, *half_lives) for make in filters
+    )
+    settings = EngineSettings(channels=channels, directed=directed, r_max=r_max)
+    stream = read_and_report(data, options)
     features: Any = Sketch(columns, seed=seed)
     if node_features:
         if stream.node_features is None:
@@ -129,24 +116,16 @@ def record(
         f" {counted(store.columns, 'column')} in {counted(len(store.channels), 'channel')}:"
         f" {store.nbytes / 1e6:,.1f} MB in {output}, after {elapsed_s:.1f} s"
     )
-    echo_json(
-        as_json,
-        {
-            "output": str(output),
-            "events": len(stream),
-            "nodes": store.nodes,
-            "columns": store.columns,
-            "channels": len(store.channels),
-            "shards": len(store.shards),
-            "engine": options["engine"],
-            "r_max": r_max,
-            "epsilon": store.epsilon,
-            "dtype": str(store.dtype),
-            "records": store.records,
-            "disk_bytes": store.nbytes,
-            "elapsed_s": round(elapsed_s, 3),
-        },
-    )
-
-
-_OWN = {"shards", "epsilon", "engine", "address", "workers", "threads"}
+    results = {
+        "output": str(output),
+        "events": len(stream),
+        **{name: getattr(store, name) for name in ("nodes", "columns", "records", "epsilon")},
+        "channels": len(store.channels),
+        "shards": len(store.shards),
+        "engine": options["engine"],
+        "r_max": r_max,
+        "dtype": str(store.dtype),
+        "disk_bytes": store.nbytes,
+        "elapsed_s": round(elapsed_s, 3),
+    }
+    echo_json(results)

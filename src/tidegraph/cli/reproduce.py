@@ -9,61 +9,47 @@ from pathlib import Path
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, as_seeds
+from tidegraph.cli.options import DIRECTORY, JSON_OPTION, as_seeds, option
 from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
+from tidegraph.reproduce.texts import about_targets
 
 __all__ = ["reproduce"]
 
-# A copy of reproduce.TARGETS, which takes long to import; a test compares them.
-TARGETS = {
-    "ctdg-link": "Table 2: future links, event by event",
-    "node-classification": "Table 3: which users get banned",
-    "dtdg-link": "Table 4: future links, snapshot by snapshot",
-    "large": "Table 5: classes of nodes, on look-alikes of GDELT and MAG",
-    "time-cost": "Table 9: time per epoch, beside TGN on this machine",
-    "ablation-high-pass": "Table 10: with and without high-pass filters",
-    "time-encoding": "Table 11: with and without an encoding of times",
-    "sensitivity": "Figure 2: r_max, alpha, layers",
-    "samplers": "why negatives from all nodes flatter",
-    "error-vs-speed": "what a tighter promise costs",
-}
+_SUMMARIES = {name: about["summary"] for name, about in about_targets().items()}
 _OUTPUT = Path("benchmarks/results/reproduce")
 
 
 @click.command(
     cls=Command,
-    epilog="\b\nTargets:\n" + "\n".join(f"  {name:<20} {what}" for name, what in TARGETS.items()),
+    epilog="\b\nTargets:\n"
+    + "\n".join(f"  {name:<20} {what}" for name, what in _SUMMARIES.items()),
 )
 @click.argument(
-    "targets", nargs=-1, required=True, metavar="TARGET...", type=click.Choice(list(TARGETS))
+    "targets", nargs=-1, required=True, metavar="TARGET...", type=click.Choice(list(_SUMMARIES))
 )
-@click.option(
+@option(
     "--seeds",
+    "Default: ten for ctdg-link, three for the others.",
     callback=as_seeds,
     metavar="0,1,...",
-    help="Default: ten for ctdg-link, three for the others.",
 )
-@click.option(
+@option(
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
+    f"For pages and finished cells.  [default: {_OUTPUT}, with --fast a temporary directory]",
+    type=DIRECTORY,
     metavar="DIRECTORY",
-    help=f"For pages and finished cells.  [default: {_OUTPUT}, with --fast a temporary directory]",
 )
-@click.option(
+@option(
     "--budget",
+    "Start nothing new after this time, and list what is missing; 0 only rewrites the pages.",
     type=click.FloatRange(min=0),
     metavar="MINUTES",
-    help="Start nothing new after this time, and list what is missing; 0 only rewrites the pages.",
 )
-@click.option(
-    "--older",
-    is_flag=True,
-    help="Also use what earlier code measured; pages name the commits.",
-)
-@click.option(
+@option("--older", "Also use what earlier code measured; pages name the commits.", is_flag=True)
+@option(
     "--fast",
+    "Use small pieces of the data and one seed, to try it out; the numbers mean nothing.",
     is_flag=True,
-    help="Use small pieces of the data and one seed, to try it out; the numbers mean nothing.",
 )
 @JSON_OPTION
 def reproduce(
@@ -73,7 +59,6 @@ def reproduce(
     budget: float | None,
     older: bool,
     fast: bool,
-    as_json: bool,
 ) -> None:
     """Measure the tables of the paper again, and print them with the published rows.
 
@@ -88,7 +73,8 @@ def reproduce(
       tidegraph reproduce dtdg-link ablation-high-pass --seeds 0
       tidegraph reproduce samplers --fast
     """
-    from tidegraph import reproduce as reproduction
+    from tidegraph.reproduce import driver, page
+    from tidegraph.reproduce.targets import TARGETS
 
     if output is None:
         output = Path(tempfile.gettempdir()) / "tidegraph-reproduce-fast" if fast else _OUTPUT
@@ -98,8 +84,8 @@ def reproduce(
     everything = {}
     for name in targets:
         with progress(name) as report:
-            results, tables = reproduction.reproduce(
-                reproduction.TARGETS[name],
+            results, tables = driver.reproduce(
+                TARGETS[name],
                 output,
                 seeds=seeds,
                 fast=fast,
@@ -113,11 +99,11 @@ def reproduce(
         everything[name] = results
         click.echo(f"{results['title']}. {results['description']}")
         if fast:
-            click.echo("Measured on small pieces of the data: these numbers mean nothing.")
+            click.echo(page.FAST_WARNING)
         for table in tables:
             click.echo(f"\n{table.title}\n{table.markdown()}")
         for what in results["missing"]:
             click.echo(f"not measured yet: {what}; give the command again to resume")
         click.echo(f"\nWrote {output / name / 'README.md'}\n")
-    click.echo(f"All targets, and the claims of the paper: {output / reproduction.OVERVIEW}")
-    echo_json(as_json, everything)
+    click.echo(f"All targets, and the claims of the paper: {output / driver.OVERVIEW}")
+    echo_json(everything)

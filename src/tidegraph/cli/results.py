@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegraph.cli.terminal import table
+from tidegraph.core.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,11 +44,8 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
         titles = [metric if part == "all" else f"{metric}, {part}" for part, metric in names]
         seeds = len(results["seeds"])
         title = "labels" if sampler == "none" else sampler
-        shown = table(
-            f"{title} (percent; model: {seeds} seed{'s' if seeds > 1 else ''})",
-            ["scorer", *titles],
-        )
-        shown.columns[0].justify = "left"
+        title = f"{title} (percent; model: {counted(seeds, 'seed')})"
+        shown = table(title, ["scorer", *titles], left=1)
         own = [parts[part][metric] for part, metric in names]
         shown.add_row("tidegraph", *(percent(value) for value in own), style="bold")
         for heuristic, scores in results["heuristics"].items():

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from tidegraph.cli.options import (
+    DIRECTORY,
     JSON_OPTION,
-    as_seeds,
-)
-from tidegraph.cli.reading import read_events, report_reading, require_exists, warn_ambiguous
-from tidegraph.cli.results import next_steps, print_results
-from tidegraph.cli.setting_options import (
+    PATH,
     READING_NAMES,
+    as_seeds,
+    option,
     print_settings,
     reading_options,
+    sampler_option,
+    set_option,
     setting_option,
     snapshot_options,
     time_options,
+    together,
 )
+from tidegraph.cli.reading import read_and_report, require_exists
+from tidegraph.cli.results import next_steps, print_results
 from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
 from tidegraph.core.declarations import declared
-from tidegraph.core.progress import Progress, silent
 from tidegraph.learning.presets import PRESETS
 from tidegraph.learning.settings import Evaluation, RunSettings
 
@@ -45,22 +47,15 @@ if TYPE_CHECKING:
 
 __all__ = ["resume", "run"]
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 # Settings under [data] whose options have other names in Python.
 _COLUMN_OPTIONS = {"format_": "format", "t": "time"}
 
 
-def _output_options(command: _Command) -> _Command:
-    for option in (
-        JSON_OPTION,
-        click.option("--verbose", is_flag=True, help="Also show the log, on standard error."),
-        click.option(
-            "-q", "--quiet", is_flag=True, help="Show nothing but errors (and the line of --json)."
-        ),
-    ):
-        command = option(command)
-    return command
+_output_options = together(
+    option("-q --quiet", "Show nothing but errors (and the line of --json).", is_flag=True),
+    option("--verbose", "Also show the log, on standard error.", is_flag=True),
+    JSON_OPTION,
+)
 
 
 def _data_names(
@@ -74,18 +69,13 @@ def _data_names(
     return [*known, CompletionItem(incomplete, type="file")]
 
 
-def _help_on_settings(
-    ctx: click.Context, param: click.Parameter, words: tuple[str, ...]
-) -> tuple[str, ...]:
-    if "help" in words:
-        from tidegraph.runs import config
+def _print_all_settings() -> None:
+    from tidegraph.runs import config
 
-        for task in ("link", "node"):
-            click.echo(f"task={task}:")
-            known = config.settings_by_key(task).items()
-            print_settings({key: one for key, one in known if key not in ("task", "data.name")}, 34)
-        ctx.exit()
-    return words
+    for task in ("link", "node"):
+        click.echo(f"task={task}:")
+        known = config.settings_by_key(task).items()
+        print_settings({key: one for key, one in known if key not in ("task", "data.name")}, 34)
 
 
 # run ----------------------------------------------------------------------------------------------
@@ -93,46 +83,24 @@ def _help_on_settings(
 
 @click.command(cls=Command)
 @click.argument("data", metavar="[DATA]", required=False, shell_complete=_data_names)
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path),
+@option(
+    "--config config_file",
+    "Settings in TOML, such as the config.toml of a run.",
+    type=PATH,
     metavar="FILE",
-    help="Settings in TOML, such as the config.toml of a run.",
 )
-@click.option("--name", help="Of the run. Default: that of the data.")
-@click.option(
-    "--set",
-    "words",
-    multiple=True,
-    is_eager=True,
-    callback=_help_on_settings,
-    metavar="KEY=VALUE",
-    help="A setting, such as model.epochs=4; may be given several times. `--set help` lists them.",
-)
-@click.option("--seeds", callback=as_seeds, metavar="0,1,2", help="One training each. Default: 0.")
+@option("--name", "Of the run. Default: that of the data.")
+@set_option("words", "KEY=VALUE", "A setting, such as model.epochs=4", _print_all_settings)
+@option("--seeds", "One training each. Default: 0.", callback=as_seeds, metavar="0,1,2")
 @setting_option(RunSettings, "task", note=". Default: link")
 @setting_option(RunSettings, "preset", metavar="NAME", note=f". Presets: {', '.join(PRESETS)}")
 @setting_option(Evaluation, "protocol", note=". Default: tgn")
-@setting_option(
-    Evaluation,
-    "samplers",
-    "--sampler",
-    "samplers",
-    multiple=True,
-    help="Sampler of negatives; may be given several times. Default: random-dst and historical.",
-)
+@sampler_option("random-dst and historical")
 @time_options
 @snapshot_options
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="The directory of all runs.",
-)
-@click.option("--no-report", is_flag=True, help="Write no report.html.")
-@click.option("--tensorboard", is_flag=True, help="Also write curves for TensorBoard.")
+@option("--out", "The directory of all runs.", Path("runs"), type=DIRECTORY)
+@option("--no-report", "Write no report.html.", is_flag=True)
+@option("--tensorboard", "Also write curves for TensorBoard.", is_flag=True)
 @setting_option(RunSettings, "keep")
 @reading_options
 @_output_options
@@ -147,7 +115,6 @@ def run(
     out: Path,
     quiet: bool,
     verbose: bool,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Propagate, record, train, evaluate and report, with one command.
@@ -176,10 +143,11 @@ def run(
     directory = runs.run_directory(out, name, settings)
     command = shlex.join(["tidegraph", *sys.argv[1:]])
     on_interrupt(lambda: _how_to_resume(directory))
-    with _show_log(verbose):
-        runs.check(settings)  # before reading, which may take long
-        stream = _read(settings.data, quiet)
-        _execute(runs.Run(directory, settings, stream, command=command), quiet, as_json)
+    if verbose:
+        _show_log()
+    runs.check(settings)  # before reading, which may take long
+    stream = _read(settings.data, quiet)
+    _execute(runs.Run(directory, settings, stream, command=command), quiet)
 
 
 def _settings(
@@ -229,8 +197,6 @@ def _read(data: Data, quiet: bool) -> EventStream:
     """Return the events, whatever their format; print how a file was understood."""
     from tidegraph.events import datasets, formats
 
-    if not quiet:
-        warn_ambiguous(data.name)
     path = Path(data.name)
     options: dict[str, Any] = {
         name: getattr(data, _COLUMN_OPTIONS.get(name, name)) for name in READING_NAMES
@@ -238,21 +204,16 @@ def _read(data: Data, quiet: bool) -> EventStream:
     # Such rows are known to be in order.
     if data.name in datasets.DATA_SETS or path.is_dir() or formats.is_saved(path):
         options["sort"] = False
-    with _shown("read", quiet) as report:
-        report(0, 1, data.name)
-        stream = read_events(data.name, options)
-    if not quiet:
-        report_reading(data.name, stream)
-    return stream
+    return read_and_report(data.name, options, quiet=quiet)
 
 
 # resume -------------------------------------------------------------------------------------------
 
 
 @click.command(cls=Command)
-@click.argument("directory", metavar="RUN", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("directory", metavar="RUN", type=DIRECTORY)
 @_output_options
-def resume(directory: Path, quiet: bool, verbose: bool, as_json: bool) -> None:
+def resume(directory: Path, quiet: bool, verbose: bool) -> None:
     """Finish a run that was interrupted, with the numbers it would have had.
 
     RUN is the directory of the run, such as runs/calls. A run that is finished prints its results
@@ -261,16 +222,17 @@ def resume(directory: Path, quiet: bool, verbose: bool, as_json: bool) -> None:
     from tidegraph import runs
 
     on_interrupt(lambda: _how_to_resume(directory))
-    with _show_log(verbose):
-        _execute(runs.Run.resumed(directory), quiet, as_json)
+    if verbose:
+        _show_log()
+    _execute(runs.Run.resumed(directory), quiet)
 
 
-def _execute(run: Run, quiet: bool, as_json: bool) -> None:
-    with _shown("run", quiet) as report:
+def _execute(run: Run, quiet: bool) -> None:
+    with progress("run", quiet=quiet) as report:
         results = run.execute(progress=report)
     if not quiet:
         _print(console(), run, results)
-    echo_json(as_json, results)
+    echo_json(results)
 
 
 def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:
@@ -294,32 +256,16 @@ def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:
             out.print(line, markup=False, soft_wrap=True)
 
 
-@contextlib.contextmanager
-def _shown(title: str, quiet: bool) -> Iterator[Progress]:
-    if quiet:
-        yield silent
-    else:
-        with progress(title) as report:
-            yield report
-
-
 def _how_to_resume(directory: Path) -> str:
     if (directory / "config.toml").is_file():
         return f"tidegraph resume {shlex.quote(str(directory))} continues."
     return "Nothing was written."
 
 
-@contextlib.contextmanager
-def _show_log(verbose: bool) -> Iterator[None]:
-    """Show what the package logs, if `verbose`."""
-    if not verbose:
-        yield
-        return
+def _show_log() -> None:
+    """Show what the package logs, until the command ends."""
     logger = logging.getLogger("tidegraph")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
     logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
+    click.get_current_context().call_on_close(lambda: logger.removeHandler(handler))

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, SEED_OPTION, THREADS_OPTION
+from tidegraph.cli.options import (
+    COUNT,
+    DIRECTORY,
+    FLOATS,
+    JSON_OPTION,
+    SEED_OPTION,
+    THREADS_OPTION,
+    option,
+)
 from tidegraph.cli.terminal import Command, Group, console, echo_json, on_interrupt, progress
+from tidegraph.core.errors import DataError
+from tidegraph.core.words import bytes_in_words, counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,35 +30,21 @@ if TYPE_CHECKING:
 
 __all__ = ["embeddings", "graph", "plan", "propagate"]
 
-_MEMORY = click.option(
-    "--memory",
-    default="8G",
-    show_default=True,
-    help="What the process may use; files in the page cache do not count.",
+_MEMORY = option(
+    "--memory", "What the process may use; files in the page cache do not count.", "8G"
 )
-_DTYPE = click.option(
+_DTYPE = option(
     "--dtype",
-    type=click.Choice(["float32", "float64"]),
-    default="float32",
-    show_default=True,
-    help="Of the computation; float64 allows a smaller --r-max, in twice the memory.",
+    "Of the computation; float64 allows a smaller --r-max, in twice the memory.",
+    "float32",
+    type=FLOATS,
 )
-_STORED = click.option(
+_STORED = option(
     "--stored",
+    "Of the files; float16 halves them and has three digits.",
+    "float32",
     type=click.Choice(["float32", "float16"]),
-    default="float32",
-    show_default=True,
-    help="Of the files; float16 halves them and has three digits.",
 )
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
 
 
 def _duration(seconds: float) -> str:
@@ -64,32 +60,29 @@ def graph() -> None:
 
 @graph.command("build")
 @click.argument("edges", type=click.Path(exists=True, path_type=Path))
-@click.option("-o", "--output", type=_DIRECTORY, required=True, help="A new directory.")
-@click.option("--src", metavar="COLUMN", help="Ids: integers or words. Default: src.")
-@click.option("--dst", metavar="COLUMN", help="Likewise. Default: dst.")
-@click.option(
+@option("-o --output", "A new directory.", type=DIRECTORY, required=True)
+@option("--src", "Ids: integers or words. Default: src.", metavar="COLUMN")
+@option("--dst", "Likewise. Default: dst.", metavar="COLUMN")
+@option(
     "--weight",
+    "Kept as float64 numbers, from 2**-64 to 2**64. Default: every row counts one.",
     metavar="COLUMN",
-    help="Kept as float64 numbers, from 2**-64 to 2**64. Default: every row counts one.",
 )
-@click.option(
+@option(
     "--ids",
-    type=click.Choice(["auto", "keep", "number"]),
-    default="auto",
-    show_default=True,
-    help="Number nodes in the order of first appearance, or keep ids that are integers from 0 on;"
+    "Number nodes in the order of first appearance, or keep ids that are integers from 0 on;"
     " auto keeps them if it can.",
+    "auto",
+    type=click.Choice(["auto", "keep", "number"]),
 )
-@click.option(
-    "--nodes",
-    type=click.IntRange(min=1),
-    help="Number of nodes, if ids are kept. Default: the largest id plus one.",
+@option(
+    "--nodes", "Number of nodes, if ids are kept. Default: the largest id plus one.", type=COUNT
 )
-@click.option("--directed", is_flag=True)
+@option("--directed", is_flag=True)
 @_MEMORY
-@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
+@option("--threads", default=2, type=COUNT)
 @JSON_OPTION
-def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
+def build(edges: Path, output: Path, **options: Any) -> None:
     """Build a compact graph from a Parquet file, a text file or a generated stream.
 
     The table may be far larger than memory. An interrupted build resumes when the command is
@@ -109,14 +102,14 @@ def build(edges: Path, output: Path, as_json: bool, **options: Any) -> None:
     on_interrupt(f"What is done is in {output}; give the same command again to resume.")
     with progress("build") as report:
         built = building.build(edges, output, progress=report, **options)
-    _describe(built, as_json, {"seconds": round(time.perf_counter() - begin, 2)})
+    _describe(built, {"seconds": round(time.perf_counter() - begin, 2)})
 
 
 @graph.command("info")
-@click.argument("directory", type=_DIRECTORY)
-@click.option("--verify", is_flag=True, help="Compare every byte with its digest.")
+@click.argument("directory", type=DIRECTORY)
+@option("--verify", "Compare every byte with its digest.", is_flag=True)
 @JSON_OPTION
-def info(directory: Path, verify: bool, as_json: bool) -> None:
+def info(directory: Path, verify: bool) -> None:
     """Show what a compact graph holds, and whether it is complete."""
     from tidegraph.engine import compact
 
@@ -124,75 +117,59 @@ def info(directory: Path, verify: bool, as_json: bool) -> None:
     if verify:
         with progress("verify") as report:
             opened.verify(report)
-    _describe(opened, as_json, {"verified": verify})
+    _describe(opened, {"verified": verify})
 
 
-def _describe(built: Any, as_json: bool, more: dict[str, Any]) -> None:
-    facts = {
-        "path": str(built.path),
-        "nodes": built.nodes,
-        "edges": built.edges,
-        "directed": built.directed,
-        "weighted": built.weighted,
-        "named": built.named,
-        "disk_bytes": built.disk_bytes,
-        "bytes_per_edge": round(built.disk_bytes / max(1, built.edges), 2),
-        **more,
-    }
+def _describe(built: Any, more: dict[str, Any]) -> None:
+    names = ("nodes", "edges", "directed", "weighted", "named", "disk_bytes")
+    per_edge = round(built.disk_bytes / max(1, built.edges), 2)
+    facts = {"path": str(built.path), **{name: getattr(built, name) for name in names}}
     kind = "directed" if built.directed else "undirected"
     console().print(
         f"{built.path}: {built.nodes:,} nodes, {built.edges:,} {kind} edges,"
-        f" {_size(built.disk_bytes)}, {facts['bytes_per_edge']:g} bytes per edge"
+        f" {bytes_in_words(built.disk_bytes)}, {per_edge:g} bytes per edge"
         + (", with ids" if built.named else ""),
         markup=False,
     )
-    echo_json(as_json, facts)
+    echo_json({**facts, "bytes_per_edge": per_edge, **more})
 
 
 @click.command(cls=Command)
-@click.option("--nodes", type=click.IntRange(min=1), required=True)
-@click.option("--edges", type=click.IntRange(min=0), required=True)
-@click.option("--columns", type=click.IntRange(min=1), required=True)
-@click.option("--channels", type=click.IntRange(min=1), default=1, show_default=True)
+@option("--nodes", type=COUNT, required=True)
+@option("--edges", type=click.IntRange(min=0), required=True)
+@option("--columns", type=COUNT, required=True)
+@option("--channels", default=1, type=COUNT)
 @_MEMORY
-@click.option("--r-max", type=float, default=1e-2, show_default=True)
+@option("--r-max", default=1e-2)
 @_DTYPE
 @_STORED
-@click.option(
-    "--events",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Of a stream to apply afterwards.",
-)
-@click.option("--weighted", is_flag=True, help="Edges have weights, of any size.")
+@option("--events", "Of a stream to apply afterwards.", 0, type=click.IntRange(min=0))
+@option("--weighted", "Edges have weights, of any size.", is_flag=True)
 @JSON_OPTION
-def plan(as_json: bool, **options: Any) -> None:
+def plan(**options: Any) -> None:
     """Estimate what propagating columns over a graph will take.
 
     \b
       tidegraph plan --nodes 121751665 --edges 1297748926 --columns 64 --memory 8G
     """
-    from tidegraph.core.words import counted
     from tidegraph.engine import planning
 
     made = planning.plan(**options)
     console().print(
         f"{counted(made.passes, 'pass')} of {counted(made.columns_per_pass, 'column')},"
-        f" {_size(made.memory_bytes)} of memory{' each' if made.passes > 1 else ''}\n"
-        f"graph on disk {_size(made.graph_bytes)} ({_size(made.build_disk_bytes)} while it is"
-        f" being built), embeddings {_size(made.embedding_bytes)}\n"
+        f" {bytes_in_words(made.memory_bytes)} of memory{' each' if made.passes > 1 else ''}\n"
+        f"graph on disk {bytes_in_words(made.graph_bytes)}"
+        f" ({bytes_in_words(made.build_disk_bytes)} while it is being built),"
+        f" embeddings {bytes_in_words(made.embedding_bytes)}\n"
         f"about {_duration(made.build_s)} to build, {_duration(made.propagate_s)} to propagate"
         + (f", {_duration(made.update_s)} to apply the events" if options["events"] else "")
     )
-    echo_json(as_json, asdict(made))
+    echo_json(asdict(made))
 
 
 def _mapped(path: Path) -> NDArray[Any]:
     """Return the array in a NumPy file, mapped instead of loaded."""
     import numpy as np
-
-    from tidegraph.core.errors import DataError
 
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -207,20 +184,18 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 
 @click.command(cls=Command)
-@click.argument("directory", type=_DIRECTORY)
-@click.option(
-    "--sketch", type=click.IntRange(min=1), metavar="COLUMNS", help="Number of random features."
-)
-@click.option(
+@click.argument("directory", type=DIRECTORY)
+@option("--sketch", "Number of random features.", type=COUNT, metavar="COLUMNS")
+@option(
     "--features",
+    "A NumPy file, a row per node, instead of a sketch; it is mapped, not loaded.",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A NumPy file, a row per node, instead of a sketch; it is mapped, not loaded.",
 )
-@click.option("-o", "--output", type=_DIRECTORY, required=True, help="A new directory.")
+@option("-o --output", "A new directory.", type=DIRECTORY, required=True)
 @_MEMORY
-@click.option("--alpha", type=float, default=0.2, show_default=True, help="Of the filter.")
-@click.option("--high-pass", is_flag=True, help="Add the filter with alternating signs.")
-@click.option("--r-max", type=float, default=1e-2, show_default=True)
+@option("--alpha", "Of the filter.", 0.2)
+@option("--high-pass", "Add the filter with alternating signs.", is_flag=True)
+@option("--r-max", default=1e-2)
 @_DTYPE
 @SEED_OPTION
 @_STORED
@@ -234,7 +209,6 @@ def propagate(
     alpha: float,
     high_pass: bool,
     seed: int,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Propagate features, random or given, over a compact graph, in passes within the memory given.
@@ -273,7 +247,7 @@ def propagate(
     for file in made.mended:
         console().print(f"{output / file} was damaged and has been replaced", markup=False)
     seconds = round(time.perf_counter() - begin, 2)
-    _describe_embeddings(made, as_json, {"mended": list(made.mended), "seconds": seconds})
+    _describe_embeddings(made, {"mended": list(made.mended), "seconds": seconds})
 
 
 @click.group(cls=Group)
@@ -282,10 +256,10 @@ def embeddings() -> None:
 
 
 @embeddings.command("info")
-@click.argument("directory", type=_DIRECTORY)
-@click.option("--verify", is_flag=True, help="Compare every byte with its digest.")
+@click.argument("directory", type=DIRECTORY)
+@option("--verify", "Compare every byte with its digest.", is_flag=True)
 @JSON_OPTION
-def embeddings_info(directory: Path, verify: bool, as_json: bool) -> None:
+def embeddings_info(directory: Path, verify: bool) -> None:
     """Show what a directory of embeddings holds, whether it is complete, and how exact it is.
 
     \b
@@ -295,12 +269,10 @@ def embeddings_info(directory: Path, verify: bool, as_json: bool) -> None:
 
     with progress("verify") as report:
         opened = Embeddings.open(directory, verify=verify, progress=report)
-    _describe_embeddings(opened, as_json, {"verified": verify})
+    _describe_embeddings(opened, {"verified": verify})
 
 
-def _describe_embeddings(made: Embeddings, as_json: bool, more: dict[str, Any]) -> None:
-    from tidegraph.core.words import counted
-
+def _describe_embeddings(made: Embeddings, more: dict[str, Any]) -> None:
     nodes, channels, columns = made.shape
     passes, residual = len(made.residuals), float(made.residuals.max())
     in_time = f", {_duration(more['seconds'])}" if "seconds" in more else ""
@@ -318,17 +290,15 @@ def _describe_embeddings(made: Embeddings, as_json: bool, more: dict[str, Any]) 
         markup=False,
         style=None if not made.excess else "yellow",
     )
-    echo_json(
-        as_json,
-        {
-            "path": str(made.path),
-            "nodes": nodes,
-            "channels": channels,
-            "columns": columns,
-            "passes": passes,
-            "stored": str(made.dtype),
-            "residual": residual,
-            "within_promise": not made.excess,
-            **more,
-        },
-    )
+    results = {
+        "path": str(made.path),
+        "nodes": nodes,
+        "channels": channels,
+        "columns": columns,
+        "passes": passes,
+        "stored": str(made.dtype),
+        "residual": residual,
+        "within_promise": not made.excess,
+        **more,
+    }
+    echo_json(results)

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, as_seeds, data_options, engine_options
-from tidegraph.cli.reading import requested_events, require_exists
+from tidegraph.cli.options import (
+    JSON_OPTION,
+    PATH,
+    SETTINGS_OPTION,
+    SPLITTING_PROTOCOLS,
+    as_seeds,
+    engine_options,
+    option,
+    time_options,
+)
+from tidegraph.cli.reading import data_options, read_and_report
 from tidegraph.cli.results import percent, print_results
-from tidegraph.cli.setting_options import SETTINGS_OPTION, SPLITTING_PROTOCOLS, time_options
 from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress, table
 from tidegraph.core.declarations import assignments
+from tidegraph.core.words import counted
 from tidegraph.learning.settings import LinkSettings
 
 if TYPE_CHECKING:
@@ -41,50 +50,29 @@ def _grid(words: Sequence[str]) -> dict[str, list[Any]]:
 
 @click.command(cls=Command)
 @data_options
-@click.option(
-    "--grid",
-    "words",
+@option(
+    "--grid words",
+    "Values of a setting to try; several settings are combined.",
     multiple=True,
     required=True,
     metavar="NAME=V1,V2",
-    help="Values of a setting to try; several settings are combined.",
 )
 @SETTINGS_OPTION
-@click.option(
-    "--seeds",
-    callback=as_seeds,
-    default="0,1",
-    show_default=True,
-    help="One training each, for every combination.",
-)
-@click.option(
-    "--protocol",
-    type=click.Choice(SPLITTING_PROTOCOLS),
-    default="tgn",
-    show_default=True,
-    help="How events are divided.",
-)
+@option("--seeds", "One training each, for every combination.", "0,1", callback=as_seeds)
+@option("--protocol", "How events are divided.", "tgn", type=SPLITTING_PROTOCOLS)
 @time_options
-@click.option(
+@option(
     "--metric",
+    "Of the validation events; the order of the combinations.",
+    "ap",
     type=click.Choice(["ap", "auc", "ap_global", "auc_global"]),
-    default="ap",
-    show_default=True,
-    help="Of the validation events; the order of the combinations.",
 )
-@click.option("--test", is_flag=True, help="Finally evaluate the best one on the test events.")
+@option("--test", "Finally evaluate the best one on the test events.", is_flag=True)
 @engine_options("training")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="A directory for the results.",
-)
+@option("-o --output", "A directory for the results.", type=PATH, required=True)
 @JSON_OPTION
 def sweep(
-    given: str | None,
-    data: str | None,
+    data: str,
     words: tuple[str, ...],
     settings: tuple[str, ...],
     protocol: str,
@@ -92,7 +80,6 @@ def sweep(
     test_after: str | None,
     test: bool,
     output: Path,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Try combinations of settings and order them by validation events alone.
@@ -107,36 +94,27 @@ def sweep(
     """
     own = {name: options.pop(name) for name in ("seeds", "metric", "engine", "address", "workers")}
     chosen, grid = assignments(LinkSettings, settings), _grid(words)
-    require_exists(given or data)
     from tidegraph.runs import sweep as sweeps
     from tidegraph.runs.protocol import Protocol
 
     own["protocol"] = Protocol(protocol, validation_after=validation_after, test_after=test_after)
     sweeps.check_sweep(grid=grid, settings=chosen, **own)
-    _, stream = requested_events(given, data, options)
+    stream = read_and_report(data, options)
     on_interrupt(f"What is finished is in {output}; give the same command again to resume.")
     with progress("sweep") as report:
         results = sweeps.sweep(
-            stream,
-            output,
-            grid=grid,
-            settings=chosen,
-            test=test,
-            progress=report,
-            **own,
+            stream, output, grid=grid, settings=chosen, test=test, progress=report, **own
         )
     _print_sweep(console(), results, list(grid))
     click.echo(f"Wrote {output / 'results.csv'} and results.json")
-    echo_json(as_json, results)
+    echo_json(results)
 
 
 def _print_sweep(out: Console, results: Mapping[str, Any], names: Sequence[str]) -> None:
     seeds = len(results["seeds"])
     metrics = list(results["choices"][0]["metrics"])
-    shown = table(
-        f"Validation, percent ({seeds} seed{'s' if seeds > 1 else ''} each)",
-        [*names, *metrics, "seconds"],
-    )
+    title = f"Validation, percent ({counted(seeds, 'seed')} each)"
+    shown = table(title, [*names, *metrics, "seconds"])
     for row in results["choices"]:
         cells = map(percent, row["metrics"].values())
         chosen = [str(row["settings"][name]) for name in names]

@@ -8,13 +8,14 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.core.display import progress
+from tidegraph.core import display
 from tidegraph.core.errors import ShortOfMemoryError, StorageError, TidegraphError
+from tidegraph.core.progress import Progress, silent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +30,7 @@ __all__ = [
     "echo_json",
     "failure",
     "on_interrupt",
+    "print_json_at_end",
     "progress",
     "table",
 ]
@@ -44,7 +46,9 @@ _EXTRAS = {  # by module: the extra that installs it
     "torch_geometric": "bench",
 }
 _PLAIN_WIDTH = 110  # of tables that are not shown on a terminal
-_ADVICE = "tidegraph.interrupted"  # in the context of a command
+# In the context of a command:
+_ADVICE = "tidegraph.interrupted"
+_JSON = "tidegraph.json"
 
 
 class Rejection(click.ClickException):
@@ -124,13 +128,6 @@ def on_interrupt(advice: str | Callable[[], str | None]) -> None:
     click.get_current_context().meta[_ADVICE] = advice
 
 
-def _interrupted(ctx: click.Context) -> _Interruption:
-    advice = ctx.meta.get(_ADVICE)
-    if callable(advice):
-        advice = advice()
-    return _Interruption(advice or "Give the command again to start over.")
-
-
 # Commands -----------------------------------------------------------------------------------------
 
 _VALUE = r"'[^']*'|\"[^\"]*\"|[\w.+-]*\w"
@@ -161,7 +158,9 @@ def _ending(ctx: click.Context, spell: Callable[[str], str] = str) -> Iterator[N
             raise
         raise failed from error
     except KeyboardInterrupt:
-        raise _interrupted(ctx) from None
+        advice = ctx.meta.get(_ADVICE)
+        advice = advice() if callable(advice) else advice
+        raise _Interruption(advice or "Give the command again to start over.") from None
 
 
 class Command(click.Command):
@@ -173,31 +172,19 @@ class Command(click.Command):
 
     def _with_options(self, message: str) -> str:
         """Spell Python arguments in a message, `name=value` or `long_name`, as options."""
-        options = {
-            option.name: option
-            for option in self.params
-            if isinstance(option, click.Option) and option.name is not None
-        }
-        if not options:
-            return message
-        names = "|".join(map(re.escape, options))
+        options = {str(each.name): each for each in self.params if isinstance(each, click.Option)}
 
         def spell(match: re.Match[str]) -> str:
-            option, value = options[match[1]], match[2].strip("'\"")
+            option, value = options[match[1]], match[2]
             word = max(option.opts, key=len)
-            if option.is_flag and value != "True":
-                return match[0]
-            if not option.is_flag:
-                word += f" {shlex.quote(value)}"
-            return word + (" " if match[3] else "")
+            if value is None or option.is_flag:  # a name without _ may be a word like any other
+                meant = "_" in match[1] if value is None else value == "True"
+                return word if meant else match[0]
+            return word + " " + shlex.quote(value.strip("'\""))
 
-        several = rf"\b({names})=({_VALUE})(, (?=(?:{names})=))?"
-        message = re.sub(several, spell, message)
-        for name, option in options.items():
-            if "_" in name:  # others may be words like any other
-                word = max(option.opts, key=len)
-                message = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w=])", word, message)
-        return message
+        names = "|".join(options)
+        pattern = rf"(?<![\w-])({names})(?:=({_VALUE})|(?![\w=]))"
+        return re.sub(pattern, spell, message) if options else message
 
 
 class Group(click.Group):
@@ -222,17 +209,29 @@ def console() -> Console:
     return shown if shown.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
 
 
-def echo_json(wanted: bool, results: Any) -> None:
+@contextlib.contextmanager
+def progress(title: str, *, quiet: bool = False) -> Iterator[Progress]:
+    """Yield a callback that shows progress on standard error, or nothing."""
+    with contextlib.nullcontext(silent) if quiet else display.progress(title) as report:
+        yield report
+
+
+def print_json_at_end(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    """Let `echo_json` print, if --json is given."""
+    ctx.meta[_JSON] = wanted
+
+
+def echo_json(results: Any) -> None:
     """Print results as one line of JSON, if --json asks for it."""
-    if wanted:
+    if click.get_current_context().meta[_JSON]:
         click.echo(json.dumps(results))
 
 
-def table(title: str, columns: list[str]) -> Table:
-    """Return an empty table whose columns are aligned to the right."""
+def table(title: str, columns: Sequence[str], *, left: int = 0) -> Table:
+    """Return an empty table whose columns are aligned to the right, except the first `left`."""
     from rich.table import Table
 
     made = Table(title=title, title_justify="left")
-    for column in columns:
-        made.add_column(column, justify="right")
+    for place, column in enumerate(columns):
+        made.add_column(column, justify="left" if place < left else "right")
     return made

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import time
 from pathlib import Path
@@ -11,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, data_options
-from tidegraph.cli.reading import requested_events, require_exists
-from tidegraph.cli.results import moment_text, next_steps
-from tidegraph.cli.setting_options import (
+from tidegraph.cli.options import (
+    JSON_OPTION,
+    PATH,
     PRESET_OPTION,
     SETTINGS_OPTION,
     SPLITTING_PROTOCOLS,
-    preset_settings,
+    option,
     time_options,
 )
+from tidegraph.cli.reading import data_options, read_and_report
+from tidegraph.cli.results import moment_text, next_steps
 from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
 from tidegraph.core.declarations import assignments
+from tidegraph.core.words import counted
+from tidegraph.learning.presets import preset_for
 from tidegraph.learning.settings import LinkSettings
 
 if TYPE_CHECKING:
@@ -35,32 +36,24 @@ __all__ = ["train"]
 
 @click.command(cls=Command)
 @data_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="A new directory for the model.",
-)
+@option("-o --output", "A new directory for the model.", type=PATH, required=True)
 @PRESET_OPTION
 @SETTINGS_OPTION
-@click.option(
+@option(
     "--protocol",
-    type=click.Choice(SPLITTING_PROTOCOLS),
-    help="Leave the test events of this protocol out of training. Default: use all events.",
+    "Leave the test events of this protocol out of training. Default: use all events.",
+    type=SPLITTING_PROTOCOLS,
 )
 @time_options
 @JSON_OPTION
 def train(
-    given: str | None,
-    data: str | None,
+    data: str,
     output: Path,
     preset: str | None,
     settings: tuple[str, ...],
     protocol: str | None,
     validation_after: str | None,
     test_after: str | None,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Learn from events which links come next, and save the model in a directory.
@@ -84,11 +77,12 @@ def train(
     """
     begun = time.perf_counter()
     chosen = assignments(LinkSettings, settings)
-    require_exists(given or data)
-    chosen = {**preset_settings(preset, given or data), **chosen}
+    from tidegraph.events.datasets import DATA_SETS
     from tidegraph.runs import training
     from tidegraph.runs.protocol import Protocol
 
+    if preset is not None:
+        chosen = preset_for("link", preset, data if data in DATA_SETS else None) | chosen
     divided = None
     if (protocol, validation_after, test_after) != (None, None, None):
         # Any protocol but `time` rejects the times.
@@ -97,10 +91,7 @@ def train(
         )
     leads = os.environ.get("RANK", "0") == "0"  # torchrun numbers its processes
     training.check_training(output, settings=chosen)
-    with contextlib.ExitStack() as quiet:
-        if not leads:
-            quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
-        _, stream = requested_events(given, data, options)
+    stream = read_and_report(data, options, quiet=not leads)
     work = training.unfinished(output)
     if leads and training.is_unfinished(output):
         click.echo(f"Resuming {work}")
@@ -111,32 +102,28 @@ def train(
             else None
         )
     )
-    with progress("train") if leads else contextlib.nullcontext() as report:
+    with progress("train", quiet=not leads) as report:
         trained = training.train(stream, output, protocol=divided, settings=chosen, progress=report)
     if not leads:
         return
     _print_trained(console(), trained, time.perf_counter() - begun)
-    echo_json(
-        as_json,
-        {
-            "output": str(output),
-            "events": len(stream),
-            "nodes": stream.nodes,
-            "unit": stream.unit,
-            "digest": stream.digest(),
-            "validation": {"sampler": "random-dst", **trained.validation.row("validation").metrics},
-            "epochs": len(trained.predictor.epochs_),
-            "training_negatives": trained.predictor.training_negatives,
-            "settings": trained.predictor.get_params(),
-            "warnings": list(trained.validation.warnings),
-            "elapsed_s": round(time.perf_counter() - begun, 3),
-        },
-    )
+    results = {
+        "output": str(output),
+        "events": len(stream),
+        "nodes": stream.nodes,
+        "unit": stream.unit,
+        "digest": stream.digest(),
+        "validation": {"sampler": "random-dst", **trained.validation.row("validation").metrics},
+        "epochs": len(trained.predictor.epochs_),
+        "training_negatives": trained.predictor.training_negatives,
+        "settings": trained.predictor.get_params(),
+        "warnings": list(trained.validation.warnings),
+        "elapsed_s": round(time.perf_counter() - begun, 3),
+    }
+    echo_json(results)
 
 
 def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
-    from tidegraph.core.words import counted
-
     result, stream = trained.validation, trained.predictor.stream
     own = result.row("validation")
     best = result.verdict("validation").best

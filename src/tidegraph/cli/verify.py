@@ -7,59 +7,57 @@ from typing import Any
 
 import click
 
-from tidegraph.cli.options import JSON_OPTION, R_MAX_OPTION, SEED_OPTION, THREADS_OPTION
-from tidegraph.cli.reading import read_and_report
-from tidegraph.cli.setting_options import reading_options
+from tidegraph.cli.options import (
+    COUNT,
+    FLOATS,
+    JSON_OPTION,
+    R_MAX_OPTION,
+    SEED_OPTION,
+    THREADS_OPTION,
+    option,
+    reading_options,
+)
+from tidegraph.cli.reading import FLIGHTS_OPTION, read_and_report
 from tidegraph.cli.terminal import Command, console, echo_json, progress, table
 
 __all__ = ["verify"]
 
+_REPORTED = (
+    *("steps", "events", "holds", "worst_error_over_bound", "worst_error_over_threshold"),
+    *("drift", "events_per_s"),
+)
+
 
 @click.command(cls=Command)
-@click.option(
-    "--data",
-    default="nyc-flights",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="A data set, or a CSV or Parquet file with columns src, dst, t and perhaps weight.",
-)
+@FLIGHTS_OPTION
 @reading_options
-@click.option(
-    "--steps",
-    type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    help="How many time steps to replay.",
-)
-@click.option(
+@option("--steps", "How many time steps to replay.", 1000, type=COUNT)
+@option(
     "--snapshots",
-    type=click.IntRange(min=1),
+    "Make steps of this length (in the data's unit) instead of one per distinct time.",
+    type=COUNT,
     metavar="SECONDS",
-    help="Make steps of this length (in the data's unit) instead of one per distinct time.",
 )
-@click.option("--columns", type=click.IntRange(min=1), default=64, show_default=True)
+@option("--columns", default=64, type=COUNT)
 @R_MAX_OPTION
-@click.option("--alpha", type=float, default=0.2, show_default=True, help="Of both filters.")
-@click.option(
+@option("--alpha", "Of both filters.", 0.2)
+@option(
     "--half-life",
+    "Add two channels that forget with this half-life (in the data's unit).",
     type=float,
     metavar="TIME",
-    help="Add two channels that forget with this half-life (in the data's unit).",
 )
-@click.option(
-    "--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True
-)
-@click.option(
+@option("--dtype", default="float32", type=FLOATS)
+@option(
     "--samples",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    help="How often to compare; each comparison takes a sparse solve per channel.",
+    "How often to compare; each comparison takes a sparse solve per channel.",
+    8,
+    type=COUNT,
 )
 @SEED_OPTION
 @THREADS_OPTION
 @JSON_OPTION
-def verify(data: str, as_json: bool, **options: Any) -> None:
+def verify(data: str, **options: Any) -> None:
     """Replay a stream and compare the engine with exact solutions along the way.
 
     The stream runs through a low-pass and a high-pass filter on random features. At evenly spaced
@@ -118,20 +116,12 @@ def verify(data: str, as_json: bool, **options: Any) -> None:
         " step (error/bound),\nor by the promise of --r-max (error/threshold). Drift is the effect"
         " of rounding on\nresiduals, relative to the promise, and is included in both."
     )
-    echo_json(
-        as_json,
-        {
-            "data": data,
-            **options,
-            "nodes": events.nodes,
-            "steps": result.steps,
-            "events": result.events,
-            "holds": result.holds,
-            "worst_error_over_bound": result.worst_error_over_bound,
-            "worst_error_over_threshold": result.worst_error_over_threshold,
-            "drift": result.drift,
-            "events_per_s": result.events_per_s,
-        },
-    )
+    results = {
+        "data": data,
+        **options,
+        "nodes": events.nodes,
+        **{name: getattr(result, name) for name in _REPORTED},
+    }
+    echo_json(results)
     if not result.holds:
         sys.exit(1)

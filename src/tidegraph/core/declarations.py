@@ -20,17 +20,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tidegraph.core.errors import ParameterError
 
-__all__ = [
-    "Setting",
-    "assignment",
-    "assignments",
-    "declared",
-    "inherited",
-    "nearest",
-    "setting",
-    "validate",
-]
-
 _NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)  # .2, unlike in JSON
 
 
@@ -79,9 +68,7 @@ class Setting:
         converted = _fitted(None, self.hint) if value == "none" else _MISFIT
         if converted is _MISFIT:
             converted = _fitted(value, self.hint)
-        if converted is _MISFIT or not self._in_range(converted):
-            raise self._rejected(value, name)
-        return converted
+        return self._checked(converted, value, name)
 
     def parse(self, text: str, name: str | None = None) -> Any:
         """Return the value that a user means by `text`, or raise ParameterError."""
@@ -96,20 +83,18 @@ class Setting:
             words = [word.strip() for word in text.split(",")]
             items = [int(word) if word.isdecimal() else word for word in words]
             converted = _fitted(items, self.hint, only=tuple)
-        if converted is _MISFIT or not self._in_range(converted):
-            raise self._rejected(value, name)
-        return converted
+        return self._checked(converted, value, name)
 
     def check(self, value: Any) -> None:
         """Raise ParameterError unless the setting accepts the value; callables are as given."""
         if callable(value) and any(get_origin(k) is Callable for k in _alternatives(self.hint)):
             return
-        fitted = _fitted(value, self.hint)
-        if fitted is _MISFIT or not self._in_range(fitted):
-            raise self._rejected(value, None)
+        self._checked(_fitted(value, self.hint), value, None)
 
-    def _rejected(self, value: Any, name: str | None) -> ParameterError:
-        return ParameterError(f"{name or self.name} is {value!r}; give {self.accepted}")
+    def _checked(self, converted: Any, value: Any, name: str | None) -> Any:
+        if converted is _MISFIT or not self._in_range(converted):
+            raise ParameterError(f"{name or self.name} is {value!r}; give {self.accepted}")
+        return converted
 
     def _in_range(self, value: Any) -> bool:
         if isinstance(value, (list, tuple)):

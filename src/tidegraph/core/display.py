@@ -12,8 +12,6 @@ import click
 
 from tidegraph.core.progress import Progress
 
-__all__ = ["progress"]
-
 _QUIET_S = 2.0  # shorter tasks show nothing
 _LINE_EVERY_S = 10.0
 
@@ -32,27 +30,20 @@ def progress(title: str) -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def _bar(title: str) -> Iterator[Progress]:
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        TextColumn("{task.fields[title]}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
+        "{task.fields[title]}",
+        rich.BarColumn(),
+        rich.TimeElapsedColumn(),
+        "left",
+        rich.TimeRemainingColumn(),
+        "{task.description}",
     )
+    console = Console(stderr=True)
     # Redraw rarely, because the task itself may be timed.
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, refresh_per_second=4
-    ) as bar:
+    with rich.Progress(*columns, console=console, transient=True, refresh_per_second=4) as bar:
         task = bar.add_task("", title=title, total=None)
 
         def report(done: int, total: int, what: str) -> None:

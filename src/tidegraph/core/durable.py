@@ -7,18 +7,10 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import get_native_id
 from typing import Any
 
 from tidegraph.core.errors import StorageError
-
-__all__ = [
-    "link_or_copy",
-    "not_written",
-    "only_writer",
-    "put_in_place",
-    "replace_file",
-    "sync",
-]
 
 
 def replace_file(
@@ -26,12 +18,12 @@ def replace_file(
 ) -> None:
     """Replace a file atomically and durably: after a crash it is either complete or unchanged.
 
-    content: a string, or a function that writes to the open file. If several processes write the
-        same file, the last one wins.
+    content: a string, or a function that writes to the open file. If several threads or processes
+        write the same file, the last one wins.
     only_writer: whether no other process writes it meanwhile. A temporary file left by a killed
         process, which may be large, is then overwritten instead of left behind.
     """
-    aside = path.with_name(f"{path.name}.{'new' if only_writer else f'part{os.getpid()}'}")
+    aside = path.with_name(f"{path.name}.{'new' if only_writer else f'part{get_native_id()}'}")
     try:
         with open(aside, "wb") as file:
             if isinstance(content, str):

@@ -13,16 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "copy_bandwidth",
-    "cores",
-    "describe",
-    "forget_peak_memory",
-    "load_average",
-    "memory_bytes",
-    "row_access_ns",
-]
-
 
 def describe() -> dict[str, Any]:
     """Return processor, usable cores, memory and system."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["GREY", "LIGHT", "SCHEMES", "SERIES", "SERIES_CLASSES"]
-
 SERIES = 6  # colours of series, c0 to c5, which most eyes can distinguish in both schemes
 GREY = 6  # c6, for what belongs to no series
 

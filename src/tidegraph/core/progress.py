@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-__all__ = ["Progress", "prefixed", "silent"]
-
 Progress: TypeAlias = Callable[[int, int, str], None]  # done, total, current work
 
 

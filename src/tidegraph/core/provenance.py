@@ -7,8 +7,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["code_digest"]
-
 _PACKAGE = Path(__file__).parents[1]
 # User interface: no computed number depends on it.
 _FACES = ("__main__.py", "cli", "core/display.py")

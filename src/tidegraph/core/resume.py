@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegraph.core.durable import not_written, replace_file
-from tidegraph.core.errors import StateFileError
-
-__all__ = ["fingerprint", "read_json", "resume_or_create", "write_json"]
+from tidegraph.core.errors import StateFileError, StorageError, TidegraphError
 
 _BEING_WRITTEN = re.compile(r".*\.part\d*")
 
@@ -39,7 +37,7 @@ def resume_or_create(
     """Return whether `directory` holds work with these inputs; make it the place for it otherwise.
 
     The inputs are stored in `file`. Raise StateFileError if the directory holds work with other
-    inputs, and name the first that differs, or if it holds something else.
+    inputs, or something else.
 
     kind: what the work is, as in "a sweep". advice: what to do about other work.
     result: exists once work has produced something worth keeping; before that other inputs simply
@@ -49,25 +47,74 @@ def resume_or_create(
     now: dict[str, Any] = json.loads(json.dumps(inputs))
     if path.exists():
         before = read_json(path)
-        differing = [name for name, value in now.items() if before.get(name) != value]
-        if not differing:
+        if _first_difference(before, now) is None:
             return True
         if result is None or result.exists():
-            name = differing[0]
-            raise StateFileError(
-                f"{directory} holds {kind} with {name} {before.get(name)!r}, and this one has"
-                f" {now[name]!r}; {advice}"
-            )
-    elif directory.exists() and not all(
-        _BEING_WRITTEN.fullmatch(found.name) for found in directory.iterdir()
-    ):
-        raise StateFileError(f"{directory} is not {kind}; move it away, or give another directory")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_written(directory, error) from error
+            require_same(directory, before, now, kind=kind, advice=advice)
+    else:
+        make_directory(directory)
+        require_free(directory, kind)
     write_json(path, now)
     return False
+
+
+def require_same(
+    directory: Path,
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    *,
+    kind: str,
+    advice: str,
+    error: type[TidegraphError] = StateFileError,
+) -> None:
+    """Raise `error`, naming the first input that differs, unless `before` has all of `now`."""
+    found = _first_difference(before, now)
+    if found is not None:
+        name, old, new = found
+        raise error(
+            f"{directory} holds {kind} with {name} {old!r}, and this one has {new!r}; {advice}"
+        )
+
+
+def _first_difference(
+    before: Mapping[str, Any], now: Mapping[str, Any]
+) -> tuple[str, Any, Any] | None:
+    """Return name, old and new value of the first input that differs; inner ones as `a.b`."""
+    for name, value in now.items():
+        old = before.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            inner = _first_difference(old, {**dict.fromkeys(old), **value})
+            if inner is not None:
+                return f"{name}.{inner[0]}", *inner[1:]
+        elif old != value:
+            return name, old, value
+    return None
+
+
+def make_directory(directory: Path) -> None:
+    """Create a directory and its parents, unless it exists."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise StorageError(f"{directory} is a file; give a new directory") from None
+    except OSError as error:
+        raise not_written(directory, error) from error
+
+
+def require_free(
+    directory: Path,
+    kind: str,
+    *,
+    own: re.Pattern[str] = _BEING_WRITTEN,
+    error: type[TidegraphError] = StateFileError,
+) -> None:
+    """Raise `error` if a directory holds more than files that a killed write left, named `own`."""
+    for found in directory.iterdir():
+        if not own.fullmatch(found.name):
+            raise error(
+                f"{directory} is not {kind}: it holds {found.name}; give an empty or a new"
+                " directory"
+            )
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -12,18 +12,15 @@ import io
 import json
 import os
 import struct
-import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.core.durable import put_in_place, sync
+from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import StateFileError
-
-__all__ = ["MAGIC", "pack", "read", "unpack", "write"]
 
 MAGIC = b"tidegraph state\n"
 _VERSION = 1
@@ -32,14 +29,16 @@ _TYPES = {"uint8", "uint32", "uint64", "int64", "float32", "float64"}
 _CHUNK = 1 << 24
 
 
-def _digest(*parts: Any) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
+def digest(parts: Iterable[Any]) -> str:
+    """Return the BLAKE2 digest of bytes and arrays, one part after the other."""
+    state = hashlib.blake2b(digest_size=16)
     for part in parts:
-        digest.update(part)
-    return digest.digest()
+        state.update(as_bytes(part) if isinstance(part, np.ndarray) else part)
+    return state.hexdigest()
 
 
-def _bytes(array: NDArray[Any]) -> memoryview:
+def as_bytes(array: NDArray[Any]) -> memoryview:
+    """Return the bytes of an array, in the order of its rows."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
@@ -54,23 +53,26 @@ def _write_to(file: BinaryIO, description: Mapping[str, Any], arrays: Mapping[st
                 "dtype": array.dtype.name,
                 "shape": list(array.shape),
                 "offset": offset,
-                "digest": _digest(_bytes(array)).hex(),
+                "digest": digest([array]),
             }
         )
         offset += array.nbytes
     header = json.dumps({"description": description, "arrays": entries, "bytes": offset}).encode()
-    file.write(_PREFIX.pack(MAGIC, _VERSION, len(header), _digest(header)))
+    file.write(_PREFIX.pack(MAGIC, _VERSION, len(header), bytes.fromhex(digest([header]))))
     file.write(header)
     for array in arrays.values():
-        file.write(_bytes(array))
+        file.write(as_bytes(array))
 
 
 def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    advice = "copy it again from the original, or save the state again"
+    def damaged(problem: str) -> StateFileError:
+        advice = "copy it again from the original, or save the state again"
+        return StateFileError(f"{source} {problem}; {advice}")
+
     prefix = file.read(_PREFIX.size)
     if len(prefix) < _PREFIX.size or prefix[:16] != MAGIC:
         raise StateFileError(f"{source} is not a tidegraph state file")
-    _, version, length, digest = _PREFIX.unpack(prefix)
+    _, version, length, expected = _PREFIX.unpack(prefix)
     if version != _VERSION:
         raise StateFileError(
             f"{source} has format version {version}; this release reads version {_VERSION}: "
@@ -80,44 +82,29 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
     size = file.seek(0, os.SEEK_END) - start
     file.seek(start)
     if length > size:
-        raise StateFileError(f"{source} is truncated inside its header; {advice}")
+        raise damaged("is truncated inside its header")
     header_bytes = file.read(length)
-    if _digest(header_bytes) != digest:
-        raise StateFileError(
-            f"{source} was altered: its header does not match its digest; {advice}"
-        )
+    if digest([header_bytes]) != expected.hex():
+        raise damaged("was altered: its header does not match its digest")
     header = json.loads(header_bytes)
-    if size - length != header["bytes"]:
-        raise StateFileError(
-            f"{source} holds {size - length} bytes of arrays where {header['bytes']} were saved; "
-            + advice
-        )
+    held, saved = size - length, header["bytes"]
+    if held != saved:
+        raise damaged(f"holds {held} bytes of arrays where {saved} were saved")
     arrays: dict[str, NDArray[Any]] = {}
     for entry in header["arrays"]:
         array = np.empty(entry["shape"], dtype=entry["dtype"])
-        view = _bytes(array)
+        view = as_bytes(array)
         for at in range(0, len(view), _CHUNK):
             view[at : at + _CHUNK] = file.read(min(_CHUNK, len(view) - at))
-        if _digest(view).hex() != entry["digest"]:
-            raise StateFileError(
-                f"{source} was altered: {entry['name']} does not match its digest; {advice}"
-            )
+        if digest([view]) != entry["digest"]:
+            raise damaged(f"was altered: {entry['name']} does not match its digest")
         arrays[entry["name"]] = array
     return header["description"], arrays
 
 
 def write(path: str | Path, description: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Write the file atomically: an existing file of that name stays until the new one is safe."""
-    path = Path(path)
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with open(aside, "xb") as file:
-            _write_to(file, description, arrays)
-            sync(file)
-        put_in_place(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    replace_file(Path(path), lambda file: _write_to(file, description, arrays))
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["bytes_in_words", "counted"]
-
 
 def counted(count: int, noun: str) -> str:
     """Return a count and its noun, in the plural where needed.

@@ -18,8 +18,6 @@ from typing import Any, Literal, TypeAlias, get_args
 from tidegraph.core.errors import ClusterError, ParameterError
 from tidegraph.core.progress import Progress
 
-__all__ = ["Engine", "check_engine", "run"]
-
 Engine: TypeAlias = Literal["local", "ray"]
 Work: TypeAlias = Callable[[Any, Any, Progress], Any]  # (shared data, the job, progress)
 
@@ -165,14 +163,11 @@ def _on_ray(
         while waiting or running:
             while waiting and (workers is None or len(running) < workers):
                 name = waiting.pop(0)
-                running[
-                    remote.remote(work, shared_reference, jobs[name], _progress_file(folder, name))
-                ] = name
+                file = _progress_file(folder, name)
+                running[remote.remote(work, shared_reference, jobs[name], file)] = name
             ended, _ = ray.wait(list(running), timeout=_POLL_EVERY_S)
             for reference in ended:
-                name = running.pop(
-                    reference
-                )  # before _result raises: there is nothing left to cancel
+                name = running.pop(reference)  # if _result raises, nothing is left to cancel
                 results[name] = _result(reference, name)
                 overall.finish(name)
             for name in running.values():

@@ -21,25 +21,13 @@ from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch, Op
 from tidegraph.events.stream import EventStream
 
-__all__ = ["Attribution", "event_op", "event_weight"]
+__all__ = ["Attribution"]
 
 _TOLERANCE = 1e-3  # of the adjoint's residual between events, in r_max: estimates err by far more
 _TIGHT = 1e-13  # of the same when the representation itself is read from it
 _SAME = 1e-15  # weights this close are one weight, read at two times
 _MANY = 100  # changes of weight at once, after which residuals are recomputed
 _PIECE = 1 << 15  # nodes whose features are read at once
-
-
-def event_op(stream: EventStream, position: int) -> Op:
-    """Return the operation of one event of a stream."""
-    return Op.ADD if stream.op is None else Op(int(stream.op[position]))
-
-
-def event_weight(stream: EventStream, position: int) -> float:
-    """Return the weight of one event; inf for the removal of a whole edge."""
-    if stream.weight is not None:
-        return float(stream.weight[position])
-    return np.inf if event_op(stream, position) is Op.REMOVE else 1.0
 
 
 class Attribution:
@@ -65,6 +53,7 @@ class Attribution:
         options: dict[str, Any],
     ) -> None:
         self.stream, self.node, self.rows, self.channel = stream, node, rows, channel
+        self._events = stream.steps(events=1)
         # Time starts with the first event, also for an initial graph, which has no times.
         self._origin = int(stream.t[0]) if len(stream) else t0
         self._clock = max(t0, self._origin)
@@ -83,25 +72,20 @@ class Attribution:
             self._engine.apply(Batch(t=self._clock))
         self._beta = self._engine.beta if channel.beta is None else channel.beta
         self._loops = self._unit() * self._engine.loops(0)
-        i, j, _ = self._entries(*self._engine.edges(0))
-        span_i, span_j, _ = self._entries(stream.src[rows], stream.dst[rows])
-        self._adjoint = Adjoint(
-            node,
-            channel.gamma,
-            np.concatenate([i, span_i]),
-            np.concatenate([j, span_j]),
-            stream.nodes,
-        )
+        src, dst, _ = self._engine.edges(0)
+        ends = np.concatenate([src, stream.src[rows]]), np.concatenate([dst, stream.dst[rows]])
+        i, j, _ = self._entries(*ends)
+        self._adjoint = Adjoint(node, channel.gamma, i, j, stream.nodes)
         self._adjoint.set_weights(*self._weights(), self._degree())
 
     def _rows_before(self, end: int) -> Batch | None:
         """Return the initial graph of the stream, followed by its rows up to `end`."""
         stream, edges = self.stream, self.stream.initial
         if edges is None:
-            return stream[:end].steps(events=max(end, 1)).batch(0, 1) if end else None
+            return self._events.batch(0, end) if end else None
         count = len(edges.src)
         weight = np.ones(count) if edges.weight is None else edges.weight
-        op = np.zeros(end, dtype=np.uint8) if stream.op is None else stream.op[:end]
+        op = np.full(end, Op.ADD) if stream.op is None else stream.op[:end]
         later = np.where(op == Op.REMOVE, np.inf, 1.0)
         if stream.weight is not None:
             later = stream.weight[:end]
@@ -109,7 +93,7 @@ class Attribution:
             np.concatenate([edges.src, stream.src[:end]]),
             np.concatenate([edges.dst, stream.dst[:end]]),
             weight=np.concatenate([weight, later]),
-            op=np.concatenate([np.zeros(count, dtype=np.uint8), op]),
+            op=np.concatenate([np.full(count, Op.ADD), op]),
             t=np.concatenate([np.full(count, self._origin), stream.t[:end]]),
         )
 
@@ -191,15 +175,7 @@ class Attribution:
         # This event may push any edge out of the last events.
         ids = None if self.channel.last is not None else np.unique([src, dst])
         estimate = self._engine.embedding(ids)[:, 0]
-        self._engine.apply(
-            Batch(
-                [src],
-                [dst],
-                weight=[event_weight(self.stream, position)],
-                op=event_op(self.stream, position),
-                t=int(self.stream.t[position]),
-            )
-        )
+        self._engine.apply(self._events.batch(position, position + 1))
         contribution = self.contributions[position - self.rows.start]
         if ids is not None:
             parts = [(contribution, self._differences_at(ids, src, dst))]
@@ -252,10 +228,7 @@ class Attribution:
         return Changes(i[at], j[at], new[at] - old[at])
 
     def _absorb(
-        self,
-        parts: list[tuple[FloatArray, Changes]],
-        ids: IntArray | None,
-        estimate: NDArray[Any],
+        self, parts: list[tuple[FloatArray, Changes]], ids: IntArray | None, estimate: NDArray[Any]
     ) -> None:
         """Apply changes to the adjoint and add what each part does to the node to its vector.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any, TypeAlias
 
@@ -11,8 +10,9 @@ from numpy.typing import NDArray
 
 from tidegraph import _native
 from tidegraph.core.errors import ParameterError
-from tidegraph.engine.channels import Channel, EngineSettings, Sketch
-from tidegraph.engine.precision import Dtype
+from tidegraph.core.machine import cores
+from tidegraph.engine.channels import Channel, EngineSettings
+from tidegraph.engine.saving import Description
 
 __all__ = ["CallLock", "Native", "make_native", "thread_count"]
 
@@ -29,39 +29,30 @@ _SWEEP_NODES = 1 << 20
 
 
 def make_native(
-    settings: EngineSettings,
-    nodes: int,
-    thresholds: NDArray[np.float64],
-    dtype: Dtype,
-    *,
-    threads: int,
-    block_columns: Any,
-    sketch: Sketch | None,
-    in_place: bool,
+    described: Description, thresholds: NDArray[np.float64], threads: int, *, in_place: bool
 ) -> Native:
     """Return a native propagator that has no features and no edges yet.
 
     in_place: features will be read where they lie, instead of being copied.
     """
+    settings, sketch = described.settings, described.sketch
+    block_columns: Any = described.block_columns
     if not isinstance(block_columns, int) or not 8 <= block_columns <= 256:
         raise ParameterError(f"block_columns is {block_columns!r}; give a number from 8 to 256")
     versions: list[tuple[int, float, int, int]] = []
     views: list[tuple[int, int]] = []
     channels: list[tuple[int, float, float, float]] = []
     for channel in settings.channels:
-        view = (
-            _index(versions, _version(channel, settings)),
-            _DIRECTIONS[channel.direction],
-        )
+        view = _index(versions, _version(channel, settings)), _DIRECTIONS[channel.direction]
         beta = settings.beta_of(channel)
         channels.append((_index(views, view), channel.gamma0, channel.gamma, beta))
     source = (_IN_PLACE if in_place else _COPIED, 0, 0, 0)
     if sketch is not None:
         distribution = _DISTRIBUTIONS[sketch.distribution]
         source = (_SKETCHED, sketch.seed, sketch.first_column, distribution)
-    make = _native.PropagatorF32 if dtype == "float32" else _native.PropagatorF64
+    make = _native.PropagatorF32 if described.dtype == "float32" else _native.PropagatorF64
     return make(
-        nodes,
+        described.nodes,
         thresholds,
         settings.directed,
         settings.self_loop,
@@ -97,11 +88,7 @@ def _version(channel: Channel, settings: EngineSettings) -> tuple[int, float, in
 def thread_count(threads: Any) -> int:
     """Return the number of threads to use; None means all cores this process may run on."""
     if threads is None:
-        return (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
+        return cores()
     whole = isinstance(threads, (int, np.integer)) and not isinstance(threads, bool)
     if not whole or not 1 <= threads <= 1024:
         raise ParameterError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -36,25 +37,32 @@ def is_number(value: Any, kinds: Any) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < math.inf
 
 
-def _real(value: Any, name: str, accepted: str) -> float:
-    """Return `value` as a finite float; raise ParameterError for strings, booleans and arrays."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
+def _real(settings: Any, name: str, accepted: str, holds: Callable[[float], bool]) -> None:
+    """Make a field a float; raise ParameterError unless it is a finite number that `holds`."""
+    value = getattr(settings, name)
+    if not (is_number(value, (int, float, np.number)) and holds(float(value))):
         raise ParameterError(f"{name} is {value!r}; give {accepted}")
-    number = float(value)
-    if not math.isfinite(number):
-        raise ParameterError(f"{name} is {value!r}; give {accepted}")
-    return number
+    object.__setattr__(settings, name, float(value))
 
 
-def _count(value: Any, name: str, accepted: str) -> int:
-    """Return `value` as an int; raise ParameterError unless it is positive and below 2**62."""
+def _whole(settings: Any, name: str, accepted: str, least: int, end: int) -> None:
+    """Make a field an int; raise ParameterError unless it is whole, from `least` to below `end`."""
+    value = getattr(settings, name)
     try:
-        number = 0 if isinstance(value, (bool, np.bool_)) else operator.index(value)
+        number = least - 1 if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
-        number = 0
-    if not 0 < number < _WINDOW_LIMIT:
+        number = least - 1
+    if not least <= number < end:
         raise ParameterError(f"{name} is {value!r}; give {accepted}")
-    return number
+    object.__setattr__(settings, name, number)
+
+
+def _one_of(settings: Any, name: str, choices: Any) -> None:
+    """Raise ParameterError unless a field is one of the choices of a Literal."""
+    value = getattr(settings, name)
+    if value not in get_args(choices):
+        *others, last = map(repr, get_args(choices))
+        raise ParameterError(f"{name} is {value!r}; give {', '.join(others)} or {last}")
 
 
 @dataclass(frozen=True)
@@ -80,15 +88,8 @@ class Channel:
     beta: float | None = None
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "gamma0", _real(self.gamma0, "gamma0", "a finite number other than 0"))
-        put(self, "gamma", _real(self.gamma, "gamma", "a number with 0 < |gamma| < 1"))
-        if self.gamma0 == 0:
-            raise ParameterError("gamma0 is 0; give a finite number other than 0")
-        if not 0 < abs(self.gamma) < 1:
-            raise ParameterError(
-                f"gamma is {self.gamma}; the series converges only for 0 < |gamma| < 1"
-            )
+        _real(self, "gamma0", "a finite number other than 0", lambda gamma0: gamma0 != 0)
+        _real(self, "gamma", "a number with 0 < |gamma| < 1", lambda gamma: 0 < abs(gamma) < 1)
         if sum(rule is not None for rule in (self.half_life, self.window, self.last)) > 1:
             raise ParameterError(
                 f"half_life={self.half_life}, window={self.window}, last={self.last}: a channel"
@@ -96,21 +97,14 @@ class Channel:
             )
         if self.half_life is not None:
             accepted = "a number of time units, at least 0.001 and below 2**62"
-            put(self, "half_life", _real(self.half_life, "half_life", accepted))
-            if not 1e-3 <= self.half_life < _WINDOW_LIMIT:
-                raise ParameterError(f"half_life is {self.half_life}; give {accepted}")
-        if self.window is not None:
-            accepted = "a positive whole number of time units, below 2**62"
-            put(self, "window", _count(self.window, "window", accepted))
-        if self.last is not None:
-            accepted = "a positive whole number of events, below 2**62"
-            put(self, "last", _count(self.last, "last", accepted))
-        if self.direction not in get_args(Direction):
-            raise ParameterError(f"direction is {self.direction!r}; give 'out', 'in' or 'both'")
+            _real(self, "half_life", accepted, lambda time: 1e-3 <= time < _WINDOW_LIMIT)
+        for name, counted in (("window", "time units"), ("last", "events")):
+            if getattr(self, name) is not None:
+                accepted = f"a positive whole number of {counted}, below 2**62"
+                _whole(self, name, accepted, 1, _WINDOW_LIMIT)
+        _one_of(self, "direction", Direction)
         if self.beta is not None:
-            put(self, "beta", _real(self.beta, "beta", "a number from 0 to 1, or None"))
-            if not 0 <= self.beta <= 1:
-                raise ParameterError(f"beta is {self.beta}; give a number from 0 to 1, or None")
+            _real(self, "beta", "a number from 0 to 1, or None", lambda beta: 0 <= beta <= 1)
 
     @classmethod
     def low_pass(cls, alpha: float = 0.2, **version: Any) -> Channel:
@@ -153,9 +147,8 @@ def _changed_fields(settings: Any, *, skip: tuple[str, ...]) -> list[str]:
 
 
 def _alpha(alpha: float) -> float:
-    accepted = "a number strictly between 0 and 1"
-    if not 0 < _real(alpha, "alpha", accepted) < 1:
-        raise ParameterError(f"alpha is {alpha}; give {accepted}")
+    if not (is_number(alpha, (int, float, np.number)) and 0 < alpha < 1):
+        raise ParameterError(f"alpha is {alpha!r}; give a number strictly between 0 and 1")
     return float(alpha)
 
 
@@ -199,22 +192,10 @@ class Sketch:
     first_column: int = 0
 
     def __post_init__(self) -> None:
-        first: Any = self.first_column
-        if isinstance(first, bool) or not isinstance(first, int) or not 0 <= first < 2**32:
-            raise ParameterError(f"first_column is {first!r}; give a number from 0 to 2**32 - 1")
-        accepted = "a positive whole number of columns"
-        object.__setattr__(self, "columns", _count(self.columns, "columns", accepted))
-        try:
-            seed = -1 if isinstance(self.seed, (bool, np.bool_)) else operator.index(self.seed)
-        except TypeError:
-            seed = -1
-        if not 0 <= seed < 2**64:
-            raise ParameterError(f"seed is {self.seed!r}; give an integer from 0 to 2**64 - 1")
-        object.__setattr__(self, "seed", seed)
-        if self.distribution not in get_args(Distribution):
-            raise ParameterError(
-                f"distribution is {self.distribution!r}; give 'gaussian', 'uniform' or 'sign'"
-            )
+        _whole(self, "columns", "a positive whole number of columns", 1, _WINDOW_LIMIT)
+        _whole(self, "seed", "an integer from 0 to 2**64 - 1", 0, 2**64)
+        _one_of(self, "distribution", Distribution)
+        _whole(self, "first_column", "a number from 0 to 2**32 - 1", 0, 2**32)
 
     def part(self, first: int, columns: int) -> Sketch:
         """Return the sketch of this many columns, starting at column `first` of this one."""
@@ -268,31 +249,19 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        try:
-            put(self, "channels", tuple(self.channels))
-        except TypeError:
-            put(self, "channels", ())
+        given: Any = self.channels
+        put(self, "channels", tuple(given) if np.iterable(given) else ())
         if not self.channels or not all(isinstance(c, Channel) for c in self.channels):
             raise ParameterError("channels must be a sequence of one or more Channel objects")
-        put(self, "beta", _real(self.beta, "beta", "a number from 0 to 1"))
-        put(self, "r_max", _real(self.r_max, "r_max", "a positive number"))
-        put(self, "self_loop", _real(self.self_loop, "self_loop", "a weight of 0 or more"))
         for name in ("directed", "scale_by_degree"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ParameterError(f"{name} is {getattr(self, name)!r}; give True or False")
             put(self, name, bool(getattr(self, name)))
-        if not 0 <= self.beta <= 1:
-            raise ParameterError(f"beta is {self.beta}; give a number from 0 to 1")
-        if self.r_max <= 0:
-            raise ParameterError(f"r_max is {self.r_max}; give a positive number, such as 1e-2")
-        if self.r_max_unit not in get_args(RMaxUnit):
-            raise ParameterError(
-                f"r_max_unit is {self.r_max_unit!r}; give 'rms', 'absolute' or 'l1'"
-            )
-        if self.self_loop != 0 and not 2.0**-32 <= self.self_loop <= 2.0**64:
-            raise ParameterError(
-                f"self_loop is {self.self_loop}; give 0 or a weight between 2^-32 and 2^64"
-            )
+        _real(self, "beta", "a number from 0 to 1", lambda beta: 0 <= beta <= 1)
+        _real(self, "r_max", "a positive number, such as 1e-2", lambda r_max: r_max > 0)
+        _one_of(self, "r_max_unit", RMaxUnit)
+        accepted = "0 or a weight between 2^-32 and 2^64"
+        _real(self, "self_loop", accepted, lambda w: w == 0 or 2.0**-32 <= w <= 2.0**64)
         if self.directed and self.self_loop == 0:
             raise ParameterError(
                 "directed=True needs self_loop > 0: nodes without out-edges may still be pointed at"
@@ -324,8 +293,7 @@ class EngineSettings:
         every boundary, edges fade away, and are dropped once all those of a row together weigh
         less than rounding.
         """
-        betas = [self.beta_of(c) for c in self.channels if c.half_life == half_life]
-        lowest = min(betas)
+        lowest = min(self.beta_of(c) for c in self.channels if c.half_life == half_life)
         return 24 if lowest == 1 else min(max(math.floor(8 / (1 - lowest)), 8), 24)
 
 

@@ -22,11 +22,12 @@ elsewhere. Those of an edge that occurs twice are added in the order of rows.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,9 +36,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.core.durable import replace_file
-from tidegraph.core.errors import DataError, ParameterError, StorageError
+from tidegraph.core.durable import only_writer, replace_file
+from tidegraph.core.errors import DataError, ParameterError, ShortOfMemoryError, StorageError
 from tidegraph.core.progress import Progress
+from tidegraph.core.resume import make_directory
+from tidegraph.core.statefile import digest
 from tidegraph.events.batch import Batch
 from tidegraph.events.names import known_nodes
 from tidegraph.events.stored_names import Kind, StoredNames, files_of
@@ -53,6 +56,7 @@ __all__ = [
     "memory_bytes",
     "memory_text",
     "open_graph",
+    "resumable",
     "split_weights",
     "write_header",
 ]
@@ -95,6 +99,27 @@ def memory_text(size: int) -> str:
     unit = "G" if size > 1000 << 20 else "M"
     tenths = -(-size * 10 // _UNITS[unit])
     return f"{tenths / 10:g}{unit}"
+
+
+@contextmanager
+def resumable(directory: Path, memory: str | int) -> Iterator[None]:
+    """Be the only writer of a directory; explain how to continue if memory or disk is short."""
+    try:
+        make_directory(directory)
+        with only_writer(directory):
+            yield
+    except MemoryError as error:
+        raise ShortOfMemoryError(
+            f"{directory}: the system has less memory than memory={memory}; finished work is safe:"
+            " repeat the command with a smaller memory, or on a larger machine"
+        ) from error
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"{directory}: {error.strerror or error}; finished work is safe: make room and repeat"
+            " the command"
+        ) from error
 
 
 # The graph ----------------------------------------------------------------------------------------
@@ -212,7 +237,7 @@ def open_graph(path: str | os.PathLike[str]) -> CompactGraph:
     try:
         header = json.loads((path / HEADER).read_bytes())
         body = header["graph"]
-        whole = header["digest"] == _digest(json.dumps(body).encode())
+        whole = header["digest"] == digest([json.dumps(body).encode()])
     except FileNotFoundError as error:
         unfinished = (path / UNFINISHED).is_dir()
         raise DataError(
@@ -250,7 +275,7 @@ def write_header(path: Path, body: dict[str, Any]) -> None:
     """Makes a graph of the files in a directory, which `body` describes as `open_graph` has it."""
     fine = any(name.endswith(".fractions") for name in body["files"])
     body = {"format": _FORMAT, "version": VERSION if fine else 1, **body}
-    header = {"graph": body, "digest": _digest(json.dumps(body).encode())}
+    header = {"graph": body, "digest": digest([json.dumps(body).encode()])}
     replace_file(path / HEADER, json.dumps(header), only_writer=True)
 
 
@@ -282,21 +307,14 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
     return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(length,)))
 
 
-def _digest(data: Any) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
 def file_digests(path: Path) -> list[str]:
     """Return the digests of the pieces of a file, in order."""
     size = path.stat().st_size
 
     def piece(first: int) -> str:
-        digest = hashlib.blake2b(digest_size=16)
         with path.open("rb") as file:
             file.seek(first)
-            for _ in range(0, min(_PIECE, size - first), _READ):
-                digest.update(file.read(_READ))
-        return digest.hexdigest()
+            return digest(file.read(_READ) for _ in range(0, min(_PIECE, size - first), _READ))
 
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(piece, range(0, size, _PIECE)))

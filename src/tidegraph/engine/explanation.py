@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.adjoint import FloatArray, IntArray
-from tidegraph.engine.attribution import Attribution, event_op, event_weight
+from tidegraph.engine.attribution import Attribution
 from tidegraph.engine.channels import Channel, Sketch, is_number
 from tidegraph.events.batch import Op
 from tidegraph.events.columns import TIME_LIMIT
@@ -86,24 +86,20 @@ class Explanation:
         Infinite values become None: the weight of the removal of a whole edge, and the relative
         movement of a representation that was zero.
         """
+        plain = ("moved", "events_in_span", "direct", "elsewhere", "time_passing", "unattributed")
         return {
             "node": self.name(self.node),
             "span": list(self.span),
             "unit": self.unit,
-            "moved": self.moved,
-            "relative": self.relative if np.isfinite(self.relative) else None,
-            "events_in_span": self.events_in_span,
-            "direct": self.direct,
-            "elsewhere": self.elsewhere,
-            "time_passing": self.time_passing,
-            "unattributed": self.unattributed,
+            "relative": _finite(self.relative),
+            **{name: getattr(self, name) for name in plain},
             "events": [
                 {
                     **asdict(event),
                     "src": self.name(event.src),
                     "dst": self.name(event.dst),
                     "op": event.op.name.lower(),
-                    "weight": event.weight if np.isfinite(event.weight) else None,
+                    "weight": _finite(event.weight),
                 }
                 for event in self.events
             ],
@@ -184,21 +180,18 @@ class Explanation:
             for one in self.neighbours
         ]
         listed = f"{len(self.events):,} of {self.events_in_span:,}"
+        heads = "share norm when src dst op weight position", "share node events direct"
         return [
-            (
-                f"Events ({listed}, largest shares first)",
-                ["share", "norm", "when", "src", "dst", "op", "weight", "position"],
-                events,
-            ),
-            (
-                "Nodes through which it moved",
-                ["share", "node", "events", "direct"],
-                neighbours,
-            ),
+            (f"Events ({listed}, largest shares first)", heads[0].split(), events),
+            ("Nodes through which it moved", heads[1].split(), neighbours),
         ]
 
     def _moment(self, t: int) -> str:
         return dates(t, t, self.unit)[0] or f"{t}"
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def _percent(share: float) -> str:
@@ -251,7 +244,7 @@ def explain(
     Run time grows with the events in the span; those far from the node cost little. When edges
     leave a window, and at every half-life, the whole graph is compared with the one before.
 
-    >>> stream = EventStream.from_arrays([0, 1, 3], [1, 2, 4], [10, 20, 30])
+    >>> stream = EventStream([0, 1, 3], [1, 2, 4], [10, 20, 30])
     >>> [(event.position, round(event.share, 3)) for event in explain(stream, 2, 15, 40).events]
     [(1, 1.0)]
     """
@@ -262,15 +255,10 @@ def explain(
             f"features have shape {np.shape(features)}; the stream has {stream.nodes} nodes, give"
             " [nodes, columns]"
         )
-    attribution = Attribution(
-        stream,
-        node,
-        t0,
-        slice(first, last),
-        Channel.low_pass(alpha) if channel is None else channel,
-        features,
-        {"dtype": "float64", **options, "r_max": r_max},
-    )
+    channel = Channel.low_pass(alpha) if channel is None else channel
+    options = {"dtype": "float64", **options, "r_max": r_max}
+    rows = slice(first, last)
+    attribution = Attribution(stream, node, t0, rows, channel, features, options)
     before = attribution.representation()
     for position in range(first, last):
         if progress is not None:
@@ -278,7 +266,7 @@ def explain(
         attribution.move_clock(int(stream.t[position]))
         attribution.apply(position)
     attribution.move_clock(t1)
-    return _explanation(attribution, before, attribution.representation(), (t0, t1), top)
+    return _explanation(attribution, before, (t0, t1), top)
 
 
 def _question(stream: EventStream, node: Any, t0: Any, t1: Any, top: Any) -> tuple[int, ...]:
@@ -307,14 +295,11 @@ def _question(stream: EventStream, node: Any, t0: Any, t1: Any, top: Any) -> tup
 
 
 def _explanation(
-    attribution: Attribution,
-    before: FloatArray,
-    after: FloatArray,
-    span: tuple[int, int],
-    top: int | None,
+    attribution: Attribution, before: FloatArray, span: tuple[int, int], top: int | None
 ) -> Explanation:
     """Return the shares of the parts that were attributed."""
     stream, node, contributions = attribution.stream, attribution.node, attribution.contributions
+    after = attribution.representation()
     movement = after - before
     length, moved = float(np.linalg.norm(before)), float(np.linalg.norm(movement))
     if moved <= _STILL * (length + float(np.linalg.norm(after))):
@@ -339,8 +324,7 @@ def _explanation(
                 src=int(src[at]),
                 dst=int(dst[at]),
                 t=int(stream.t[first + at]),
-                op=event_op(stream, first + at),
-                weight=event_weight(stream, first + at),
+                **_op_and_weight(stream, first + at),
                 share=float(shares[at]),
                 norm=float(norms[at]),
             )
@@ -355,6 +339,14 @@ def _explanation(
         names=stream.names,
         unit=stream.unit,
     )
+
+
+def _op_and_weight(stream: EventStream, position: int) -> dict[str, Any]:
+    """Return operation and weight of one event; the removal of a whole edge has weight inf."""
+    op = Op.ADD if stream.op is None else Op(int(stream.op[position]))
+    if stream.weight is not None:
+        return {"op": op, "weight": float(stream.weight[position])}
+    return {"op": op, "weight": np.inf if op is Op.REMOVE else 1.0}
 
 
 def _neighbours(

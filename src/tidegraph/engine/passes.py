@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.core.durable import only_writer, replace_file
-from tidegraph.core.errors import DataError, ParameterError, ShortOfMemoryError, StorageError
+from tidegraph.core.durable import link_or_copy, replace_file
+from tidegraph.core.errors import DataError, ParameterError, StorageError
 from tidegraph.core.progress import Progress
+from tidegraph.core.resume import require_free, require_same
+from tidegraph.core.statefile import digest
 from tidegraph.core.words import counted
 from tidegraph.engine import embeddings
-from tidegraph.engine.channels import Channel, Sketch
-from tidegraph.engine.compact import CompactGraph, file_digests, memory_bytes, memory_text
+from tidegraph.engine.channels import Channel, EngineSettings, Sketch
+from tidegraph.engine.compact import (
+    CompactGraph,
+    file_digests,
+    memory_bytes,
+    memory_text,
+    resumable,
+)
 from tidegraph.engine.embeddings import (
     FORMAT,
     MANIFEST,
@@ -32,7 +40,6 @@ from tidegraph.engine.embeddings import (
     VERSION,
     Block,
     Embeddings,
-    array_digest,
     listed_blocks,
     pieces,
 )
@@ -42,6 +49,8 @@ from tidegraph.engine.propagator import Propagator
 
 __all__ = ["propagate_in_passes"]
 
+_KIND = "a directory of embeddings"
+
 
 def propagate_in_passes(
     graph: CompactGraph,
@@ -49,9 +58,9 @@ def propagate_in_passes(
     out: str | os.PathLike[str],
     *,
     memory: str | int = "8G",
-    channels: Sequence[Channel] = (Channel.low_pass(),),
-    beta: float = 0.5,
-    r_max: float = 1e-2,
+    channels: Sequence[Channel] = EngineSettings.channels,
+    beta: float = EngineSettings.beta,
+    r_max: float = EngineSettings.r_max,
     dtype: Dtype = "float32",
     stored: Stored = "float32",
     threads: int | None = None,
@@ -109,50 +118,28 @@ def propagate_in_passes(
         if progress is not None:
             progress(done, columns.count, what)
 
-    if path.exists() and not path.is_dir():
-        raise StorageError(f"{path} is a file; give a new directory")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with only_writer(path):
-            manifest = _Manifest(path, order, graph, len(channels), columns.count)
-            manifest.take_names(graph)
-            damaged = manifest.damaged(report)
-            for block in damaged:
-                needed = pass_bytes(graph.nodes, block.columns, len(channels), dtype)
-                if needed > room:
-                    raise ParameterError(
-                        f"{path / block.file} is damaged, and memory={memory} is too little to make"
-                        f" its {counted(block.columns, 'column')} again together; give"
-                        f" memory={memory_text(needed)} or more"
-                    )
-                report(block.first, f"columns propagated ({block.file} again: it was damaged)")
-                manifest.store(block, propagated(block.first, block.columns), graph)
-            while (first := manifest.done) < columns.count:
-                rest = columns.count - first
-                chosen = plan(
-                    graph.nodes,
-                    graph.edges,
-                    rest,
-                    memory=memory,
-                    channels=len(channels),
-                    dtype=dtype,
+    with resumable(path, memory):
+        manifest = _Manifest(path, order, graph, len(channels), columns.count)
+        manifest.take_names(graph)
+        damaged = manifest.damaged(report)
+        for block in damaged:
+            needed = pass_bytes(graph.nodes, block.columns, len(channels), dtype)
+            if needed > room:
+                raise ParameterError(
+                    f"{path / block.file} is damaged, and memory={memory} is too little to make"
+                    f" its {counted(block.columns, 'column')} again together; give"
+                    f" memory={memory_text(needed)} or more"
                 )
-                report(first, "columns propagated")
-                block = manifest.next_block(min(rest, chosen.columns_per_pass))
-                manifest.store(block, propagated(first, block.columns), graph)
-                report(manifest.done, "columns propagated")
-    except MemoryError as error:
-        raise ShortOfMemoryError(
-            f"{out}: the system has less memory than memory={memory}; complete passes are safe:"
-            " repeat the command with a smaller memory, or on a larger machine"
-        ) from error
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(
-            f"{out}: {error.strerror or error}; complete passes are safe: make room and repeat the"
-            " command"
-        ) from error
+            report(block.first, f"columns propagated ({block.file} again: it was damaged)")
+            manifest.store(block, propagated(block.first, block.columns), graph)
+        while (first := manifest.done) < columns.count:
+            rest = columns.count - first
+            options: dict[str, Any] = {"channels": len(channels), "dtype": dtype}
+            chosen = plan(graph.nodes, graph.edges, rest, memory=memory, **options)
+            report(first, "columns propagated")
+            block = manifest.next_block(min(rest, chosen.columns_per_pass))
+            manifest.store(block, propagated(first, block.columns), graph)
+            report(manifest.done, "columns propagated")
     made = Embeddings.open(out)
     made.mended = tuple(block.file for block in damaged)
     return made
@@ -200,14 +187,8 @@ class _Columns:
         """
         if isinstance(self._features, Sketch):
             return {"sketch": asdict(self._features)}
-        digest = hashlib.blake2b(digest_size=16)
-        first = 0
-        for rows in pieces(self._features):
-            # Whatever the dtype of the computation, files hold at most float32.
-            check_features(rows, "float32", first_node=first, advice="scale the column")
-            digest.update(np.ascontiguousarray(rows).data)
-            first += len(rows)
-        return {"features": {"digest": digest.hexdigest(), "dtype": self._features.dtype.str}}
+        of_all = digest(_checked(self._features))
+        return {"features": {"digest": of_all, "dtype": self._features.dtype.str}}
 
     def part(self, first: int, count: int) -> Sketch | NDArray[Any]:
         """Return some columns in a form that a propagator reads in place."""
@@ -224,16 +205,20 @@ class _Columns:
         return mapped
 
 
+def _checked(features: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    first = 0
+    for rows in pieces(features):
+        # Whatever the dtype of the computation, files hold at most float32.
+        check_features(rows, "float32", first_node=first, advice="scale the column")
+        yield rows
+        first += len(rows)
+
+
 class _Manifest:
     """The complete passes in a directory, and the order (the request) they belong to."""
 
     def __init__(
-        self,
-        path: Path,
-        order: dict[str, Any],
-        graph: CompactGraph,
-        channels: int,
-        columns: int,
+        self, path: Path, order: dict[str, Any], graph: CompactGraph, channels: int, columns: int
     ) -> None:
         self._path = path
         self._body: dict[str, Any] = {
@@ -256,22 +241,15 @@ class _Manifest:
                 raise StorageError(
                     f"{file} is damaged; give a new directory, or delete this one"
                 ) from error
-            same = {key: saved.get(key) for key in self._body if key != "blocks"} == {
-                key: value for key, value in self._body.items() if key != "blocks"
-            }
-            if begun and not same:
-                raise StorageError(
-                    f"{path} holds embeddings of other inputs or settings; give a new directory"
-                )
             if begun:
+                before, advice = {**saved, "blocks": []}, "give a new directory"
+                words: dict[str, Any] = {"kind": _KIND, "advice": advice, "error": StorageError}
+                require_same(path, before, self._body, **words)
                 self._body = saved
-            else:  # an earlier order that was rejected before its first pass
-                self._save()
-        # A manifest that was interrupted before it got its name counts as none.
-        elif any(other.name != f"{MANIFEST}.new" for other in path.iterdir()):
-            raise StorageError(f"{path} is not empty; give a new directory")
+                return
         else:
-            self._save()
+            require_free(path, _KIND, own=re.compile(rf"{MANIFEST}\.new"), error=StorageError)
+        self._save()  # also over an order that was rejected before its first pass
 
     def take_names(self, graph: CompactGraph) -> None:
         """Link or copy the graph's files of names, unless they are here and undamaged.
@@ -283,10 +261,7 @@ class _Manifest:
             if target.is_file() and file_digests(target) == file["digests"]:
                 continue
             target.unlink(missing_ok=True)
-            try:
-                os.link(source, target)
-            except OSError:  # another file system, or one without hard links
-                _copy(source, target)
+            link_or_copy(source, target)
             if file_digests(target) != file["digests"]:
                 raise StorageError(f"{source} is damaged: build the graph again")
 
@@ -301,11 +276,8 @@ class _Manifest:
         for block in listed_blocks(self._body):
             report(block.first, "columns compared with their digests")
             try:
-                array = block.mapped(self._path, *self._form())
+                block.mapped(self._path, *self._form(), verify=block.digest is not None)
             except DataError:
-                found.append(block)
-                continue
-            if block.digest is not None and array_digest(array) != block.digest:
                 found.append(block)
         return found
 
@@ -325,13 +297,10 @@ class _Manifest:
         """
         residuals = _checked_residuals(propagator, graph)
         nodes, channels, stored = self._form()
-        header = {
-            "descr": stored.str,
-            "fortran_order": False,
-            "shape": (nodes, channels, block.columns),
-        }
+        shape = (nodes, channels, block.columns)
+        header = {"descr": stored.str, "fortran_order": False, "shape": shape}
         # Written, not mapped: a full disk then raises an error instead of killing the process.
-        digest = hashlib.blake2b(digest_size=16)
+        state = hashlib.blake2b(digest_size=16)
 
         def write(file: Any) -> None:
             np.lib.format.write_array_header_1_0(file, header)
@@ -341,14 +310,14 @@ class _Manifest:
                 rows = propagator.embedding(np.arange(first, min(first + step, nodes)))
                 part = _rounded(rows, stored, first, block.first).data
                 file.write(part)
-                digest.update(part)
+                state.update(part)
 
         replace_file(self._path / block.file, write, only_writer=True)
         self._body["blocks"][block.number : block.number + 1] = [
             {
                 "file": block.file,
                 "columns": block.columns,
-                "digest": digest.hexdigest(),
+                "digest": state.hexdigest(),
                 # The largest residual over what r_max allows, per channel: at most 1 by promise.
                 "residual": residuals.tolist(),
             }
@@ -357,11 +326,6 @@ class _Manifest:
 
     def _save(self) -> None:
         replace_file(self._path / MANIFEST, json.dumps(self._body, indent=1), only_writer=True)
-
-
-def _copy(source: Path, target: Path) -> None:
-    with source.open("rb") as content:
-        replace_file(target, lambda file: shutil.copyfileobj(content, file), only_writer=True)
 
 
 def _rounded(

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from tidegraph.core.errors import ParameterError
+from tidegraph.engine.channels import EngineSettings
 from tidegraph.engine.compact import memory_bytes, memory_text
 from tidegraph.engine.precision import Dtype
 
@@ -76,7 +77,7 @@ def plan(
     *,
     memory: str | int = "8G",
     channels: int = 1,
-    r_max: float = 1e-2,
+    r_max: float = EngineSettings.r_max,
     events: int = 0,
     stored: Stored = "float32",
     dtype: Dtype = "float32",

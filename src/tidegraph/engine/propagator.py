@@ -34,6 +34,7 @@ from tidegraph.events.steps import Steps
 __all__ = ["Propagator", "propagate"]
 
 _BLOCK_COLUMNS = 96
+_FLOAT64 = np.dtype(np.float64)
 _ROWS_BETWEEN_MERGES = 1 << 20  # over a compact graph, how often to look at changed lists
 
 
@@ -81,10 +82,10 @@ class Propagator:
         features: ArrayLike | Sketch | Features,
         *,
         nodes: int | None = None,
-        channels: Sequence[Channel] = (Channel.low_pass(),),
+        channels: Sequence[Channel] = EngineSettings.channels,
         directed: bool = False,
-        beta: float = 0.5,
-        r_max: float = 1e-2,
+        beta: float = EngineSettings.beta,
+        r_max: float = EngineSettings.r_max,
         r_max_unit: RMaxUnit = "rms",
         scale_by_degree: bool = True,
         self_loop: float = 1.0,
@@ -98,13 +99,7 @@ class Propagator:
         if isinstance(initial, CompactGraph) and isinstance(features, Sketch) and nodes is None:
             nodes = initial.nodes
         settings = EngineSettings(
-            channels=tuple(channels),
-            directed=directed,
-            beta=beta,
-            r_max=r_max,
-            r_max_unit=r_max_unit,
-            scale_by_degree=scale_by_degree,
-            self_loop=self_loop,
+            tuple(channels), directed, beta, r_max, r_max_unit, scale_by_degree, self_loop
         )
         check_dtype(dtype)
         source = features if isinstance(features, Features) else Features(features, nodes)
@@ -124,7 +119,7 @@ class Propagator:
         elif initial is not None:
             self._load(initial)
         self._native.read_peak()
-        self._check_tolerance(1.0)
+        check_tolerance(1.0, self._native, settings, self._dtype)
         self._native.start()
 
     def _build(
@@ -135,24 +130,11 @@ class Propagator:
         *,
         in_place: bool = False,
     ) -> None:
-        self._settings = described.settings
-        self._dtype = np.dtype(described.dtype)
-        self._threads = thread_count(threads)
-        self._thresholds = thresholds
-        self._block_columns = described.block_columns
-        self._sketch = described.sketch
+        self._described, self._thresholds = described, thresholds
+        self._dtype, self._threads = np.dtype(described.dtype), thread_count(threads)
         self._base: BaseGraph | None = None
         self._lock = CallLock()
-        self._native = make_native(
-            described.settings,
-            described.nodes,
-            thresholds,
-            described.dtype,
-            threads=self._threads,
-            block_columns=described.block_columns,
-            sketch=described.sketch,
-            in_place=in_place,
-        )
+        self._native = make_native(described, thresholds, self._threads, in_place=in_place)
 
     def _start_from(self, graph: CompactGraph) -> None:
         check_fits(graph, directed=self.directed, nodes=self._native.nodes)
@@ -164,16 +146,13 @@ class Propagator:
     def _load(self, batch: Batch) -> None:
         _require_edge_rows(batch, "initial", "give nodes and features with features=")
         try:
-            self._native.load(batch.src, batch.dst, batch.weight, batch.op, batch.t, batch.time)
+            self._native.load(*_rows(batch), batch.time)
         except _native.EventError as error:
             raise EventError(f"initial: {error}") from None
 
     def _merge_if_large(self) -> None:
         if self._base is not None:
             self._base.merge_if_large()
-
-    def _check_tolerance(self, tolerance: float) -> None:
-        check_tolerance(tolerance, self._native, self._settings, self._dtype)
 
     def apply(self, batch: Batch) -> NDArray[np.int64]:
         """Apply a batch; return the nodes it names and all whose estimate moved, sorted.
@@ -187,11 +166,7 @@ class Propagator:
     def _apply(self, batch: Batch) -> NDArray[np.int64]:
         try:
             touched = self._native.apply(
-                batch.src,
-                batch.dst,
-                batch.weight,
-                batch.op,
-                batch.t,
+                *_rows(batch),
                 batch.time,
                 batch.new_nodes,
                 batch.new_features,
@@ -222,7 +197,7 @@ class Propagator:
         the steps before it stay applied.
 
         >>> from tidegraph import EventStream
-        >>> stream = EventStream.from_arrays([0, 1], [1, 2], [5, 9])
+        >>> stream = EventStream([0, 1], [1, 2], [5, 9])
         >>> Propagator(np.eye(3)).apply_steps(stream.steps()).tolist()
         [2, 3]
         """
@@ -248,37 +223,27 @@ class Propagator:
         if bounds[0] < 0 or bounds[-1] > rows or (np.diff(bounds) < 0).any():
             raise EventError(f"offsets must ascend from 0 to at most the number of rows, {rows}")
         counts = np.zeros(bounds.size - 1, dtype=np.int64)
-        done, refusal, of_precision = 0, "", False
+        done, reason, of_precision = 0, "", False
         with self._lock:
-            while done < counts.size and not refusal:
+            while done < counts.size and not reason:
                 end = counts.size
                 if self._base is not None:
                     until = bounds[done] + _ROWS_BETWEEN_MERGES
                     end = max(done + 1, int(np.searchsorted(bounds, until, side="right")) - 1)
-                some, refusal, of_precision = self._native.apply_steps(
-                    batch.src,
-                    batch.dst,
-                    batch.weight,
-                    batch.op,
-                    batch.t,
-                    bounds[done : end + 1],
-                    counts[done:end],
+                some, reason, of_precision = self._native.apply_steps(
+                    *_rows(batch), bounds[done : end + 1], counts[done:end]
                 )
                 done += some
                 self._merge_if_large()
-        if refusal:
-            applied = f"the {done} steps before it are applied"
-            if of_precision:
-                raise PrecisionError(f"step {done}: {refusal}; {applied}; {self._advice()}")
-            raise EventError(f"step {done}: {refusal}; {applied}")
+        if reason:
+            text = f"step {done}: {reason}; the {done} steps before it are applied"
+            raise PrecisionError(f"{text}; {self._advice()}") if of_precision else EventError(text)
         return counts
 
     def _record_steps(
         self,
         recorder: _native.Recorder,
-        batch: Batch | Steps,
-        offsets: NDArray[np.int64],
-        times: NDArray[np.int64],
+        steps: Steps,
         limit: int,
     ) -> tuple[int, str, bool]:
         """Apply steps watched by a recorder, and stop when `limit` records wait in it.
@@ -287,17 +252,7 @@ class Propagator:
         it was rejected because it needs more than the precision can hold.
         """
         with self._lock:
-            outcome = recorder.run(
-                self._native,
-                batch.src,
-                batch.dst,
-                batch.weight,
-                batch.op,
-                batch.t,
-                offsets,
-                times,
-                limit,
-            )
+            outcome = recorder.run(self._native, *_rows(steps), steps.offsets, steps.times, limit)
             self._merge_if_large()
         return outcome
 
@@ -336,15 +291,15 @@ class Propagator:
 
     def refine(self, r_max: float) -> None:
         """Change the promised error to a new `r_max`, in the unit chosen at the start."""
-        settings = dataclasses.replace(self._settings, r_max=r_max)
+        settings = dataclasses.replace(self.settings, r_max=r_max)
         with self._lock:
-            factor = settings.r_max / self._settings.r_max * self._native.tolerance
-            self._check_tolerance(factor)
+            factor = settings.r_max / self.settings.r_max * self._native.tolerance
+            check_tolerance(factor, self._native, self.settings, self._dtype)
             try:
                 self._native.refine(factor)
             finally:  # it may have begun even if interrupted
                 if self._native.tolerance == factor:
-                    self._settings = settings
+                    self._described = dataclasses.replace(self._described, settings=settings)
 
     def repair(self) -> None:
         """Recompute all residuals from scratch; the promise holds without it."""
@@ -364,15 +319,15 @@ class Propagator:
 
     def features(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the features `[k, columns]` that are being propagated."""
-        return self._rows("features", nodes, np.dtype(np.float64), self.columns)
+        return self._rows("features", nodes, _FLOAT64, self.columns)
 
     def degree(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return present degrees `[k, channels]`, self-loops included."""
-        return self._rows("degree", nodes, np.dtype(np.float64), len(self.channels))
+        return self._rows("degree", nodes, _FLOAT64, len(self.channels))
 
     def threshold(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the promise `[k, channels, columns]`: how far an estimate may be from exact."""
-        return self._rows("threshold", nodes, np.dtype(np.float64), *self._shape)
+        return self._rows("threshold", nodes, _FLOAT64, *self._shape)
 
     def error_bound(self, nodes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return a certificate `[k, channels, columns]`: how far `embedding` is from exact at most.
@@ -380,15 +335,13 @@ class Propagator:
         It is computed from the estimates and the graph alone, in float64, with one pass over all
         edges. So it does not rely on stored residuals, and includes every rounding error ever made.
         """
-        return self._rows("error_bound", nodes, np.dtype(np.float64), *self._shape)
+        return self._rows("error_bound", nodes, _FLOAT64, *self._shape)
 
     def audit(self) -> Audit:
         """Return how far stored residuals have drifted from the true ones, in thresholds."""
         with self._lock:
             drift, residual, untracked = self._native.audit()
-        return Audit(
-            drift=np.array(drift), residual=np.array(residual), untracked=np.array(untracked)
-        )
+        return Audit(np.array(drift), np.array(residual), np.array(untracked))
 
     def edges(
         self, channel: int | None = None
@@ -426,19 +379,15 @@ class Propagator:
         with self._lock:
             return dict(self._native.statistics())
 
-    def _ids(self, nodes: ArrayLike | None) -> NDArray[np.int64]:
-        if nodes is None:
-            return np.arange(self.nodes)
-        ids = np.atleast_1d(known_nodes(nodes, self.nodes))
-        if ids.ndim != 1:
-            raise EventError(f"nodes have shape {ids.shape}; give node numbers [k]")
-        return np.ascontiguousarray(ids)
-
     def _rows(
         self, what: str, nodes: ArrayLike | None, dtype: np.dtype[Any], *shape: int
     ) -> NDArray[Any]:
         """Return numbers of the given shape per node, from the native method `what`."""
-        ids = self._ids(nodes)
+        everyone = self.nodes
+        ids = np.arange(everyone) if nodes is None else known_nodes(nodes, everyone)
+        if ids.ndim > 1:
+            raise EventError(f"nodes have shape {ids.shape}; give node numbers [k]")
+        ids = np.ascontiguousarray(np.atleast_1d(ids))
         out = np.empty((ids.size, *shape), dtype=dtype)
         with self._lock:
             getattr(self._native, what)(ids, out)
@@ -460,23 +409,23 @@ class Propagator:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        return self._settings.channels
+        return self.settings.channels
 
     @property
     def directed(self) -> bool:
-        return self._settings.directed
+        return self.settings.directed
 
     @property
     def beta(self) -> float:
-        return self._settings.beta
+        return self.settings.beta
 
     @property
     def r_max(self) -> float:
-        return self._settings.r_max
+        return self.settings.r_max
 
     @property
     def r_max_unit(self) -> RMaxUnit:
-        return self._settings.r_max_unit
+        return self.settings.r_max_unit
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -495,17 +444,12 @@ class Propagator:
     @property
     def settings(self) -> EngineSettings:
         """Everything that decides what is computed and how closely."""
-        return self._settings
+        return self._described.settings
 
     def _description(self) -> dict[str, Any]:
-        return Description(
-            settings=self._settings,
-            nodes=self._native.nodes,
-            dtype="float32" if self._dtype == np.float32 else "float64",
-            block_columns=self._block_columns,
-            sketch=self._sketch,
-            graph=None if self._base is None else self._base.graph,
-        ).to_dict()
+        graph = None if self._base is None else self._base.graph
+        now = dataclasses.replace(self._described, nodes=self._native.nodes, graph=graph)
+        return now.to_dict()
 
     def save(self, path: str | Path) -> None:
         """Write everything needed to continue to the bit; an error leaves an old file unchanged."""
@@ -569,6 +513,11 @@ def _unpack(data: bytes, threads: int) -> Propagator:
     return Propagator._from_state(
         *statefile.unpack(data), source="the pickled state", threads=threads
     )
+
+
+def _rows(batch: Batch | Steps) -> tuple[Any, Any, Any, Any, Any]:
+    """Return the columns of edge rows, as the native engine takes them."""
+    return batch.src, batch.dst, batch.weight, batch.op, batch.t
 
 
 def _require_edge_rows(batch: Batch, name: str, advice: str) -> None:

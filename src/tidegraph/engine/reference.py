@@ -21,13 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import EventError
-from tidegraph.engine.channels import (
-    Audit,
-    Channel,
-    Direction,
-    EngineSettings,
-    Sketch,
-)
+from tidegraph.engine.channels import Audit, Channel, Direction, EngineSettings, Sketch
 from tidegraph.engine.features import Features
 from tidegraph.events.batch import Batch, Op
 
@@ -317,8 +311,7 @@ class Propagator:
         for layer in self._layers:
             layer.add_nodes(self._x)
         if initial is not None:
-            if initial.new_nodes or initial.feature_nodes.size or initial.removed_nodes.size:
-                raise EventError("initial= takes edge rows only; apply() the rest afterwards")
+            _require_edge_rows(initial, "initial")
             rows = self._plan(initial)
             for layer in self._layers:
                 layer.follow(rows, initial.time, range(0))
@@ -383,8 +376,7 @@ class Propagator:
             raise EventError(f"t is {first} after {self.time}; times must not run backwards")
         rows: list[_Row] = []
         weights: dict[Pair, float] = {}
-        for k, pair in enumerate(zip(batch.src.tolist(), batch.dst.tolist(), strict=True)):
-            pair = pair if self.directed else (min(pair), max(pair))
+        for k, pair in enumerate(self._pairs(batch)):
             op = Op.ADD if batch.op is None else Op(int(batch.op[k]))
             default = np.inf if op is Op.REMOVE else 1.0
             w = default if batch.weight is None else float(batch.weight[k])
@@ -407,6 +399,11 @@ class Propagator:
             weights[pair] = new
             rows.append(_Row(pair, op, w, old, new, None if batch.t is None else int(batch.t[k])))
         return rows
+
+    def _pairs(self, batch: Batch) -> list[Pair]:
+        """Return the edges that rows name; undirected ones in one order."""
+        pairs = zip(batch.src.tolist(), batch.dst.tolist(), strict=True)
+        return [pair if self.directed else (min(pair), max(pair)) for pair in pairs]
 
     def _check_nodes(self, batch: Batch) -> None:
         if not isinstance(batch, Batch):
@@ -437,8 +434,7 @@ class Propagator:
     def apply_steps(self, batch: Batch, offsets: ArrayLike) -> IntArray:
         """Apply rows `offsets[s]:offsets[s+1]` as step s; return how many nodes each touched."""
         ends = np.asarray(offsets)
-        if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
-            raise EventError("apply_steps takes edge rows only; apply() the rest")
+        _require_edge_rows(batch, "apply_steps")
         if ends.ndim != 1 or ends.size == 0 or ends.dtype.kind not in "iu":
             raise EventError("offsets must be a vector of integers [steps + 1]")
         if ends[0] != 0 or ends[-1] != batch.rows or (np.diff(ends) < 0).any():
@@ -466,8 +462,7 @@ class Propagator:
         """
         given = Batch(src, dst, weight=weight, t=t)
         wanted: dict[Pair, float] = {}
-        for k, pair in enumerate(zip(given.src.tolist(), given.dst.tolist(), strict=True)):
-            pair = pair if self.directed else (min(pair), max(pair))
+        for k, pair in enumerate(self._pairs(given)):
             w = 1.0 if given.weight is None else float(given.weight[k])
             wanted[pair] = wanted.get(pair, 0.0) + w
         gone = [pair for pair in self._graph if pair not in wanted]
@@ -489,8 +484,9 @@ class Propagator:
         self._push_all()
 
     def _push_all(self) -> None:
+        theta = self._theta()
         for layer in self._layers:
-            layer.push(self._theta())
+            layer.push(theta)
 
     def _theta(self) -> FloatArray:
         """Return the threshold per column, without the factor d^(1-beta)."""
@@ -577,27 +573,30 @@ class Propagator:
         return np.stack([values[ids.astype(np.int64)] for values in per_channel], axis=1)
 
 
+def _require_edge_rows(batch: Batch, name: str) -> None:
+    if batch.new_nodes or batch.feature_nodes.size or batch.removed_nodes.size:
+        raise EventError(f"{name} takes edge rows only; apply() the rest")
+
+
 # Exact solutions ----------------------------------------------------------------------------------
 
 
 def _propagation_matrix(
-    src: ArrayLike,
-    dst: ArrayLike,
-    weight: ArrayLike | None,
+    edges: tuple[ArrayLike, ArrayLike, ArrayLike | None],
     nodes: int,
     directed: bool,
     direction: Direction,
     loops: ArrayLike,
     beta: float,
 ) -> Any:
-    """Return P as a scipy sparse array; repeated edges add up.
+    """Return P as a scipy sparse array; repeated edges (src, dst, weight) add up.
 
     A self-edge counts once, but twice if both directions of a directed graph are added up.
     """
     from scipy import sparse
 
-    ends = np.asarray(src, dtype=np.int64), np.asarray(dst, dtype=np.int64)
-    values = np.ones(len(ends[0])) if weight is None else np.asarray(weight, dtype=np.float64)
+    ends = np.asarray(edges[0], dtype=np.int64), np.asarray(edges[1], dtype=np.int64)
+    values = np.ones(len(ends[0])) if edges[2] is None else np.asarray(edges[2], dtype=np.float64)
     a: Any = sparse.csr_array(sparse.coo_array((values, ends), shape=(nodes, nodes)))
     if not directed or direction == "both":
         a = a + a.T - sparse.diags_array(0 * a.diagonal() if directed else a.diagonal())
@@ -613,9 +612,8 @@ def _channel_matrix(propagator: Any, c: int) -> Any:
     """Return P as channel `c` of any propagator sees it."""
     channel = propagator.channels[c]
     beta = propagator.beta if channel.beta is None else channel.beta
-    src, dst, weight = propagator.edges(c)
-    kind = propagator.directed, channel.direction
-    return _propagation_matrix(src, dst, weight, propagator.nodes, *kind, propagator.loops(c), beta)
+    kind = propagator.nodes, propagator.directed, channel.direction
+    return _propagation_matrix(propagator.edges(c), *kind, propagator.loops(c), beta)
 
 
 def _solve(p: Any, x: FloatArray, gamma0: float, gamma: float) -> FloatArray:
@@ -654,7 +652,7 @@ def exact(
     """
     x = np.asarray(features, dtype=np.float64)
     n = len(x) if nodes is None else nodes
-    p = _propagation_matrix(src, dst, weight, n, directed, direction, loops, beta)
+    p = _propagation_matrix((src, dst, weight), n, directed, direction, loops, beta)
     return _solve(p, x, gamma0, gamma)
 
 

@@ -10,32 +10,16 @@ from numpy.typing import NDArray
 
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress
-from tidegraph.engine.channels import Channel, Sketch
+from tidegraph.engine.channels import Channel, EngineSettings, Sketch
 from tidegraph.engine.precision import Dtype
 from tidegraph.engine.propagator import Propagator
 from tidegraph.engine.reference import exact_of
-from tidegraph.events.batch import Batch
+from tidegraph.events.steps import Steps
 from tidegraph.events.stream import EventStream
 
-__all__ = ["Replay", "Sample", "Verification", "sampled", "step_offsets", "verify"]
+__all__ = ["Replay", "Sample", "Verification", "sampled", "verify"]
 
 _PIECES = 100  # calls in which a replay is applied, so that progress can be shown
-
-
-def step_offsets(t: NDArray[np.int64], length: int | None = None) -> NDArray[np.int64]:
-    """Return where steps begin, `[steps + 1]`: rows `offsets[s]:offsets[s + 1]` are step `s`.
-
-    A step is one distinct time, or with `length` one non-empty interval of that length.
-
-    >>> t = np.array([3, 3, 5, 9])
-    >>> step_offsets(t).tolist(), step_offsets(t, 5).tolist()
-    ([0, 2, 3, 4], [0, 2, 4])
-    """
-    if length is not None and length <= 0:
-        raise ParameterError(f"snapshots have length {length}; give a positive length")
-    key = t if length is None else t // length
-    inner = np.flatnonzero(key[1:] != key[:-1]) + 1
-    return np.concatenate([[0], inner, [len(t)]]) if len(t) else np.zeros(1, dtype=np.int64)
 
 
 def sampled(steps: int, samples: int) -> list[int]:
@@ -44,55 +28,39 @@ def sampled(steps: int, samples: int) -> list[int]:
 
 
 class Replay:
-    """The steps of a stream, applied to a propagator in pieces and timed.
-
-    The time is that of the engine alone, without preparing its input.
+    """Steps that are applied to a propagator in pieces and timed.
 
     steps, touched, elapsed_s: steps applied so far, nodes they touched, and seconds they took.
     """
 
     def __init__(
-        self,
-        propagator: Propagator,
-        events: EventStream,
-        offsets: NDArray[np.int64],
-        *,
-        progress: Progress | None = None,
+        self, propagator: Propagator, steps: Steps, *, progress: Progress | None = None
     ) -> None:
-        self.steps = 0
-        self.touched = 0
+        self.steps = self.touched = 0
         self.elapsed_s = 0.0
-        self._propagator, self._events, self._offsets = propagator, events, offsets
-        self._progress = progress
-        self._piece = max(1, (len(offsets) - 1) // _PIECES)
+        self._propagator, self._all, self._progress = propagator, steps, progress
+        self._piece = max(1, len(steps) // _PIECES)
 
     @property
     def events(self) -> int:
         """The number of events applied so far."""
-        return int(self._offsets[self.steps])
+        return int(self._all.offsets[self.steps])
 
     def advance(self, until: int) -> None:
         """Apply the steps up to `until`."""
         while self.steps < until:
-            count = min(self._piece, until - self.steps)
-            offsets = self._offsets[self.steps : self.steps + count + 1]
-            batch = _rows(self._events, slice(int(offsets[0]), int(offsets[-1])))
+            last = min(self.steps + self._piece, until)
             start = time.perf_counter()
-            touched = self._propagator.apply_steps(batch, offsets - offsets[0])
+            touched = self._propagator.apply_steps(self._all[self.steps : last])
             self.elapsed_s += time.perf_counter() - start
             self.touched += int(touched.sum())
-            self.steps += count
+            self.steps = last
             self.report(f"{self.events:,} events")
 
     def report(self, what: str) -> None:
         """Report progress."""
         if self._progress is not None:
-            self._progress(self.steps, len(self._offsets) - 1, what)
-
-
-def _rows(events: EventStream, part: slice) -> Batch:
-    weight, op = (None if c is None else c[part] for c in (events.weight, events.op))
-    return Batch(events.src[part], events.dst[part], weight=weight, op=op, t=events.t[part])
+            self._progress(self.steps, len(self._all), what)
 
 
 @dataclass(frozen=True)
@@ -148,7 +116,7 @@ def verify(
     steps: int | None = None,
     snapshots: int | None = None,
     columns: int = 64,
-    r_max: float = 1e-2,
+    r_max: float = EngineSettings.r_max,
     alpha: float = 0.2,
     half_life: float | None = None,
     dtype: Dtype = "float32",
@@ -165,13 +133,12 @@ def verify(
     """
     if samples < 1 or (steps is not None and steps < 1):
         raise ParameterError(f"steps={steps} and samples={samples}; give at least 1 for each")
-    offsets = step_offsets(events.t, snapshots)[: None if steps is None else steps + 1]
-    channels = [Channel.low_pass(alpha), Channel.high_pass(alpha)]
-    if half_life is not None:
-        channels += [
-            Channel.low_pass(alpha, half_life=half_life),
-            Channel.high_pass(alpha, half_life=half_life),
-        ]
+    replayed = (events.steps() if snapshots is None else events.snapshots(snapshots))[:steps]
+    channels = [
+        make(alpha, half_life=forgetting)
+        for forgetting in ([None] if half_life is None else [None, half_life])
+        for make in (Channel.low_pass, Channel.high_pass)
+    ]
     propagator = Propagator(
         Sketch(columns, seed=seed),
         nodes=events.nodes,
@@ -180,9 +147,9 @@ def verify(
         dtype=dtype,
         threads=threads,
     )
-    replay = Replay(propagator, events, offsets, progress=progress)
+    replay = Replay(propagator, replayed, progress=progress)
     compared: list[Sample] = []
-    for step in sampled(len(offsets) - 1, samples):
+    for step in sampled(len(replayed), samples):
         steps_before, touched_before = replay.steps, replay.touched
         replay.advance(step)
         replay.report(f"exact solution after {replay.events:,} events")

@@ -22,7 +22,7 @@ from tidegraph.evaluation.protocols import (
     evaluate_snapshots,
     tgb_evaluate,
 )
-from tidegraph.evaluation.results import Result, Row, Scores, over_seeds, plain_name
+from tidegraph.evaluation.results import Result, Row, Scores, over_seeds
 from tidegraph.evaluation.splits import (
     ROLAND_SETTINGS,
     SnapshotSplit,
@@ -68,7 +68,6 @@ __all__ = [
     "negative_sampler",
     "outcome_of_heuristic",
     "over_seeds",
-    "plain_name",
     "roland_split",
     "tgb_evaluate",
     "tgb_split",

@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -153,22 +153,18 @@ def over_seeds(tables: Sequence[Table]) -> dict[str, dict[str, dict[str, Any]]]:
     }
 
 
+@dataclass
 class ResultBuilder:
     """A result in the making: the time it began, its rows and its warnings so far."""
 
-    def __init__(
-        self,
-        task: str,
-        stream: EventStream,
-        model: str | None,
-        headline: str,
-        training_negatives: str | None = None,
-    ) -> None:
-        self._task, self._stream, self._model = task, stream, model
-        self._headline, self._training_negatives = headline, training_negatives
-        self._begun = time.perf_counter()
-        self._rows: list[Row] = []
-        self._warnings: list[str] = []
+    task: str
+    stream: EventStream
+    model: str | None
+    headline: str
+    training_negatives: str | None = None
+    _begun: float = field(default_factory=time.perf_counter)
+    _rows: list[Row] = field(default_factory=list)
+    _warnings: list[str] = field(default_factory=list)
 
     def add(self, row: Row) -> None:
         self._rows.append(row)
@@ -188,10 +184,10 @@ class ResultBuilder:
         if not isinstance(split, dict):
             parameters = dict(split.parameters)
             split = {"name": split.name, "sizes": split.sizes(), "parameters": parameters}
-        stream = self._stream
+        stream = self.stream
         return Result(
-            task=self._task,
-            model=self._model,
+            task=self.task,
+            model=self.model,
             data={
                 "title": stream.title,
                 "digest": stream.digest(),
@@ -199,18 +195,18 @@ class ResultBuilder:
                 "nodes": stream.nodes,
             },
             split=split,
-            training_negatives=self._training_negatives,
+            training_negatives=self.training_negatives,
             settings=settings,
             rows=tuple(self._rows),
-            headline=self._headline,
+            headline=self.headline,
             elapsed_s=time.perf_counter() - self._begun,
             warnings=(*self._warnings, *self._not_beaten()),
         )
 
     def _not_beaten(self) -> Iterator[str]:
         for own in self._rows:
-            if own.scorer == self._model and math.isfinite(own.metrics[self._headline]):
-                verdict = _verdict(own, self._rows, self._headline)
+            if own.scorer == self.model and math.isfinite(own.metrics[self.headline]):
+                verdict = _verdict(own, self._rows, self.headline)
                 if verdict.outcome:
                     yield str(verdict)
 

@@ -88,19 +88,14 @@ class SnapshotSplit:
 
     def part(self, name: str) -> range:
         """Return the tasks of `train`, `validation` or `test`."""
-        if name not in ("train", "validation", "test"):
+        if name not in _NEEDED:
             raise ParameterError(f"no tasks are called {name!r}; give train, validation or test")
         tasks: range = getattr(self, name)
         return tasks
 
     def sizes(self) -> dict[str, int]:
         """Return the number of snapshots, and of tasks per part."""
-        return {
-            "snapshots": self.snapshots,
-            "train": len(self.train),
-            "validation": len(self.validation),
-            "test": len(self.test),
-        }
+        return {"snapshots": self.snapshots, **{name: len(self.part(name)) for name in _NEEDED}}
 
 
 def tgn_split(
@@ -281,6 +276,5 @@ def label_split(stream: EventStream, split: Split) -> NodeLabels:
     """
     if stream.labels is None:
         raise EvaluationError("the stream has no labels; give labels or node_labels")
-    part = (stream.t > split.validation_time).astype(np.uint8)
-    part += (stream.t > split.test_time).astype(np.uint8)
-    return NodeLabels(stream.src, stream.t, stream.labels, part)
+    part = np.digitize(stream.t, [split.validation_time, split.test_time], right=True)
+    return NodeLabels(stream.src, stream.t, stream.labels, part.astype(np.uint8))

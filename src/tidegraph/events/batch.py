@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,14 +134,8 @@ class Batch:
         feature_values: ArrayLike | None,
         removed_nodes: ArrayLike,
     ) -> None:
-        try:
-            count = -1 if isinstance(new_nodes, (bool, np.bool_)) else operator.index(new_nodes)
-        except TypeError:
-            count = -1
-        if not 0 <= count < 2**62:
-            raise EventError(
-                f"new_nodes is {new_nodes!r}; give how many nodes to append, 0 or more"
-            )
+        accepted = "how many nodes to append, 0 or more"
+        count = columns.count(new_nodes, "new_nodes", accepted, least=0, error=EventError)
         changed = _distinct_nodes(feature_nodes, "feature_nodes")
         if feature_values is None and changed.size:
             raise EventError("feature_nodes came without feature_values; give a row per node")

@@ -6,34 +6,14 @@ array is fresh; without it an array that already has the right dtype is shared.
 
 from __future__ import annotations
 
+import operator
 from enum import IntEnum
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.core.errors import EventError, TidegraphError, UnknownNodeError
-
-__all__ = [
-    "TIME_LIMIT",
-    "WEIGHT_MAX",
-    "WEIGHT_MIN",
-    "WEIGHT_RANGE",
-    "FloatArray",
-    "IntArray",
-    "Op",
-    "check_time",
-    "features",
-    "first_decrease",
-    "frozen",
-    "integers",
-    "nodes",
-    "operations",
-    "require_below",
-    "times",
-    "weights",
-    "whole_numbers",
-]
+from tidegraph.core.errors import EventError, ParameterError, TidegraphError, UnknownNodeError
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -65,11 +45,7 @@ def frozen(array: Any, *, own: bool = False) -> Any:
 
 
 def whole_numbers(
-    values: Any,
-    name: str,
-    *,
-    advice: str = "",
-    error: type[TidegraphError] = EventError,
+    values: Any, name: str, *, advice: str = "", error: type[TidegraphError] = EventError
 ) -> IntArray:
     """Return `values` as int64 in the same shape; raise `error` unless they are integers that fit.
 
@@ -116,6 +92,24 @@ def nodes(values: Any, name: str, rows: int | None = None, *, copy: bool = False
             row = int(np.argmax(array < 0))
             raise EventError(f"{name} of row {row} is {array[row]}; nodes are numbered from 0")
     return array
+
+
+def count(
+    value: Any,
+    name: str,
+    accepted: str,
+    *,
+    least: int = 1,
+    error: type[TidegraphError] = ParameterError,
+) -> int:
+    """Return `value` as an int; raise `error` unless it is an integer from `least` to 2**62 - 1."""
+    try:
+        number = -1 if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        number = -1
+    if not least <= number < TIME_LIMIT:
+        raise error(f"{name} is {value!r}; give {accepted}")
+    return number
 
 
 def require_below(array: IntArray, count: int, name: str) -> None:

@@ -1,8 +1,7 @@
-"""Statistics of a stream: counts, rhythm, repetition, degrees; as numbers, text and a page."""
+"""Statistics of a stream: counts, rhythm, repetition, degrees; as numbers and text."""
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,20 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
-from tidegraph.core.palette import SCHEMES
 from tidegraph.core.words import counted
 from tidegraph.events.columns import IntArray, Op
 from tidegraph.events.moments import dates, span_in_words
 from tidegraph.events.stream import EventStream
-
-__all__ = [
-    "QUANTILES",
-    "Description",
-    "bars",
-    "describe",
-    "facts",
-    "page",
-]
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 _ACTIVITY_BINS = 60
@@ -228,16 +217,14 @@ def facts(what: Description) -> list[tuple[str, str]]:
     if what.first_date is not None:
         when = f"{what.first_date} to {what.last_date}"
     silent = what.nodes - what.active_nodes
-    shape = f"no; {what.sources:,} sources, {what.destinations:,} destinations"
-    if what.bipartite:
-        shape = f"yes: {what.sources:,} sources, {what.destinations:,} destinations"
+    sides = f"{what.sources:,} sources, {what.destinations:,} destinations"
     lines = [
         ("events", f"{what.events:,}"),
         ("nodes", f"{what.nodes:,}" + (f", {silent:,} of them without events" if silent else "")),
         ("pairs", f"{what.pairs:,} distinct"),
         ("span", f"{what.span}, {when}"),
         ("repeats", f"{what.repeat_rate:.1%} of events repeat a pair"),
-        ("bipartite", shape),
+        ("bipartite", f"yes: {sides}" if what.bipartite else f"no; {sides}"),
         ("self-edges", f"{what.self_edges:,}"),
         (
             "time steps",
@@ -251,33 +238,24 @@ def facts(what: Description) -> list[tuple[str, str]]:
         lines.append(
             ("burstiness", f"{what.burstiness:+.2f}{typical} (-1 clockwork, 0 random, 1 bursts)")
         )
-    lines += [
+    most = ", ".join(f"{label}: {count:,}" for label, count in what.event_labels.items())
+    rest = ", ..." if what.event_classes > len(what.event_labels) else ""
+    labelled = f"{what.labelled_nodes:,} nodes, {what.label_changes:,} changes"
+    where_any = [
+        ("weights", "yes", what.weighted),
+        ("removals", f"{what.removals:,} events remove an edge", what.removals),
+        ("starts from", f"a graph of {what.initial_edges:,} edges", what.initial_edges),
+        ("event labels", f"{what.event_classes} classes ({most}{rest})", what.event_classes),
+        ("node labels", f"{what.node_classes} classes, {labelled}", what.node_classes),
+        ("edge features", counted(what.edge_features, "column"), what.edge_features),
+        ("node features", counted(what.node_features, "column"), what.node_features),
+    ]
+    return [
+        *lines,
         ("events/node", _quantile_words(what.events_per_node)),
         ("neighbours/node", _quantile_words(what.neighbours_per_node)),
+        *((name, text) for name, text, amount in where_any if amount),
     ]
-    if what.weighted:
-        lines.append(("weights", "yes"))
-    if what.removals:
-        lines.append(("removals", f"{what.removals:,} events remove an edge"))
-    if what.initial_edges:
-        lines.append(("starts from", f"a graph of {what.initial_edges:,} edges"))
-    if what.event_classes:
-        most = ", ".join(f"{label}: {count:,}" for label, count in what.event_labels.items())
-        rest = ", ..." if what.event_classes > len(what.event_labels) else ""
-        lines.append(("event labels", f"{what.event_classes} classes ({most}{rest})"))
-    if what.node_classes:
-        lines.append(
-            (
-                "node labels",
-                f"{what.node_classes} classes, {what.labelled_nodes:,} nodes,"
-                f" {what.label_changes:,} changes",
-            )
-        )
-    if what.edge_features:
-        lines.append(("edge features", counted(what.edge_features, "column")))
-    if what.node_features:
-        lines.append(("node features", counted(what.node_features, "column")))
-    return lines
 
 
 def _quantile_words(values: tuple[int, ...]) -> str:
@@ -285,7 +263,7 @@ def _quantile_words(values: tuple[int, ...]) -> str:
     return f"median {at[0.5]:,}, 90% up to {at[0.9]:,}, 99% up to {at[0.99]:,}, at most {at[1.0]:,}"
 
 
-# Pictures -----------------------------------------------------------------------------------------
+# Bars ---------------------------------------------------------------------------------------------
 
 
 def bars(values: tuple[int, ...], *, height: int = 4, plain: bool = False) -> list[str]:
@@ -303,97 +281,3 @@ def bars(values: tuple[int, ...], *, height: int = 4, plain: bool = False) -> li
         "".join(marks[min(full, max(0, level - row * full))] for level in levels)
         for row in reversed(range(height))
     ]
-
-
-_STYLE = """
-body { margin: 0 auto; max-width: 46rem; padding: 2rem 1rem 4rem; color: var(--ink);
-  background: var(--paper); font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem; }
-h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
-p { color: var(--soft); margin: .25rem 0; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .5rem .35rem 0;
-  border-bottom: 1px solid var(--line); }
-th { font-weight: 500; color: var(--soft); white-space: nowrap; width: 9rem; }
-svg { display: block; width: 100%; height: auto; }
-svg rect { fill: var(--c0); } svg text { fill: var(--soft); font-size: 12px; }
-svg line { stroke: var(--line); }
-@media (max-width: 30rem) { svg text { font-size: 20px; } }
-"""
-
-
-def page(what: Description) -> str:
-    """Return the description as a self-contained HTML page, for light and dark screens."""
-    rows = "\n".join(
-        f"<tr><th scope='row'>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-        for name, value in facts(what)
-    )
-    begin = what.first_date or f"{what.first:,}"
-    end = what.last_date or f"{what.last:,}"
-    activity = _chart(
-        [(f"{count:,} events", count) for count in what.activity],
-        {0: begin, len(what.activity) - 1: end},
-        "Events over time",
-    )
-    degrees = _chart(
-        [(f"{low:,} to {high:,} events: {n:,} nodes", n) for low, high, n in what.degrees],
-        {k: f"{low:,}" for k, (low, _, _) in enumerate(what.degrees)},
-        "Nodes by number of events",
-    )
-    title = html.escape(what.title or "A stream of events")
-    per_bar = span_in_words((what.last - what.first + 1) // len(what.activity), what.unit)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{SCHEMES}{_STYLE}</style>
-</head>
-<body>
-<h1>{title}</h1>
-<table>
-{rows}
-</table>
-<h2>Events over time</h2>
-<p>Each bar is {html.escape(per_bar)}; the tallest has {max(what.activity):,} events.</p>
-{activity}
-<h2>Nodes by number of events</h2>
-<p>Each bar starts at the number below it and ends before twice that; the tallest has
-{max(n for _, _, n in what.degrees):,} nodes.</p>
-{degrees}
-<p>Digest of the events: <code>{what.digest}</code></p>
-</body>
-</html>
-"""
-
-
-def _chart(bars_of: list[tuple[str, int]], ticks: dict[int, str], label: str) -> str:
-    """Return bars as inline SVG; `ticks` labels some of them below the axis."""
-    width, height, foot = 720, 180, 26
-    step = width / len(bars_of)
-    peak = max(value for _, value in bars_of) or 1
-    parts = [
-        f"<svg viewBox='0 0 {width} {height + foot}' role='img' aria-label='{html.escape(label)}'>",
-        f"<line x1='0' y1='{height}' x2='{width}' y2='{height}'/>",
-    ]
-    for k, (words, value) in enumerate(bars_of):
-        tall = (height - 8) * value / peak
-        if value:
-            tall = max(tall, 1.0)
-        parts.append(
-            f"<rect x='{k * step + 1:.1f}' y='{height - tall:.1f}'"
-            f" width='{max(step - 2, 0.5):.1f}' height='{tall:.1f}'>"
-            f"<title>{html.escape(words)}</title></rect>"
-        )
-    for k, text in ticks.items():
-        # Labels of the ends stay inside the picture, others are centred below their bar.
-        anchor, x = "middle", (k + 0.5) * step
-        if k == 0:
-            anchor, x = "start", k * step + 1
-        elif k == len(bars_of) - 1:
-            anchor, x = "end", width - 1.0
-        parts.append(
-            f"<text x='{x:.1f}' y='{height + 19}' text-anchor='{anchor}'>{html.escape(text)}</text>"
-        )
-    return "\n".join([*parts, "</svg>"])

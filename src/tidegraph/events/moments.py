@@ -14,41 +14,11 @@ from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
 from tidegraph.events.columns import IntArray, whole_numbers
 
-__all__ = [
-    "PER_SECOND",
-    "SECONDS",
-    "UNITS",
-    "dates",
-    "moment",
-    "span_in_words",
-    "time_numbers",
-    "times_of",
-]
-
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-UNITS = ("ns", "us", "ms", "s", "min", "h", "day", "year", "step")
 # Seconds in a unit; "step" has no length.
-SECONDS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-    "h": 3_600.0,
-    "day": 86_400.0,
-    "year": 365.2425 * 86_400,
-}
-# What numpy.datetime64 counts in.
-_NANOSECONDS = {
-    "W": 604_800 * 10**9,
-    "D": 86_400 * 10**9,
-    "h": 3_600 * 10**9,
-    "m": 60 * 10**9,
-    "s": 10**9,
-    "ms": 10**6,
-    "us": 10**3,
-    "ns": 1,
-}
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3_600.0}
+SECONDS |= {"day": 86_400.0, "year": 365.2425 * 86_400}
+UNITS = (*SECONDS, "step")
 _WORDS = (("year", SECONDS["year"]), ("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0))
 # Times in this range are taken for dates; others count from an origin of their own.
 _PLAUSIBLE = (np.datetime64("1980-01-01", "s"), np.datetime64("2100-01-01", "s"))
@@ -87,9 +57,10 @@ def _moment(when: Any, unit: str) -> int | None:
         of, count = np.datetime_data(when.dtype)
         if np.isnat(when) or of == "generic":
             return None
-        if of not in _NANOSECONDS:  # years and months, or finer than nanoseconds
+        if of not in ("W", "D", "h", "m", "s", "ms", "us"):  # of no fixed length, or finer
             when, of, count = when.astype("datetime64[ns]"), "ns", 1
-        nano = int(when.astype(np.int64)) * count * _NANOSECONDS[of]
+        per = int(np.array(1, f"m8[{of}]").astype("m8[ns]").astype(np.int64))
+        nano = int(when.astype(np.int64)) * count * per
         return nano * PER_SECOND[unit] // 10**9
     if isinstance(when, str):
         with contextlib.suppress(ValueError):

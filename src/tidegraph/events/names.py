@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,16 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import DataError, UnknownNodeError
 from tidegraph.events.columns import IntArray, whole_numbers
-
-__all__ = [
-    "STRING",
-    "NodeNames",
-    "Side",
-    "as_names_or_numbers",
-    "known_nodes",
-    "node_numbers",
-    "parsed_integers",
-]
 
 Side: TypeAlias = Literal["src", "dst"]
 STRING = np.dtypes.StringDType()
@@ -62,6 +53,31 @@ class NodeNames:
         """
         names = [f"src {name}" for name in sources] + [f"dst {name}" for name in destinations]
         return cls(np.array(names, dtype=STRING), by_side=True)
+
+    def as_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the names as arrays of numbers, from which `of_arrays` restores them."""
+        if self.are_integers:
+            return {"names": self.values}
+        encoded = [name.encode() for name in self.values.tolist()]
+        return {
+            "names.bytes": np.frombuffer(b"".join(encoded), dtype=np.uint8),
+            "names.length": np.array([len(name) for name in encoded], dtype=np.int64),
+        }
+
+    @classmethod
+    def of_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], by_side: bool | None
+    ) -> NodeNames | None:
+        """Return the names that `as_arrays` put among these arrays, if any."""
+        if "names" in arrays:
+            return cls(arrays["names"])
+        if "names.length" not in arrays:
+            return None
+        data, ends = arrays["names.bytes"].tobytes(), np.cumsum(arrays["names.length"]).tolist()
+        names = [data[i:j].decode() for i, j in itertools.pairwise([0, *ends])]
+        if by_side is None:  # saved before this was a field: the names themselves show it
+            by_side = bool(names) and all(name.startswith(("src ", "dst ")) for name in names)
+        return cls(np.array(names, dtype=STRING), by_side=by_side)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -159,14 +175,15 @@ def parsed_integers(values: NDArray[Any]) -> NDArray[Any]:
 def as_names_or_numbers(values: ArrayLike) -> NDArray[Any]:
     """Return node names as an array of texts, and anything else as it is.
 
-    Raise DataError for a mixture: NumPy would turn the numbers of a list into texts, and a number
-    would be taken for a name.
+    Raise DataError for a mixture. NumPy would turn the numbers of a list into texts, and a number
+    would be taken for a name; it would turn booleans into numbers.
 
     >>> as_names_or_numbers(["ann", "bob"]).dtype.kind, as_names_or_numbers([0, 1]).dtype.kind
     ('U', 'i')
     """
     array = np.asarray(values)
-    if array.size == 0 or array.dtype.kind not in "OUT":
+    mixed = "OUT" if hasattr(values, "dtype") else "OUTiu"  # what NumPy may make of a mixture
+    if array.size == 0 or array.dtype.kind not in mixed:
         return array
     items = np.asarray(values, dtype=object).ravel().tolist()
     if all(isinstance(item, str) for item in items):

@@ -8,8 +8,6 @@ from typing import Any
 
 from tidegraph.events.columns import Op
 
-__all__ = ["event_rows", "html_table"]
-
 _SHOWN = 6  # rows, half of them from the end
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.events.stream import IS_MISSING, EventStream
+from tidegraph.events.stream import EventStream
+from tidegraph.events.vocabulary import IS_MISSING
 
 __all__ = ["own_numbers"]
 

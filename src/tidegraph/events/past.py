@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Past"]
-
-IntArray = NDArray[np.int64]
+from tidegraph.events.columns import IntArray
 
 
 class Past:

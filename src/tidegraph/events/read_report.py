@@ -8,8 +8,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tidegraph.core.words import counted
 
-__all__ = ["ColumnUse", "Evidence", "ReadReport"]
-
 Evidence: TypeAlias = Literal["given", "name", "place"]
 _EVIDENCE: dict[Evidence, str] = {
     "given": "as given",

@@ -16,8 +16,6 @@ from tidegraph.events.batch import Batch
 from tidegraph.events.columns import TIME_LIMIT, FloatArray, IntArray, Op, frozen
 from tidegraph.events.notebook import event_rows, html_table
 
-__all__ = ["Steps", "by_count", "by_snapshot", "by_time"]
-
 _set = object.__setattr__
 
 
@@ -222,7 +220,7 @@ def by_time(stream: Any) -> Steps:
 
 def by_count(stream: Any, events: Any) -> Steps:
     """Return one step per `events` events."""
-    size = _count(events, "events", "a positive number of events per step")
+    size = columns.count(events, "events", "a positive number of events per step")
     return _grouped(stream, np.arange(size, len(stream.t), size))
 
 
@@ -239,7 +237,7 @@ def _rows(stream: Any) -> list[Any]:
 
 def by_snapshot(stream: Any, every: Any, window: Any, origin: Any, directed: bool) -> Steps:
     """Return one step per snapshot; see `EventStream.snapshots`."""
-    every = _count(every, "every", "the length of a snapshot in ticks, 1 or more")
+    every = columns.count(every, "every", "the length of a snapshot in ticks, 1 or more")
     origin = operator.index(origin)
     if not -TIME_LIMIT < origin < TIME_LIMIT:
         raise ParameterError(f"origin is {origin}; times lie between -2**62 and 2**62")
@@ -250,7 +248,7 @@ def by_snapshot(stream: Any, every: Any, window: Any, origin: Any, directed: boo
         bounds = _bounds(np.flatnonzero(np.diff(index)) + 1, len(index))
         times = origin + (index[bounds[:-1]] + 1) * every - 1
         return Steps._of(*_rows(stream), bounds, times)
-    size = _count(window, "window", "a number of snapshots, 1 or more")
+    size = columns.count(window, "window", "a number of snapshots, 1 or more")
     if stream.op is not None:
         raise EventError(
             "a window of snapshots needs events that add, and this stream has an op column;"
@@ -313,13 +311,3 @@ def _bounds(first: NDArray[Any], rows: int) -> IntArray:
     if rows == 0:
         return np.zeros(1, dtype=np.int64)
     return np.concatenate([[0], first, [rows]]).astype(np.int64)
-
-
-def _count(value: Any, name: str, accepted: str) -> int:
-    try:
-        count = 0 if isinstance(value, (bool, np.bool_)) else operator.index(value)
-    except TypeError:
-        count = 0
-    if not 0 < count < TIME_LIMIT:
-        raise ParameterError(f"{name} is {value!r}; give {accepted}")
-    return count

@@ -24,8 +24,6 @@ from tidegraph.events.tables.numbering import Numbering, interleaved
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ORDER_BYTES", "Kind", "Naming", "StoredNames", "files_of"]
-
 Kind: TypeAlias = Literal["integers", "texts"]
 
 ORDER_BYTES = 24  # of memory per node, to sort the nodes by name

@@ -18,7 +18,6 @@ from tidegraph.events import columns, steps
 from tidegraph.events.columns import IntArray, Op, frozen
 from tidegraph.events.moments import UNITS, dates, moment, times_of
 from tidegraph.events.names import (
-    STRING,
     NodeNames,
     Side,
     as_names_or_numbers,
@@ -28,13 +27,11 @@ from tidegraph.events.names import (
 from tidegraph.events.notebook import event_rows, html_table
 from tidegraph.events.read_report import ReadReport
 from tidegraph.events.steps import Steps
-
-__all__ = ["Edges", "EventStream", "NodeLabels", "Vocabulary"]
+from tidegraph.events.vocabulary import Vocabulary, padded
 
 # One entry per event.
 _ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "categories", "labels")
 _FORMAT = 1  # of saved streams
-IS_MISSING = " is missing"  # after the name of a column, that of the column that flags it
 _set = object.__setattr__
 
 
@@ -55,30 +52,6 @@ class NodeLabels:
     t: IntArray
     label: NDArray[np.int64]
     part: NDArray[np.uint8] | None = None  # 0 train, 1 validation, 2 test; None: no split
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The names of the columns that events carry, and the words that codes stand for.
-
-    Where numbers of a column are missing they are 0, and a column `NAME is missing` holds 1.
-    """
-
-    features: tuple[str, ...] = ()  # the columns of edge_features; (): they have no names
-    categories: dict[str, tuple[str, ...]] = field(default_factory=dict)  # words by code
-    labels: tuple[str, ...] = ()  # words by label; (): labels are what the table has
-
-    def extends(self, earlier: Vocabulary) -> bool:
-        """Return whether what is coded by an earlier vocabulary means the same in this one."""
-        pairs = [(self.labels, earlier.labels)]
-        pairs += [
-            (self.categories.get(each, ()), earlier.categories[each]) for each in earlier.categories
-        ]
-        return (
-            (not self.features or self.features[: len(earlier.features)] == earlier.features)
-            and list(self.categories) == list(earlier.categories)
-            and all(words[: len(known)] == known for words, known in pairs)
-        )
 
 
 def _edges(edges: Edges | None) -> Edges | None:
@@ -130,7 +103,7 @@ class EventStream:
     weight: NDArray[np.float64] | None  # None: every event counts 1
     op: NDArray[np.uint8] | None  # None: every event adds
     edge_features: NDArray[np.float32] | None  # [events, columns]
-    categories: IntArray | None  # [events, columns], codes of words; -1: none
+    categories: IntArray | None  # [events, columns], codes of words; -1: no word
     labels: IntArray | None  # of the event, or of its source at the event; -1: unknown
     names: NodeNames | None  # None: the file's ids are 0 .. nodes-1
     initial: Edges | None
@@ -174,10 +147,10 @@ class EventStream:
         rows["edge_features"] = columns.features(edge_features, count, "edge_features")
         rows["categories"] = columns.features(categories, count, "categories", dtype=np.int64)
         rows["labels"] = None if labels is None else columns.integers(labels, "labels", count)
-        vocabulary = Vocabulary() if vocabulary is None else vocabulary
+        vocabulary = vocabulary or Vocabulary()
         if edge_features is None and vocabulary.features:
             vocabulary = replace(vocabulary, features=())
-        _check_words(vocabulary, rows)
+        vocabulary.check(rows)
         early = columns.first_decrease(times)
         if early is not None:
             if not sort:
@@ -224,11 +197,6 @@ class EventStream:
             title=title,
             report=report,
         )
-
-    @classmethod
-    def from_arrays(cls, *columns: Any, **others: Any) -> EventStream:
-        """Return `EventStream(*columns, **others)`."""
-        return cls(*columns, **others)
 
     def _assign(self, **values: Any) -> None:
         _set(self, "_digest", None)
@@ -318,11 +286,8 @@ class EventStream:
 
         New nodes are numbered after the known ones.
         """
-        if (self.names is None) != (later.names is None) or (
-            self.names is not None
-            and later.names is not None
-            and not later.names.extends(self.names)
-        ):
+        known, names = self.names, later.names
+        if (known is None) != (names is None) or (known and names and not names.extends(known)):
             raise EventError(
                 "the later events name their nodes differently;"
                 " later.continuing(stream) numbers them alike"
@@ -348,22 +313,20 @@ class EventStream:
             if (parts[0] is None) != (parts[1] is None):
                 raise EventError(f"only one of the two streams has {name}; give it to both")
             if name == "edge_features" and parts[0] is not None:
-                parts = _padded(parts[0], parts[1].shape[1]), parts[1]
+                parts = padded(parts[0], parts[1].shape[1]), parts[1]
             merged[name] = None if parts[0] is None else frozen(np.concatenate(parts))
         if not later.vocabulary.extends(self.vocabulary):
             raise EventError(
                 "the later events have other columns or words;"
                 " later.continuing(stream) gives words the same codes"
             )
-        return self._with(
-            nodes=later.nodes, names=later.names, vocabulary=later.vocabulary, **merged
-        )
+        return self._with(nodes=later.nodes, names=names, vocabulary=later.vocabulary, **merged)
 
     def continuing(self, earlier: EventStream) -> EventStream:
         """Return these events with their nodes numbered as in `earlier`, new nodes after those.
 
-        Nodes are identified by name if both streams have names, by number if neither has. Words of
-        labels and categories get the codes they have in `earlier`.
+        Nodes are identified by name if both streams have names, by number if neither has. Columns
+        and words have the places and codes they have in `earlier`.
 
         >>> earlier = EventStream([0], [1], [5], names=["ann", "bob"])
         >>> later = EventStream([0], [1], [6], names=["eve", "ann"])
@@ -372,7 +335,10 @@ class EventStream:
         """
         if (self.names is None) != (earlier.names is None):
             raise EventError("only one of the two streams has names; give them to both")
-        changes = _recoded(self, earlier)
+        rows = {name: getattr(self, name) for name in ("labels", "categories", "edge_features")}
+        changes = self.vocabulary.continuing(
+            earlier.vocabulary, rows, labelled=earlier.labels is not None
+        )
         if self.names is None or earlier.names is None:
             return self._with(nodes=max(self.nodes, earlier.nodes), **changes)
         if self.names.are_integers != earlier.names.are_integers:
@@ -456,9 +422,8 @@ class EventStream:
         if self.names is not None:
             return self.names.numbers(names, side)
         array = np.asarray(names)
-        return known_nodes(
-            parsed_integers(array) if array.dtype.kind in "OUT" else array, self.nodes
-        )
+        spelled = array.dtype.kind in "OUT"
+        return known_nodes(parsed_integers(array) if spelled else array, self.nodes)
 
     def name(self, numbers: ArrayLike) -> NDArray[Any]:
         """Return the names of the nodes with these numbers."""
@@ -493,19 +458,11 @@ class EventStream:
         """Return every array of the stream under a flat name."""
         found: dict[str, NDArray[Any] | None] = {name: getattr(self, name) for name in _ROWS}
         found["node_features"] = self.node_features
-        if self.initial is not None:
-            for name in ("src", "dst", "weight"):
-                found[f"initial.{name}"] = getattr(self.initial, name)
-        if self.node_labels is not None:
-            for name in ("node", "t", "label", "part"):
-                found[f"node_labels.{name}"] = getattr(self.node_labels, name)
+        for part, value in (("initial", self.initial), ("node_labels", self.node_labels)):
+            if value is not None:
+                found |= {f"{part}.{f.name}": getattr(value, f.name) for f in fields(value)}
         if self.names is not None:
-            if self.names.are_integers:
-                found["names"] = self.names.values
-            else:
-                encoded = [name.encode() for name in self.names.values.tolist()]
-                found["names.bytes"] = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-                found["names.length"] = np.array([len(name) for name in encoded], dtype=np.int64)
+            found |= self.names.as_arrays()
         return {name: array for name, array in found.items() if array is not None}
 
     def digest(self) -> str:
@@ -549,119 +506,21 @@ class EventStream:
                 f" {description.get('format')}; EventStream.load reads 'event stream', format"
                 f" {_FORMAT}"
             )
-        initial = node_labels = None
-        if "initial.src" in arrays:
-            initial = Edges(*(arrays.get(f"initial.{name}") for name in ("src", "dst", "weight")))  # type: ignore[arg-type]
-        if "node_labels.node" in arrays:
-            parts = ("node", "t", "label", "part")
-            node_labels = NodeLabels(*(arrays.get(f"node_labels.{name}") for name in parts))  # type: ignore[arg-type]
-        report, words = description["report"], description.get("vocabulary", {})
+
+        def part(kind: Any, name: str) -> Any:
+            values = {f.name: arrays.get(f"{name}.{f.name}") for f in fields(kind)}
+            return kind(**values) if any(value is not None for value in values.values()) else None
+
+        report = description["report"]
         return cls(
             **{name: arrays.get(name) for name in _ROWS},  # type: ignore[arg-type]
             nodes=description["nodes"],
-            names=_saved_names(description, arrays),
+            names=NodeNames.of_arrays(arrays, description.get("names_by_side")),
             unit=description["unit"],
-            initial=initial,
+            initial=part(Edges, "initial"),
             node_features=arrays.get("node_features"),
-            node_labels=node_labels,
-            vocabulary=Vocabulary(
-                tuple(words.get("features", ())),
-                {name: tuple(each) for name, each in words.get("categories", {}).items()},
-                tuple(words.get("labels", ())),
-            ),
+            node_labels=part(NodeLabels, "node_labels"),
+            vocabulary=Vocabulary.of(description.get("vocabulary", {})),
             title=description["title"],
             report=None if report is None else ReadReport.from_dict(report),
         )
-
-
-def _saved_names(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> NodeNames | None:
-    if "names" in arrays:
-        return NodeNames(arrays["names"])
-    if "names.length" not in arrays:
-        return None
-    data, ends = arrays["names.bytes"].tobytes(), np.cumsum(arrays["names.length"])
-    starts = ends - arrays["names.length"]
-    pieces = zip(starts.tolist(), ends.tolist(), strict=True)
-    names = [data[i:j].decode() for i, j in pieces]
-    by_side = description.get("names_by_side")
-    if by_side is None:  # saved before this was a field: the names themselves show it
-        by_side = bool(names) and all(name.startswith(("src ", "dst ")) for name in names)
-    return NodeNames(np.array(names, dtype=STRING), by_side=by_side)
-
-
-def _check_words(vocabulary: Vocabulary, rows: dict[str, Any]) -> None:
-    """Raise EventError unless every code stands for a word, and every column has a name."""
-    codes, labels, features = (rows[name] for name in ("categories", "labels", "edge_features"))
-    columns_ = 0 if codes is None else codes.shape[1]
-    if len(vocabulary.categories) != columns_:
-        raise EventError(
-            f"categories have {columns_} columns and the vocabulary"
-            f" {len(vocabulary.categories)}; give the words of every column"
-        )
-    names = vocabulary.features
-    if names and features.shape[1] != len(names):
-        raise EventError(
-            f"edge_features have {features.shape[1]} columns, and the vocabulary names"
-            f" {len(names)}; name each of them, or none"
-        )
-    known = [(name, len(words)) for name, words in vocabulary.categories.items()]
-    coded = [] if codes is None else list(zip(known, codes.T, strict=True))
-    if vocabulary.labels and labels is not None:
-        coded.append((("labels", len(vocabulary.labels)), labels))
-    for (name, words), column in coded:
-        if column.size and not -1 <= int(column.min()) <= int(column.max()) < words:
-            raise EventError(
-                f"{name} holds codes from {column.min()} to {column.max()} for {words} words; give"
-                " -1 for no word, and positions of words"
-            )
-
-
-def _recoded(stream: EventStream, earlier: EventStream) -> dict[str, Any]:
-    """Return the columns of a stream in which words have their codes of an earlier one."""
-    own, known = stream.vocabulary, earlier.vocabulary
-    changes: dict[str, Any] = {}
-    if stream.labels is not None and earlier.labels is not None and own.labels != known.labels:
-        if not (own.labels and known.labels):
-            raise EventError("one stream has words as labels, the other numbers; use one kind")
-        changes["labels"], labels = _codes(stream.labels, own.labels, known.labels)
-    else:
-        labels = own.labels or known.labels
-    categories = dict(own.categories)
-    if stream.categories is not None:
-        coded = []
-        for column, (name, words) in zip(stream.categories.T, own.categories.items(), strict=True):
-            codes, categories[name] = _codes(column, words, known.categories.get(name, ()))
-            coded.append(codes)
-        changes["categories"] = frozen(np.column_stack(coded), own=True)
-    features = own.features
-    if own.features and known.features and own.features != known.features:
-        lacking = [name for name in known.features if name not in features]
-        real = [name for name in lacking if not name.endswith(IS_MISSING)]
-        if real:
-            raise EventError(
-                f"the events lack the column {real[0]!r} that earlier ones have; give it to both"
-            )
-        flags = [
-            name for name in features if name.endswith(IS_MISSING) and name not in known.features
-        ]
-        assert stream.edge_features is not None
-        padded = _padded(stream.edge_features, len(features) + 1)  # the last: never missing
-        order = [features.index(n) if n in features else -1 for n in (*known.features, *flags)]
-        changes["edge_features"] = frozen(padded[:, order], own=True)
-        features = (*known.features, *flags)
-    return changes | {"vocabulary": Vocabulary(features, categories, labels)}
-
-
-def _padded(features: NDArray[np.float32], columns_: int) -> NDArray[np.float32]:
-    """Return features with columns of zeros after them."""
-    missing = np.zeros((len(features), max(0, columns_ - features.shape[1])), dtype=np.float32)
-    return np.concatenate([features, missing], axis=1) if missing.shape[1] else features
-
-
-def _codes(
-    codes: NDArray[Any], words: tuple[str, ...], known: tuple[str, ...]
-) -> tuple[IntArray, tuple[str, ...]]:
-    """Return codes in which known words come first, and all words by code."""
-    place = {word: code for code, word in enumerate(known)}
-    code = np.array([place.setdefault(word, len(place)) for word in words] + [-1], dtype=np.int64)
-    return frozen(code[codes], own=True), tuple(place)

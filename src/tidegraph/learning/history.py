@@ -35,6 +35,11 @@ class History:
             raise ParameterError(f"half_lives is {tuple(half_lives)}; give positive numbers")
         self.half_lives = tuple(float(half_life) for half_life in half_lives)
         self._native = _native.History(nodes, list(self.half_lives))
+        recent = [f"events_within_{half_life:g}" for half_life in self.half_lives]
+        role = ("events", *(f"time_since_{gap}" for gap in _GAPS), *recent)
+        # The names of the columns of `of_nodes` and `of_links`.
+        self.node_names = tuple(f"{name}_as_{end}" for end in ("src", "dst") for name in role)
+        self.link_names = _link_names(self.node_names, recent)
         self._last: int | None = None
         self._lock = threading.Lock()  # the native calls release the interpreter's
 
@@ -58,43 +63,6 @@ class History:
                 )
             self._native.append(*columns)
             self._last = int(stream.t[-1])
-
-    @property
-    def node_names(self) -> tuple[str, ...]:
-        """The names of the columns of `of_nodes`."""
-        recent = tuple(f"events_within_{half_life:g}" for half_life in self.half_lives)
-        role = ("events", *(f"time_since_{gap}" for gap in _GAPS), *recent)
-        return tuple(f"{name}_as_{end}" for end in ("src", "dst") for name in role)
-
-    @property
-    def link_names(self) -> tuple[str, ...]:
-        """The names of the columns of `of_links`."""
-        recent = tuple(f"events_within_{half_life:g}" for half_life in self.half_lives)
-        pair = ("known", "events", "time_since_last", *recent, "src_events_since")
-        parts = {
-            "src": self.node_names,
-            "dst": self.node_names,
-            "pair": (*pair, "dst_events_since"),
-            "reverse": (*pair, "dst_events_since"),
-            "src_habits": self._habits("dst"),
-            "dst_habits": self._habits("src"),
-            "all": recent,
-        }
-        return tuple(f"{part}.{name}" for part, names in parts.items() for name in names)
-
-    def _habits(self, partner: str) -> tuple[str, ...]:
-        recent = tuple(f"events_within_{half_life:g}" for half_life in self.half_lives)
-        return (
-            f"different_{partner}",
-            *(f"share_of_{kind}_in_{k}" for kind in ("new", "repeated") for k in _LAST),
-            f"{partner}_is_recent",
-            f"different_{partner}_since",
-            *(
-                f"{name}_after_{before}_{partner}"
-                for before in ("last", "last_other")
-                for name in ("events", "time_since", *recent)
-            ),
-        )
 
     def of_nodes(self, nodes: ArrayLike, t: ArrayLike) -> NDArray[np.float32]:
         """Return a row for each node and time, `[len(nodes), len(node_names)]`."""
@@ -126,3 +94,31 @@ def _same_length(*columns: NDArray[np.int64]) -> None:
     if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
         shapes = ", ".join(str(column.shape) for column in columns)
         raise DataError(f"columns have shapes {shapes}; give vectors of one length")
+
+
+def _link_names(node_names: Sequence[str], recent: Sequence[str]) -> tuple[str, ...]:
+    pair = ("known", "events", "time_since_last", *recent, "src_events_since", "dst_events_since")
+    parts = {
+        "src": node_names,
+        "dst": node_names,
+        "pair": pair,
+        "reverse": pair,
+        "src_habits": _habits("dst", recent),
+        "dst_habits": _habits("src", recent),
+        "all": recent,
+    }
+    return tuple(f"{part}.{name}" for part, names in parts.items() for name in names)
+
+
+def _habits(partner: str, recent: Sequence[str]) -> list[str]:
+    return [
+        f"different_{partner}",
+        *(f"share_of_{kind}_in_{k}" for kind in ("new", "repeated") for k in _LAST),
+        f"{partner}_is_recent",
+        f"different_{partner}_since",
+        *(
+            f"{name}_after_{before}_{partner}"
+            for before in ("last", "last_other")
+            for name in ("events", "time_since", *recent)
+        ),
+    ]

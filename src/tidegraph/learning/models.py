@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -53,15 +53,9 @@ class Window:
 
         Known changes come after all unknown ones.
         """
-        length = self.known.shape[1]
         some = self.known.any(dim=0).nonzero()
-        first = int(some[0]) if len(some) else length - 1
-        return replace(
-            self,
-            change=self.change[:, first:],
-            elapsed=self.elapsed[:, first:],
-            known=self.known[:, first:],
-        )
+        last = slice(int(some[0]) if len(some) else self.known.shape[1] - 1, None)
+        return Window(self.change[:, last], self.elapsed[:, last], self.known[:, last], self.state)
 
 
 class TimeEncoding(nn.Module):

@@ -183,10 +183,7 @@ class RecordSettings:
         True, "whether to add filters that contrast neighbours to those that average them"
     )
     beta: float = setting(
-        0.5,
-        "how the degrees of both ends share the normalisation; 0.5 is symmetric",
-        least=0,
-        most=1,
+        0.5, "how both ends' degrees share the normalisation; 0.5 is symmetric", least=0, most=1
     )
     r_max: float = setting(1e-2, "the promised error of representations, in r_max_unit", above=0)
     r_max_unit: Literal["rms", "absolute", "l1"] = setting(
@@ -196,10 +193,7 @@ class RecordSettings:
         True, "whether nodes with many edges are allowed a larger error"
     )
     epsilon: float = setting(
-        0.05,
-        "how far a node moves, as a share of its norm, before it is recorded again",
-        least=0,
-        below=1,
+        0.05, "share of its norm a node moves before it is recorded again", least=0, below=1
     )
 
 
@@ -274,11 +268,7 @@ class ModelSettings(TrainingSettings, NetworkSettings, RecordSettings):
         None, "threads of the propagation; none: all cores", least=1, inert=True
     )
     path: str | PathLike[str] | None = setting(
-        None,
-        "where to keep the record; none: in a temporary directory",
-        "to keep it",
-        by_run=True,
-        inert=True,
+        None, "where to keep the record; none: a temporary directory", by_run=True, inert=True
     )
 
     def __post_init__(self) -> None:
@@ -333,9 +323,7 @@ class ClassSettings(ModelSettings):
     hidden: int = inherited(NetworkSettings, "hidden", 64)
     epochs: int = inherited(TrainingSettings, "epochs", 12)
     batch_size: int | None = setting(  # type: ignore[assignment]
-        None,
-        "labels per step of training; none: a fiftieth of the labels, from 64 to 2,000",
-        least=1,
+        None, "labels per step of training; none: a fiftieth of them, from 64 to 2,000", least=1
     )
     known_labels: bool = setting(
         True,
@@ -346,7 +334,7 @@ class ClassSettings(ModelSettings):
     members: int = setting(
         4,
         "networks whose answers are averaged",
-        "1 is faster, with more spread between seeds",
+        "1 is faster, with more spread",
         least=1,
         most=1000,
     )

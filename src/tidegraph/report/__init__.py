@@ -12,13 +12,16 @@ from pathlib import Path
 from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import ParameterError
 from tidegraph.report.comparison import comparison
+from tidegraph.report.markup import Html, document, element
 from tidegraph.report.observations import Observations, read_observations, save_observations
-from tidegraph.report.page import page
-from tidegraph.report.run_files import OBSERVATIONS, read_run
+from tidegraph.report.run_files import OBSERVATIONS, FinishedRun, read_run
+from tidegraph.report.sections import quality, results, stream
+from tidegraph.report.telemetry import Telemetry
 
 __all__ = [
     "OBSERVATIONS",
     "Observations",
+    "Telemetry",
     "read_observations",
     "save_observations",
     "write",
@@ -33,8 +36,27 @@ def write(run_directory: str | Path) -> Path:
     it.
     """
     path = Path(run_directory) / "report.html"
-    replace_file(path, page(read_run(run_directory)))
+    replace_file(path, _page(read_run(run_directory)))
     return path
+
+
+def _page(run: FinishedRun) -> str:
+    """Return the whole report as HTML: its sections in order."""
+    missing = "The run has no observations, so there are no figures of how it got here."
+    observed: list[Html | None] = [element("p", missing, class_="note")]
+    if run.observations is not None:
+        of_model = (quality.learning, quality.quality)
+        of_stream = (stream.engine, stream.data, stream.node_map, stream.movers)
+        observed = [part(run.observations) for part in (*of_model, *of_stream)]
+    return document(
+        f"{run.title} · tidegraph",
+        results.opening(run),
+        results.headline(run),
+        *observed,
+        results.all_numbers(run),
+        results.parameters(run),
+        results.repeat(run),
+    )
 
 
 def write_comparison(run_directories: Sequence[str | Path], path: str | Path) -> Path:

@@ -169,8 +169,6 @@ def _date(iso: str, code: str) -> str:
     month = _MONTHS[int(iso[5:7]) - 1]
     if code == "M":
         return f"{month} {iso[2:4]}"
-    if code == "D":
-        return f"{int(iso[8:10])} {month}"
-    if iso[11:] in ("00", "00:00", "00:00:00"):  # a day begins
+    if not iso[11:].strip("0:"):  # a day, or where one begins
         return f"{int(iso[8:10])} {month}"
     return f"{iso[11:13]}:00" if code == "h" else iso[11:]

@@ -10,18 +10,11 @@ import numpy as np
 
 from tidegraph.core.palette import SERIES
 from tidegraph.evaluation import Verdict
-from tidegraph.report import curves
 from tidegraph.report.figures import Curve, strip
 from tidegraph.report.markup import Html, document, element, figures, section, table
 from tidegraph.report.observations import Observations
 from tidegraph.report.run_files import FinishedRun, flat
-from tidegraph.report.sections.learning import loss_chart, validation_curve
-from tidegraph.report.sections.quality import (
-    measure_over_time,
-    roc_chart,
-    roc_curve,
-    time_chart,
-)
+from tidegraph.report.sections import quality
 from tidegraph.report.vocabulary import ABSENT, condition, metric_words, with_spread
 
 __all__ = ["comparison"]
@@ -51,16 +44,13 @@ def _distinct(names: list[str]) -> list[str]:
 
 def _warnings(runs: Sequence[FinishedRun]) -> list[str]:
     """Return what makes numbers incomparable."""
-    found = []
-    if len({run.digest for run in runs}) > 1:
-        found.append("The runs are on different data: their numbers cannot be compared.")
     protocols = {str(run.results.get("protocol")) for run in runs}
+    reasons = []
+    if len({run.digest for run in runs}) > 1:
+        reasons.append("are on different data")
     if len(protocols) > 1:
-        found.append(
-            f"The runs have different protocols ({', '.join(sorted(protocols))}): their numbers"
-            " cannot be compared."
-        )
-    return found
+        reasons.append(f"have different protocols ({', '.join(sorted(protocols))})")
+    return [f"The runs {reason}: their numbers cannot be compared." for reason in reasons]
 
 
 def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
@@ -76,13 +66,8 @@ def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
         bests = [one.best for one in own.values() if one.best is not None]
         best = max(bests, key=lambda item: item[1], default=None)
         title = f"{metric_words(first.metric)} {condition(first)}"
-        rows.append(
-            [
-                title,
-                *(_cell(own.get(name), highest) for name in names),
-                ABSENT if best is None else f"{best[1]:.4f} ({best[0]})",
-            ]
-        )
+        cells = [_cell(own.get(name), highest) for name in names]
+        rows.append([title, *cells, ABSENT if best is None else f"{best[1]:.4f} ({best[0]})"])
         if len(own) == len(runs):
             marks = {name: (one.mean, one.spread or 0.0) for name, one in own.items()}
             strips.append((title, marks, first.heuristics))
@@ -93,7 +78,6 @@ def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
         " run, which do not learn.",
         " or ".join(metrics),
         strips,
-        kind="headline",
     )
     return section(
         "Results",
@@ -118,21 +102,15 @@ def _differing(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
         for key in dict.fromkeys(key for settings in every for key in settings)
         if len({json.dumps(settings.get(key), default=str) for settings in every}) > 1
     ]
-    content: Html = element("p", "All settings are the same.")
-    if keys:
-        content = table(
-            ["setting", *names],
-            [[key, *(_written(settings.get(key)) for settings in every)] for key in keys],
-        )
+    rows = [[key, *(_written(settings.get(key)) for settings in every)] for key in keys]
+    same = element("p", "All settings are the same.")
+    content = table(["setting", *names], rows) if keys else same
     return section("Settings that differ", content, name="settings")
 
 
 def _all_settings(run: FinishedRun) -> dict[str, Any]:
     """Return the run's settings, and the model's if they were observed."""
-    seen = run.observations
-    own = {} if seen is None else dict(seen.about["settings"])
-    for name in ("path", "seed"):  # they belong to the run
-        own.pop(name, None)
+    own = {} if run.observations is None else run.observations.settings
     return {**flat({"model": own}), **run.settings, "version": run.results.get("version")}
 
 
@@ -158,34 +136,32 @@ def _curves(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html | None:
 
 def _validation(seen: _Seen) -> Html | None:
     drawn = [
-        validation_curve(one, name, colour) for name, one, colour in seen if one.about["history"]
+        quality.validation_curve(one, name, colour)
+        for name, one, colour in seen
+        if one.about["history"]
     ]
-    if not drawn:
-        return None
-    return loss_chart(
-        "Validation loss by epoch",
-        "Good: low and flat at the end. Losses compare only if the training negatives are the"
-        " same.",
-        drawn,
+    aid = (
+        "Good: low and flat at the end. Losses compare only if the training negatives are the same."
     )
+    return quality.loss_chart("Validation loss by epoch", aid, drawn) if drawn else None
 
 
 def _roc(seen: _Seen) -> Html | None:
     drawn = [
-        roc_curve(examples, name, colour)
+        quality.roc_curve(examples, name, colour)
         for name, one, colour in seen
-        for examples in curves.scored(one)[:1]
+        for examples in quality.scored(one)[:1]
         if examples.has_both
     ]
-    return roc_chart(drawn) if drawn else None
+    return quality.roc_chart(drawn) if drawn else None
 
 
 def _over_time(seen: _Seen) -> Html | None:
     drawn, measures, times = [], set(), []
     for name, one, colour in seen:
-        measured, measure, least = measure_over_time(one)
-        for examples in curves.scored(one)[:1]:
-            when, value, _ = curves.over_time(examples, measure, least=least)
+        measured, measure, least = quality.measure_over_time(one)
+        for examples in quality.scored(one)[:1]:
+            when, value, _ = quality.over_time(examples, measure, least=least)
             if np.isfinite(value).any():
                 drawn.append(Curve(name, when, value, colour, dots=True))
                 measures.add(measured)
@@ -194,4 +170,4 @@ def _over_time(seen: _Seen) -> Html | None:
         return None  # there is no common axis
     earliest = min(times, key=lambda time: time["first"])
     aid = "Good: high and level over the test period."
-    return time_chart("Quality over time", aid, measures.pop(), drawn, earliest)
+    return quality.time_chart("Quality over time", aid, measures.pop(), drawn, earliest)

@@ -19,7 +19,7 @@ from tidegraph.core.palette import SERIES
 from tidegraph.report.axes import Axis, linear
 from tidegraph.report.markup import Html, details, element, join, table
 
-__all__ = ["Bars", "Curve", "Points", "Rule", "chart", "strip"]
+__all__ = ["Bars", "Curve", "Points", "Rule", "chart", "figure", "legend", "strip"]
 
 FloatArray = NDArray[np.float64]
 
@@ -36,6 +36,16 @@ _CURVE_POINTS = 240  # more cannot be seen
 def _width(text: str) -> float:
     broad = sum(letter in "%MWm" for letter in text)
     return broad * _BROAD + (len(text) - broad) * _LETTER
+
+
+def _inside(text: str, at: float) -> float:
+    """Return the middle of a label as near to `at` as the picture allows."""
+    half = _width(text) / 2
+    return min(max(at, half), _WIDTH - half)
+
+
+def _centred(text: str, at: float, y: float) -> Html:
+    return element("text", text, x=f"{_inside(text, at):.1f}", y=y, text_anchor="middle")
 
 
 # What is drawn ------------------------------------------------------------------------------------
@@ -102,20 +112,33 @@ def chart(
     left = 8.0 + max([_width(text) for _, text in y.ticks], default=_LETTER)
     upright = any(rule.x is not None and rule.label for rule in rules)
     frame = _Frame(x, y, left, _TOP + _RULE_LABEL * upright)
-    named = [series for series in drawn if series.name]
-    legend = _legend([(one.name, one.colour) for one in named]) if len(named) > 1 else None
-    picture = element(
-        "svg",
-        frame.axes(),
-        [frame.series(series) for series in drawn],
-        [frame.rule(rule) for rule in rules],
-        viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}",
-        role="img",
-        aria_label=f"{title}. {y.label} over {x.label}. {aid}",
+    named = [(series.name, series.colour) for series in drawn if series.name]
+    parts = [frame.axes(), *map(frame.series, drawn), *map(frame.rule, rules)]
+    return figure(
+        title,
+        aid,
+        legend(named) if len(named) > 1 else None,
+        _picture(_HEIGHT, parts, f"{title}. {y.label} over {x.label}. {aid}"),
+        None if numbers is None else details("The numbers", table(*numbers)),
+        kind=kind,
     )
-    shown = None if numbers is None else details("The numbers", table(*numbers))
+
+
+def _picture(height: float, parts: Sequence[Html], words: str) -> Html:
+    box = f"0 0 {_WIDTH:g} {height:g}"
+    return element("svg", *parts, viewBox=box, role="img", aria_label=words)
+
+
+def figure(title: str, aid: str, *content: Html | None, kind: str) -> Html:
+    """Return content below a title and a sentence on how to read it."""
     caption = element("figcaption", element("h3", title), element("p", aid))
-    return element("figure", caption, legend, picture, shown, data_figure=kind or None)
+    return element("figure", caption, *content, data_figure=kind or None)
+
+
+def legend(named: Sequence[tuple[str, int]]) -> Html:
+    """Return names with the numbers of their colours."""
+    items = [element("li", element("span", name), class_=f"c{k}") for name, k in named]
+    return element("ul", items, class_="legend")
 
 
 class _Frame:
@@ -135,24 +158,18 @@ class _Frame:
         bottom, right = self._top + self._height, self._left + self._width
         parts = [element("text", self._y.label, x=0, y=12)]
         for value, text in self._y.ticks:
-            y = f"{float(self.y(value)):.1f}"
+            y, x = f"{float(self.y(value)):.1f}", self._left - 6
             parts.append(element("line", x1=self._left, x2=right, y1=y, y2=y, class_="grid"))
-            parts.append(
-                element("text", text, x=self._left - 6, y=y, dy="0.35em", text_anchor="end")
-            )
+            parts.append(element("text", text, x=x, y=y, dy="0.35em", text_anchor="end"))
         parts.append(element("line", x1=self._left, x2=right, y1=bottom, y2=bottom, class_="grid"))
         places = [(float(self.x(value)), text) for value, text in self._x.ticks]
         taken = -math.inf  # the right end of the last label
         for at, text in places[:: _stride(places)]:
-            half = _width(text) / 2
-            middle = min(max(at, half), _WIDTH - half)
+            middle, half = _inside(text, at), _width(text) / 2
             parts.append(element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="grid"))
-            if middle - half < taken + _GAP:  # moved inwards from the edge, onto another
-                continue
-            taken = middle + half
-            parts.append(
-                element("text", text, x=f"{middle:.1f}", y=bottom + 17, text_anchor="middle")
-            )
+            if middle - half >= taken + _GAP:  # else moved inwards from the edge, onto another
+                taken = middle + half
+                parts.append(_centred(text, at, bottom + 17))
         parts.append(element("text", self._x.label, x=right, y=bottom + 34, text_anchor="end"))
         return join(parts)
 
@@ -203,17 +220,11 @@ class _Frame:
         px, py = self.x(points.x), self.y(points.y)
         radius = 2.2 if len(px) > 300 else 3.2
         words = points.words or [""] * len(px)
+        titles = [element("title", text) if text else None for text in words]
         return join(
             [
-                element(
-                    "circle",
-                    element("title", text) if text else None,
-                    cx=f"{a:.1f}",
-                    cy=f"{b:.1f}",
-                    r=radius,
-                    class_="faint",
-                )
-                for a, b, text in zip(px, py, words, strict=True)
+                element("circle", title, cx=f"{a:.1f}", cy=f"{b:.1f}", r=radius, class_="faint")
+                for a, b, title in zip(px, py, titles, strict=True)
             ]
         )
 
@@ -222,9 +233,7 @@ class _Frame:
         if rule.x is not None:
             at = float(self.x(rule.x))
             ends = (at, bottom, at, self._top)
-            half = _width(rule.label) / 2
-            x = f"{min(max(at, half), _WIDTH - half):.1f}"
-            text = element("text", rule.label, x=x, y=self._top - 5, text_anchor="middle")
+            text = _centred(rule.label, at, self._top - 5)
         elif rule.y is not None:
             at = float(self.y(rule.y))
             ends = (self._left, at, right, at)
@@ -263,28 +272,21 @@ def strip(
     aid: str,
     label: str,
     rows: Sequence[tuple[str, dict[str, tuple[float, float]], dict[str, float]]],
-    *,
-    kind: str,
 ) -> Html:
     """Return a figure with a line of values per row: ours filled, with spread, the others hollow.
 
     A row is its name, our values by name as mean and spread, and the other values by name.
     """
     values = [value for _, _, others in rows for value in others.values()]
-    values += [
-        mean + side * spread
-        for _, own, _ in rows
-        for mean, spread in own.values()
-        for side in (-1, 1)
-    ]
+    for mean, spread in (one for _, own, _ in rows for one in own.values()):
+        values += [mean - spread, mean + spread]
     axis = linear(label, values, high=1.0 if max(values, default=1) <= 1 else None)
     bottom = _STRIP * len(rows)
     parts = [element("text", label, x=_WIDTH - 8, y=bottom + 30, text_anchor="end")]
     for value, text in axis.ticks:
-        at, half = _along(axis, value), _width(text) / 2
-        middle = min(max(at, half), _WIDTH - half)
+        at = _along(axis, value)
         parts.append(element("line", x1=at, x2=at, y1=0, y2=bottom, class_="grid"))
-        parts.append(element("text", text, x=f"{middle:.1f}", y=bottom + 14, text_anchor="middle"))
+        parts.append(_centred(text, at, bottom + 14))
     for number, (name, own, others) in enumerate(rows):
         y = _STRIP * number + 26
         parts.append(element("text", name, x=0, y=y - 12))
@@ -303,23 +305,10 @@ def strip(
                     class_=f"c{k % SERIES}",
                 )
             )
-    picture = element(
-        "svg",
-        parts,
-        viewBox=f"0 0 {_WIDTH:g} {bottom + 34:g}",
-        role="img",
-        aria_label=f"{title}. {aid}",
-    )
-    names = list(rows[0][1]) if rows else []
-    caption = element("figcaption", element("h3", title), element("p", aid))
-    legend = _legend([(who, k % SERIES) for k, who in enumerate(names)])
-    return element("figure", caption, legend, picture, data_figure=kind)
+    named = [(who, k % SERIES) for k, who in enumerate(rows[0][1] if rows else [])]
+    picture = _picture(bottom + 34, parts, f"{title}. {aid}")
+    return figure(title, aid, legend(named), picture, kind="headline")
 
 
 def _along(axis: Axis, value: float) -> float:
     return round(8 + (_WIDTH - 16) * float(np.clip(axis.place(value), 0, 1)), 1)
-
-
-def _legend(named: Sequence[tuple[str, int]]) -> Html:
-    items = [element("li", element("span", name), class_=f"c{k}") for name, k in named]
-    return element("ul", items, class_="legend")

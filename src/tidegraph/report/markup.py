@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+from pathlib import Path
 from typing import Any
 
-from tidegraph.report.style import STYLE
+from tidegraph.core.palette import LIGHT, SCHEMES, SERIES_CLASSES
 
 __all__ = [
     "Html",
@@ -65,30 +66,17 @@ def table(head: list[Any], rows: list[list[Any]], *, numbers: int | None = None)
     """
     first = 1 if numbers is None else numbers
     kinds = [None if k < first else "number" for k in range(len(head))]
-    lines = [
-        element(
-            "tr",
-            [
-                element("td" if k else "th", cell, class_=kind, scope=None if k else "row")
-                for k, (cell, kind) in enumerate(zip(row, kinds, strict=True))
-            ],
+
+    def line(cells: list[Any], scopes: list[str | None]) -> Html:
+        found = zip(cells, kinds, scopes, strict=True)
+        return element(
+            "tr", [element("th" if s else "td", c, class_=kind, scope=s) for c, kind, s in found]
         )
-        for row in rows
-    ]
-    top = [
-        element("th", cell, class_=kind, scope="col")
-        for cell, kind in zip(head, kinds, strict=True)
-    ]
-    return element(
-        "div",
-        element(
-            "table",
-            element("thead", element("tr", top)) if any(head) else None,
-            element("tbody", lines),
-        ),
-        class_="scroll",
-        tabindex="0",  # so that the keyboard can scroll it
-    )
+
+    top = element("thead", line(head, ["col"] * len(head))) if any(head) else None
+    scopes = ["row", *[None] * (len(head) - 1)]
+    content = element("table", top, element("tbody", [line(row, scopes) for row in rows]))
+    return element("div", content, class_="scroll", tabindex="0")  # for the keyboard to scroll it
 
 
 def unbroken(text: str) -> Html:
@@ -114,12 +102,14 @@ def figures(*content: Any) -> Html:
 
 def document(title: str, *content: Any) -> str:
     """Return a whole page that loads nothing from outside."""
+    printed = f"@media print {{ :root {{ color-scheme: light; {LIGHT} }} }}"
+    style = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", title),
-        element("style", Html(STYLE)),
+        element("style", Html(f"{SCHEMES}{SERIES_CLASSES}\n{printed}\n{style}")),
     )
     body = element("body", element("main", *content))
     return f'<!doctype html>\n<html lang="en">\n{head}\n{body}\n</html>\n'

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import SEEDS, Split, negative_sampler
 from tidegraph.events.describe import describe, facts
 from tidegraph.events.stream import EventStream
-from tidegraph.report.replay import COLOURED_BY, INTERVALS, Gathered, evenly, replay
+from tidegraph.report.telemetry import COLOURED_BY, INTERVALS, Gathered, engine, evenly
 
 if TYPE_CHECKING:  # torch takes seconds to import, and reading a report needs none of it
     from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
@@ -28,6 +29,7 @@ __all__ = ["Observations", "read_observations", "save_observations"]
 IntArray = NDArray[np.int64]
 
 _FORMAT = 1
+_USED = ("tidegraph", "numpy", "torch")  # packages whose versions are kept
 _SCORED = 50_000  # test examples that curves are drawn from, evenly over the test period
 _BATCH = 200  # positives for which negatives are drawn together, as in the evaluation
 
@@ -39,14 +41,11 @@ class Observations:
     about: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
 
-    def scores(self, sampler: str) -> tuple[IntArray, NDArray[np.float64]] | None:
-        """Return labels and scores of true pairs and of one sampler's false ones, or None."""
-        false = self.arrays.get(f"score.{sampler}")
-        if false is None:
-            return None
-        true = self.arrays["score.true"]
-        labels = np.repeat([1, 0], [len(true), len(false)])
-        return labels, np.concatenate([true, false]).astype(np.float64)
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the model without those that belong to the run."""
+        settings = self.about["settings"].items()
+        return {name: value for name, value in settings if name not in ("path", "seed")}
 
 
 def read_observations(path: str | Path) -> Observations | None:
@@ -72,6 +71,7 @@ def save_observations(
     stream: EventStream,
     split: Split,
     history: Sequence[Mapping[str, Any]] | None = None,
+    telemetry: Path | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Gather what the figures of a report need into one file, written whole or not at all.
@@ -79,8 +79,9 @@ def save_observations(
     `stream` and `split` are those the predictor was fitted with. `history` has a mapping per epoch
     with `epoch` (from 1), `loss`, `validation` and `seconds`; by default that of the predictor.
 
-    The stream is replayed once through a new engine with the predictor's settings. Explanations of
-    the nodes that moved most stop after some seconds; the others are named without one.
+    `telemetry` is what `Telemetry.save` wrote while the stream was recorded; if there is none, the
+    stream is replayed. Explanations of the nodes that moved most stop after some seconds; the
+    others are named without one.
     """
     report = progress or silent
     if history is None:
@@ -94,13 +95,13 @@ def save_observations(
         "history": [dict(epoch) for epoch in history],
         "settings": _plain(predictor.get_params()),
         "defaults": _plain(type(predictor)().get_params()),
-        "versions": _versions(),
+        "versions": {"python": platform.python_version()} | {each: version(each) for each in _USED},
     }
     arrays: dict[str, NDArray[Any]] = {}
     parts: list[tuple[str, Callable[[], Gathered]]] = [
         ("scores", lambda: scores(predictor, stream, split)),
         ("the data", lambda: _data(stream)),
-        ("replay", lambda: replay(predictor, stream, split, report)),
+        ("the engine", lambda: engine(predictor, stream, split, telemetry, report)),
     ]
     for number, (what, part) in enumerate(parts):
         report(number, len(parts), f"observing {what}")
@@ -111,41 +112,19 @@ def save_observations(
 
 
 def _times(stream: EventStream, split: Split) -> dict[str, Any]:
-    def finite(t: float) -> float | None:
-        return float(t) if np.isfinite(t) else None
-
+    begun = {"validation": split.validation_time, "test": split.test_time}
     return {
         "unit": stream.unit,
         "first": int(stream.t[0]),
         "last": int(stream.t[-1]),
-        "validation": finite(split.validation_time),
-        "test": finite(split.test_time),
+        **{part: float(t) if np.isfinite(t) else None for part, t in begun.items()},
     }
 
 
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(settings: Mapping[str, Any]) -> Any:
     """Return settings in the types of JSON; custom modules by their names."""
-
-    def plain(value: Any) -> Any:
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return value
-        if isinstance(value, Mapping):
-            return {str(name): plain(item) for name, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [plain(item) for item in value]
-        return getattr(value, "__qualname__", str(value))
-
-    return {name: plain(value) for name, value in settings.items()}
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("tidegraph", "numpy", "torch"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    text = json.dumps(settings, default=lambda value: getattr(value, "__qualname__", str(value)))
+    return json.loads(text)
 
 
 # Scores -------------------------------------------------------------------------------------------

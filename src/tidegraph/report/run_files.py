@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,25 +59,18 @@ class FinishedRun:
     def verdicts(self, *, headline: bool = True) -> list[Verdict]:
         """Return the verdicts by the headline metric, or those by another; all nodes come first."""
         headlines = self.results.get("headlines") or {}
-        found = [
-            verdict
-            for verdict in verdicts(self.results["metrics"], self.heuristics, headlines)
-            if verdict.headline == headline
-        ]
-        return sorted(found, key=lambda verdict: verdict.part != "all")
+        found = verdicts(self.results["metrics"], self.heuristics, headlines)
+        wanted = [verdict for verdict in found if verdict.headline == headline]
+        return sorted(wanted, key=lambda verdict: verdict.part != "all")
 
 
-def flat(tree: dict[str, Any]) -> dict[str, Any]:
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the leaves of a tree by their dotted names."""
-    return dict(_leaves("", tree))
-
-
-def _leaves(prefix: str, tree: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    leaves: dict[str, Any] = {}
     for name, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(f"{prefix}{name}.", value)
-        else:
-            yield f"{prefix}{name}", value
+        inner = isinstance(value, dict) and value
+        leaves |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
+    return leaves
 
 
 def read_run(directory: str | Path) -> FinishedRun:

@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.core import resume
 from tidegraph.core.progress import Progress
 from tidegraph.evaluation import Split, evaluate_link
 from tidegraph.evaluation.heuristics import EdgeBank, Heuristic, Popularity
+from tidegraph.evaluation.results import Scores
 from tidegraph.events.stream import EventStream
 from tidegraph.reproduce import data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+    from tidegraph.learning.tasks import LinkPredictor
     from tidegraph.learning.tasks.estimator import Estimator
     from tidegraph.runs.trials import Trial
 
@@ -34,8 +36,6 @@ __all__ = ["Cell", "Workplace", "fingerprint", "measure"]
 
 IntArray = NDArray[np.int64]
 Report: TypeAlias = Callable[[float, str], None]  # the finished share of a cell, and what it does
-
-_MODEL = "tidegraph"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Cell:
         from tidegraph.learning.settings import RECORD_SETTINGS
 
         taken = {name: self.settings[name] for name in RECORD_SETTINGS if name in self.settings}
-        return _digest([self.kind, self.data, self.seed, taken])
+        return resume.fingerprint(kind=self.kind, data=self.data, seed=self.seed, settings=taken)
 
 
 class Workplace:
@@ -104,11 +104,8 @@ def fingerprint(cell: Cell, workplace: Workplace) -> str:
     """Return a fingerprint of all a cell depends on, except the code, which its file names."""
     digest, division = workplace.stream(cell).digest(), workplace.division(cell)
     about = [cell.kind, cell.data, digest, division, cell.seed, dict(cell.settings)]
-    return _digest([*about, version("tidegraph")])
-
-
-def _digest(about: list[Any]) -> str:
-    text = json.dumps(about, sort_keys=True)
+    # Not `resume.fingerprint`: the names of stored cells end in this.
+    text = json.dumps([*about, version("tidegraph")], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
@@ -122,35 +119,40 @@ def measure(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
 
 def _link(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     from tidegraph.learning.tasks import LinkPredictor
+    from tidegraph.runs.trials import MODEL
 
     times = _StageTimes()
     trial = workplace.trial_of(cell)
     predictor = LinkPredictor(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
-    _learn(predictor, trial.events, trial.training, times, report)
+    learned = _learn(predictor, trial.events, trial.training, times, report)
     with times.stage("score"):
-        table = trial.evaluate(predictor).table[_MODEL]
+        table = trial.evaluate(predictor).table[MODEL]
     return {
         "metrics": table,
         "training_negatives": predictor.training_negatives,
         "moved": _moved(predictor, trial),
-        **_training(predictor),
+        **learned,
         "record_s": workplace.record_s(cell, times),
         **times.stages(),
     }
 
 
 def _learn(
-    model: LinkPredictor | NodeClassifier,
-    events: EventStream,
-    split: Split,
-    times: _StageTimes,
-    report: Report,
-) -> None:
+    model: Estimator, events: EventStream, split: Split, times: _StageTimes, report: Report
+) -> dict[str, Any]:
+    """Record and train; return what the training was like."""
     with times.stage("record"):
         model.observe(events, split, progress=_part(report, 0.0, 0.3))
     with times.stage("train"):
         model.train(split, progress=_part(report, 0.3, 0.9))
     report(0.9, "scoring")
+    epochs = model.epochs_
+    return {
+        "epochs": len(epochs),
+        "best_epoch": 1 + int(np.argmax([epoch.validation for epoch in epochs])),
+        "epoch_s": [round(epoch.elapsed_s, 3) for epoch in epochs],
+        "records_per_event": model._trajectories.records / max(1, len(model._stream)),
+    }
 
 
 def _moved(predictor: LinkPredictor, trial: Trial) -> float:
@@ -162,24 +164,18 @@ def _moved(predictor: LinkPredictor, trial: Trial) -> float:
     return float(((change > 0).any(axis=2) & known).mean())
 
 
-def _training(predictor: Estimator) -> dict[str, Any]:
-    epochs = predictor.epochs_
-    events = max(1, len(predictor._stream))
-    return {
-        "epochs": len(epochs),
-        "best_epoch": 1 + int(np.argmax([epoch.validation for epoch in epochs])),
-        "epoch_s": [round(epoch.elapsed_s, 3) for epoch in epochs],
-        "records_per_event": predictor._trajectories.records / events,
-    }
-
-
 def _heuristics(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     times = _StageTimes()
     trial = workplace.trial_of(cell)
     with times.stage("score"):
         table = trial.evaluate(None).table
         if cell.kind == "event-rules":
-            table |= _seen_or_item(trial)
+            about = trial.events, trial.training
+            samplers = trial.protocol.samplers or ()
+            result = evaluate_link(
+                None, *about, samplers=samplers, heuristics=lambda: [SeenOrItem()]
+            )
+            table |= Scores.of([result]).table
     return {"rules": table, **times.stages()}
 
 
@@ -204,22 +200,6 @@ class SeenOrItem(Heuristic):
         return np.where(self._pairs.score(src, dst, t) > 0, 2.0, item)
 
 
-def _seen_or_item(trial: Trial) -> dict[str, Any]:
-    """Return its metrics in the form of `Trial.evaluate`: [heuristic][sampler][part][metric]."""
-    result = evaluate_link(
-        None,
-        trial.events,
-        trial.training,
-        samplers=("random-dst", "historical", "inductive", "random-all"),
-        heuristics=lambda: [SeenOrItem()],
-    )
-    table: dict[str, Any] = {}
-    for row in result.rows:
-        parts = table.setdefault(row.scorer, {}).setdefault(row.sampler, {})
-        parts["new" if row.part.startswith("new") else "all"] = dict(row.metrics)
-    return table
-
-
 # Nodes --------------------------------------------------------------------------------------------
 
 
@@ -230,22 +210,21 @@ def _nodes(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     stream = workplace.load(cell.data)
     split = data.NODE_TASKS[cell.data].split(stream)
     classifier = NodeClassifier(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
-    _learn(classifier, stream, split, times, report)
+    learned = _learn(classifier, stream, split, times, report)
     with times.stage("score"):
         result = classifier.evaluate(split, parts=("test",))
-    found = {row.scorer: {"none": {"all": _finite(row.metrics)}} for row in result.rows}
+    found = {
+        row.scorer: {"none": {"all": {k: v for k, v in row.metrics.items() if np.isfinite(v)}}}
+        for row in result.rows
+    }
     return {
         "metrics": found.pop(str(result.model)),
         "rules": found,
         "sizes": result.split["sizes"],
-        **_training(classifier),
+        **learned,
         "record_s": workplace.record_s(cell, times),
         **times.stages(),
     }
-
-
-def _finite(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if np.isfinite(value)}
 
 
 # Speed and error ----------------------------------------------------------------------------------
@@ -273,22 +252,22 @@ def _errors(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     from tidegraph.engine.channels import Channel, Sketch
     from tidegraph.engine.propagator import Propagator
     from tidegraph.engine.reference import exact_of
-    from tidegraph.engine.verify import Replay, step_offsets
+    from tidegraph.engine.verify import Replay
 
     times = _StageTimes()
     options = dict(cell.settings)
     steps, columns = options.pop("steps"), options.pop("columns")
     stream = workplace.load(cell.data)
-    offsets = step_offsets(stream.t)[: steps + 1]
+    replayed = stream.steps()[:steps]
     propagator = Propagator(
         Sketch(columns, seed=cell.seed),
         nodes=stream.nodes,
         channels=[Channel.low_pass(0.2), Channel.high_pass(0.2)],
         **options,
     )
-    replay = Replay(propagator, stream, offsets, progress=_part(report, 0.0, 0.8))
+    replay = Replay(propagator, replayed, progress=_part(report, 0.0, 0.8))
     with times.stage("engine"):
-        replay.advance(len(offsets) - 1)
+        replay.advance(len(replayed))
     report(0.8, "exact solution")
     with times.stage("exact"):
         error = np.abs(propagator.embedding() - exact_of(propagator))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tidegraph.reproduce.page import NOT_YET
 
@@ -38,8 +37,7 @@ class _Measured:
 _Describe: TypeAlias = Callable[[_Measured], str]  # in words; empty if nothing was measured
 
 
-@dataclass(frozen=True)
-class _Claim:
+class _Claim(NamedTuple):
     words: str  # the claim in short
     target: str
     describe: _Describe
@@ -102,35 +100,31 @@ def _text(value: Mapping[str, Any]) -> str:
 
 # What measurements show ---------------------------------------------------------------------------
 
-_MRR = "mrr_1000"
-
 
 def _ours(encoder: str) -> str:
     return f"tidegraph, paper-{encoder}"
 
 
 def _compared(
-    who: str,
-    first: Mapping[str, dict[str, Any]],
-    second: Mapping[str, dict[str, Any]],
-    columns: Sequence[str],
-) -> str:
-    """Describe in how many columns the first is higher, with all numbers."""
-    shared = [name for name in columns if name in first and name in second]
-    if not shared:
-        return ""
-    ahead = sum(first[name]["mean"] > second[name]["mean"] for name in shared)
-    pairs = [f"{name} {_text(first[name])} against {_text(second[name])}" for name in shared]
-    missing = [f"{name} {NOT_YET}" for name in columns if name not in shared]
-    return f"{who} higher in {ahead} of {len(shared)}: {'; '.join(pairs + missing)}"
+    who: str, first: str, second: str, columns: Sequence[str], metric: str | None = None
+) -> _Describe:
+    """Describe in how many columns the first row is higher, with all numbers."""
+
+    def describe(measured: _Measured) -> str:
+        one, other = measured.values(first, metric), measured.values(second, metric)
+        shared = [name for name in columns if name in one and name in other]
+        if not shared:
+            return ""
+        ahead = sum(one[name]["mean"] > other[name]["mean"] for name in shared)
+        pairs = [f"{name} {_text(one[name])} against {_text(other[name])}" for name in shared]
+        missing = [f"{name} {NOT_YET}" for name in columns if name not in shared]
+        return f"{who} higher in {ahead} of {len(shared)}: {'; '.join(pairs + missing)}"
+
+    return describe
 
 
 def _over(first: str, second: str) -> _Describe:
-    def describe(measured: _Measured) -> str:
-        one, other = (measured.values(_ours(encoder), _MRR) for encoder in (first, second))
-        return _compared(first, one, other, _SNAPSHOTS)
-
-    return describe
+    return _compared(first, _ours(first), _ours(second), _SNAPSHOTS, "mrr_1000")
 
 
 def _high_pass(measured: _Measured) -> str:
@@ -147,13 +141,6 @@ def _high_pass(measured: _Measured) -> str:
     shown = "; ".join(f"{where} {gain:+.1f} %" for where, gain in gains.items())
     up = sum(gain > 0 for gain in gains.values())
     return f"higher in {up} of {len(gains)}: {shown}" if gains else ""
-
-
-def _times(measured: _Measured) -> str:
-    with_times, without = (
-        measured.values(f"{_ours('lstm')}, {words}") for words in ("with times", "without times")
-    )
-    return _compared("with times", with_times, without, ("wikipedia", *_SNAPSHOTS))
 
 
 def _varied(title: str, first: str, second: str, words: str) -> _Describe:
@@ -199,7 +186,16 @@ _CLAIMS: Sequence[_Claim] = (
         "the Transformer tends to have the highest MRR", "dtdg-link", _over("transformer", "lstm")
     ),
     _Claim("high-pass filters help in eight of nine cells", "ablation-high-pass", _high_pass),
-    _Claim("a time encoding helps a little", "time-encoding", _times),
+    _Claim(
+        "a time encoding helps a little",
+        "time-encoding",
+        _compared(
+            "with times",
+            f"{_ours('lstm')}, with times",
+            f"{_ours('lstm')}, without times",
+            ("wikipedia", *_SNAPSHOTS),
+        ),
+    ),
     _Claim(
         "r_max of 1e-3 and 1e-2 leave nothing to learn from",
         "sensitivity",

@@ -120,7 +120,7 @@ def _generated(make: Callable[[Path, bool], Path], fast: bool) -> EventStream:
     with tempfile.TemporaryDirectory(prefix="tidegraph-generated-") as directory:
         written = datasets.load_dataset(make(Path(directory) / "data", fast))
         # Copied out of the files, which are deleted.
-        return EventStream.from_arrays(
+        return EventStream(
             np.array(written.src),
             np.array(written.dst),
             np.array(written.t),

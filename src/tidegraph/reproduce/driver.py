@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,10 +14,11 @@ from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress, silent
 from tidegraph.core.provenance import code_digest
+from tidegraph.core.resume import read_json
 from tidegraph.reproduce.cells import Cell, Workplace, fingerprint, measure
 from tidegraph.reproduce.claims import overview
 from tidegraph.reproduce.page import Table, page
-from tidegraph.reproduce.plan import Found, Name, Plan, Target
+from tidegraph.reproduce.plan import Found, Plan, Target
 
 __all__ = ["OVERVIEW", "reproduce"]
 
@@ -57,22 +57,52 @@ def reproduce(
         directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tidegraph-reproduce-") as records:
         workplace = Workplace(Path(records), fast=fast)
-        paths = {cell: _path(stored, cell, workplace) for cell in _in_order(plan)}
+        # By seed, so that a budget leaves no gaps, then by shared store.
+        ordered = sorted(
+            (cell for cells in plan.cells.values() for cell in cells),
+            key=lambda cell: (cell.seed, cell.data, cell.kind, cell.recorded),
+        )
+        paths = {cell: stored / _file_name(cell, workplace) for cell in ordered}
         # Two models may need the same cell.
         todo = {path: cell for cell, path in paths.items() if not _is_current(path, older)}
         _measure_all(todo, workplace, budget_s, command, progress or silent)
         there = {cell: path for cell, path in paths.items() if _is_current(path, older)}
-        about = {cell.data: _about(workplace, cell) for cell in there}
+        streams = {cell.data: workplace.stream(cell) for cell in there}
     results = {
-        name: [_read(there[cell]) for cell in cells if cell in there]
+        name: [read_json(there[cell]) for cell in cells if cell in there]
         for name, cells in plan.cells.items()
     }
     found = Found(results, plan)
     tables = target.tables(found)
     figure = here / _FIGURE
     target.draw(tables, found, figure)
+    cells = [result for each in results.values() for result in each]
     everything = {
-        **_summary(target, plan, results, seeds, about),
+        "target": target.name,
+        "title": target.title,
+        "description": target.description,
+        "fast": fast,
+        "seeds": list(seeds),
+        "notes": list(target.notes),
+        "missing": [
+            f"{model} on {name}: {len(results[name, model])} of {len(planned)} seeds"
+            for (name, model), planned in plan.cells.items()
+            if len(results[name, model]) < len(planned)
+        ],
+        "absent": plan.absent,
+        "data": {
+            name: {"title": stream.title, "events": len(stream), "nodes": stream.nodes}
+            | {"digest": stream.digest()}
+            for name, stream in streams.items()
+        },
+        "trained_against": {
+            model: each[0]["training_negatives"]
+            for (_, model), each in results.items()
+            if each and "training_negatives" in each[0]
+        },
+        "cells": len(cells),
+        "elapsed_s": round(sum(sum(cell["elapsed_s"].values()) for cell in cells), 1),
+        "commits": sorted({cell["commit"][:10] for cell in cells if cell["commit"]}),
         **circumstances(command),
         "tables": [table.plain() for table in tables],
         "files": sorted({path.name for path in there.values()}),
@@ -92,19 +122,12 @@ def _seeds(target: Target, seeds: Sequence[int] | None, fast: bool) -> Sequence[
     return seeds
 
 
-def _in_order(plan: Plan) -> list[Cell]:
-    """Order cells by seed, so that a budget leaves no gaps, then by shared store."""
-    every = [cell for cells in plan.cells.values() for cell in cells]
-    return sorted(every, key=lambda cell: (cell.seed, cell.data, cell.kind, cell.recorded))
-
-
-def _path(directory: Path, cell: Cell, workplace: Workplace) -> Path:
-    mark = fingerprint(cell, workplace)
-    return directory / f"{cell.kind}-{cell.data}-{cell.seed}-{mark}.json"
+def _file_name(cell: Cell, workplace: Workplace) -> str:
+    return f"{cell.kind}-{cell.data}-{cell.seed}-{fingerprint(cell, workplace)}.json"
 
 
 def _is_current(path: Path, older: bool) -> bool:
-    return path.exists() and (older or _read(path)["code"] == code_digest())
+    return path.exists() and (older or read_json(path)["code"] == code_digest())
 
 
 def _measure_all(
@@ -141,52 +164,3 @@ def _measure_all(
             },
             path,
         )
-
-
-def _summary(
-    target: Target,
-    plan: Plan,
-    results: Mapping[Name, list[dict[str, Any]]],
-    seeds: Sequence[int],
-    about: dict[str, dict[str, Any]],
-) -> dict[str, Any]:
-    cells = [result for each in results.values() for result in each]
-    missing = [
-        f"{model} on {name}: {len(results[name, model])} of {len(cells)} seeds"
-        for (name, model), cells in plan.cells.items()
-        if len(results[name, model]) < len(cells)
-    ]
-    return {
-        "target": target.name,
-        "title": target.title,
-        "description": target.description,
-        "fast": plan.fast,
-        "seeds": list(seeds),
-        "notes": list(target.notes),
-        "missing": missing,
-        "absent": plan.absent,
-        "data": about,
-        "trained_against": {
-            model: each[0]["training_negatives"]
-            for (_, model), each in results.items()
-            if each and "training_negatives" in each[0]
-        },
-        "cells": len(cells),
-        "elapsed_s": round(sum(sum(cell["elapsed_s"].values()) for cell in cells), 1),
-        "commits": sorted({cell["commit"][:10] for cell in cells if cell["commit"]}),
-    }
-
-
-def _about(workplace: Workplace, cell: Cell) -> dict[str, Any]:
-    stream = workplace.stream(cell)
-    return {
-        "title": stream.title,
-        "events": len(stream),
-        "nodes": stream.nodes,
-        "digest": stream.digest(),
-    }
-
-
-def _read(path: Path) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return result

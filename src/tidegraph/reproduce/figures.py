@@ -23,12 +23,8 @@ _TEXT: Any = {"svg.fonttype": "none"}  # text stays text
 
 def dots(table: Table, path: Path) -> None:
     """Draw a panel per column and a line per row: the mean as a dot, the spread as a bar."""
-    shown = [
-        column
-        for column in table.columns
-        if any(_mean(row.values.get(column)) is not None for row in table.rows)
-    ]
-    rows = [row for row in table.rows if any(_mean(row.values.get(c)) is not None for c in shown)]
+    shown = [name for name in table.columns if any(row.is_measured(name) for row in table.rows)]
+    rows = [row for row in table.rows if any(map(row.is_measured, shown))]
     if not rows:
         shown, rows = table.columns[:1], table.rows
     labels = _labels(rows)
@@ -41,13 +37,11 @@ def dots(table: Table, path: Path) -> None:
                 panel.set_visible(False)
                 continue
             for line, row in enumerate(rows):
-                value = row.values.get(shown[place])
-                if value is None or value.mean is None:
-                    continue
-                colour, marker = _LOOK[row.whose]
-                panel.errorbar(
-                    value.mean, line, xerr=value.std, fmt=marker, color=colour, markersize=4.5
-                )
+                if row.is_measured(shown[place]):
+                    value, (colour, marker) = row.values[shown[place]], _LOOK[row.whose]
+                    panel.errorbar(
+                        value.mean, line, xerr=value.std, fmt=marker, color=colour, markersize=4.5
+                    )
             first = place % across == 0
             panel.set_yticks(range(len(rows)), labels if first else [""] * len(rows))
             for tick, row in zip(panel.get_yticklabels(), rows, strict=True):
@@ -58,7 +52,10 @@ def dots(table: Table, path: Path) -> None:
             panel.spines[["top", "right", "left"]].set_visible(False)
             panel.tick_params(axis="y", length=0)
         axes[0].figure.suptitle(table.title, fontsize=10)
-        _legend(axes[0], {row.whose for row in rows})
+        for whose, (colour, marker) in _LOOK.items():
+            if any(row.whose == whose for row in rows):
+                axes[0].plot([], [], marker, color=colour, label=whose)
+        axes[0].figure.legend(loc="outside lower center", ncols=len(_LOOK), frameon=False)
 
 
 def _labels(rows: Sequence[Row]) -> list[str]:
@@ -71,17 +68,6 @@ def _labels(rows: Sequence[Row]) -> list[str]:
                 for name, word in zip(labels, more, strict=True)
             ]
     return labels
-
-
-def _mean(value: Value | None) -> float | None:
-    return None if value is None else value.mean
-
-
-def _legend(panel: Any, present: set[str]) -> None:
-    for whose, (colour, marker) in _LOOK.items():
-        if whose in present:
-            panel.plot([], [], marker, color=colour, label=whose)
-    panel.figure.legend(loc="outside lower center", ncols=len(_LOOK), frameon=False)
 
 
 def curves(

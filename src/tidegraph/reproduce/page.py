@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tidegraph.reproduce.published import number, published
+from tidegraph.reproduce.texts import number, published
 
 __all__ = [
     "FAST_WARNING",
@@ -21,6 +21,7 @@ __all__ = [
     "Value",
     "page",
     "published_rows",
+    "published_with",
 ]
 
 PUBLISHED, OURS, HEURISTIC, HERE = "published", "ours", "heuristic", "theirs, measured here"
@@ -68,6 +69,9 @@ class Row:
     metric: str
     values: dict[str, Value]  # by column
 
+    def is_measured(self, column: str) -> bool:
+        return column in self.values and self.values[column].mean is not None
+
 
 @dataclass(frozen=True)
 class Table:
@@ -100,44 +104,25 @@ class Table:
 
     def plain(self) -> dict[str, Any]:
         """Return the table in plain types."""
-        return {
-            "title": self.title,
-            "sources": self.sources,
-            "columns": self.columns,
-            "rows": [
-                {
-                    "name": row.name,
-                    "whose": row.whose,
-                    "sampler": row.sampler,
-                    "metric": row.metric,
-                    "values": {
-                        column: {"text": value.text, "mean": value.mean, "std": value.std}
-                        for column, value in row.values.items()
-                    },
-                }
-                for row in self.rows
-            ],
-        }
+        return asdict(self)
 
 
 def published_rows(table: str) -> tuple[list[str], list[Row], list[str]]:
     """Return columns and rows of a published table, and their sources."""
     columns, found = published(table)
-    rows = [
-        Row(
-            row.name,
-            PUBLISHED,
-            row.sampler,
-            row.metric,
-            {column: Value.printed(text) for column, text in row.values.items()},
-        )
-        for row in found
-    ]
-    by_source: dict[str, list[str]] = {}
+    rows, by_source = [], dict[str, list[str]]()
     for row in found:
-        by_source.setdefault(row.source, []).append(row.name)
-    sources = [f"{', '.join(names)}: {source}" for source, names in by_source.items()]
-    return columns, rows, sources
+        values = {column: Value.printed(text) for column, text in row["values"].items()}
+        rows.append(Row(row["name"], PUBLISHED, row["sampler"], row["metric"], values))
+        by_source.setdefault(row["source"], []).append(row["name"])
+    return columns, rows, [f"{', '.join(names)}: {source}" for source, names in by_source.items()]
+
+
+def published_with(name: str, title: str, rows: Sequence[Row], *, log: bool = False) -> Table:
+    """Return a published table with our rows below it, and columns that only ours have."""
+    columns, theirs, sources = published_rows(name)
+    ours = [column for row in rows for column in row.values]
+    return Table(title, list(dict.fromkeys([*columns, *ours])), [*theirs, *rows], log, sources)
 
 
 def page(results: dict[str, Any], tables: Sequence[Table], figure: str | None) -> str:
@@ -148,25 +133,15 @@ def page(results: dict[str, Any], tables: Sequence[Table], figure: str | None) -
 def _lines(results: dict[str, Any], tables: Sequence[Table], figure: str | None) -> Iterator[str]:
     yield from (f"# {results['title']}", "", results["description"], "")
     if results["fast"]:
-        yield f"**{FAST_WARNING}**"
-        yield ""
+        yield from (f"**{FAST_WARNING}**", "")
     if figure is not None:
         yield from (f"![{results['title']}]({figure})", "")
     for table in tables:
         yield from (f"## {table.title}", "", table.markdown(), "")
-        if table.sources:
-            yield "Published rows appear as printed:"
-            yield ""
-            yield from (f"- {source}." for source in table.sources)
-            yield ""
-    if results["notes"]:
-        yield from ("## How to read it", "")
-        yield from (f"- {note}" for note in results["notes"])
-        yield ""
-    if results["missing"]:
-        yield from ("## Not measured yet", "")
-        yield from (f"- {what}" for what in results["missing"])
-        yield ""
+        sources = [f"{source}." for source in table.sources]
+        yield from _listed("Published rows appear as printed:", sources)
+    yield from _listed("## How to read it", results["notes"])
+    yield from _listed("## Not measured yet", results["missing"])
     yield from ("## How it was made", "", f"    {results['command']}", "")
     machine = results["machine"]
     yield f"- seeds {', '.join(map(str, results['seeds']))}; n counts those in a number"
@@ -181,3 +156,8 @@ def _lines(results: dict[str, Any], tables: Sequence[Table], figure: str | None)
     yield f"- {results['elapsed_s'] / 60:.0f} minutes of measurement in {results['cells']} cells"
     for name, about in results["data"].items():
         yield f"- {name}: {about['title']}, {about['events']:,} events, digest {about['digest']}"
+
+
+def _listed(heading: str, items: Sequence[str]) -> list[str]:
+    """Return a heading and a list, or nothing if the list is empty."""
+    return [heading, "", *(f"- {item}" for item in items), ""] if items else []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,24 +13,14 @@ from tidegraph.reproduce import data, figures
 from tidegraph.reproduce.cells import Cell
 from tidegraph.reproduce.page import HEURISTIC, NOT_YET, OURS, Row, Table, Value
 
-__all__ = ["HEURISTICS", "Column", "Found", "Name", "Plan", "Target"]
+__all__ = ["HEURISTICS", "Column", "Found", "Measure", "Name", "Plan", "Target"]
 
+Measure: TypeAlias = tuple[str, str]  # sampler, metric
 Name: TypeAlias = tuple[str, str]  # data set, model
 HEURISTICS = "heuristics"  # the model of cells that learn nothing
-_FAST = {
-    "columns": 8,
-    "window": 2,
-    "width": 16,
-    "hidden": 16,
-    "epochs": 1,
-    "batch_size": 256,
-    "max_examples": 1500,
-}
+_FAST = {"columns": 8, "window": 2, "width": 16, "hidden": 16, "epochs": 1}
+_FAST |= {"batch_size": 256, "max_examples": 1500}
 _ALL_OF_TRAIN = {"max_examples": 10**9}  # as TGN does; the default is fewer than Reddit has
-
-
-def _draw_dots(tables: list[Table], found: Found, path: Path) -> None:
-    figures.dots(tables[0], path)
 
 
 @dataclass(frozen=True)
@@ -39,13 +28,17 @@ class Target:
     """One table or figure: the cells it needs, and their layout."""
 
     name: str
-    title: str
-    description: str
     plan: Callable[[Plan], None]
     tables: Callable[[Found], list[Table]]
+    draw: Callable[[list[Table], Found, Path], None] = lambda tables, _, path: figures.dots(
+        tables[0], path
+    )
+    _: KW_ONLY
+    title: str
+    description: str
     notes: tuple[str, ...] = ()
     seeds: int = 3  # how many by default
-    draw: Callable[[list[Table], Found, Path], None] = _draw_dots
+    summary: str = ""  # in the help of the command
 
 
 class Plan:
@@ -57,32 +50,29 @@ class Plan:
         self.absent: dict[str, str] = {}  # why, by data set
         self._seeds = seeds
 
-    def events(self, names: Iterable[str], model: str, preset: str, **changes: Any) -> None:
-        """Add links event by event, under TGN's split; an epoch covers all training events."""
-        for name in names:
-            self._link("events", name, model, preset, {**_ALL_OF_TRAIN, **changes})
+    def models(
+        self, kind: str, names: Iterable[str], model: str, preset: str, **changes: Any
+    ) -> None:
+        """Add a model with the settings of a preset on several data sets.
 
-    def snapshots(self, names: Iterable[str], model: str, preset: str, **changes: Any) -> None:
-        """Add links of the next snapshot, under ROLAND's fixed split."""
-        for name in names:
-            self._link("snapshots", name, model, preset, changes)
+        kind: `events`, links one by one under TGN's split, all training events in an epoch;
+            `snapshots`, links of the next one under ROLAND's fixed split; `nodes`, their classes.
+        """
+        from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
 
-    def nodes(self, names: Iterable[str], model: str, preset: str, **changes: Any) -> None:
-        """Add classes of nodes."""
-        from tidegraph.learning.tasks import NodeClassifier
-
+        estimator = NodeClassifier if kind == "nodes" else LinkPredictor
         for name in names:
-            task = data.NODE_TASKS[name]
-            whose = task.paper if preset.startswith("paper") else name
-            settings = {**task.settings, **changes, **self._fast_settings()}
-            self.add(
-                "nodes", name, model, NodeClassifier.preset(preset, whose, **settings).get_params()
-            )
-
-    def heuristics(self, names: Iterable[str], kind: str) -> None:
-        """Add heuristics, which have no seeds: `event-rules` or `snapshot-rules`."""
-        for name in names:
-            self.add(kind, name, HEURISTICS, {}, seeds=(0,))
+            whose: str | None = data.original(name)
+            settings = {**(_ALL_OF_TRAIN if kind == "events" else {}), **changes}
+            if kind == "nodes" and name in data.NODE_TASKS:
+                task = data.NODE_TASKS[name]
+                whose = task.paper if preset.startswith("paper") else name
+                settings = {**task.settings, **changes}
+            if self._is_here(name):
+                settings |= _FAST if self.fast else {}
+                self.add(
+                    kind, name, model, estimator.preset(preset, whose, **settings).get_params()
+                )
 
     def add(
         self,
@@ -94,9 +84,7 @@ class Plan:
         seeds: Sequence[int] | None = None,
     ) -> None:
         """Add cells of any kind, one per seed; none if the data is absent."""
-        why = data.absent(name)
-        if why is not None:
-            self.absent[name] = why
+        if not self._is_here(name):
             return
         # The cell has its own seed; the others do not change the result.
         relevant = {
@@ -108,17 +96,11 @@ class Plan:
             Cell(kind, name, seed, relevant) for seed in (self._seeds if seeds is None else seeds)
         ]
 
-    def _link(
-        self, kind: str, name: str, model: str, preset: str, changes: Mapping[str, Any]
-    ) -> None:
-        from tidegraph.learning.tasks import LinkPredictor
-
-        settings = {**changes, **self._fast_settings()}
-        whose = data.original(name)
-        self.add(kind, name, model, LinkPredictor.preset(preset, whose, **settings).get_params())
-
-    def _fast_settings(self) -> dict[str, Any]:
-        return dict(_FAST) if self.fast else {}
+    def _is_here(self, name: str) -> bool:
+        why = data.absent(name)
+        if why is not None:
+            self.absent[name] = why
+        return why is None
 
 
 @dataclass(frozen=True)
@@ -128,7 +110,7 @@ class Column:
     title: str
     data: str
     part: str = "all"
-    measure: tuple[str, str] | None = None  # sampler and metric, if not those of the row
+    measure: Measure | None = None  # if not that of the row
 
 
 class Found:
@@ -140,14 +122,14 @@ class Found:
         self.fast = plan.fast
 
     def values(self, name: str, model: str, *path: str) -> list[float]:
-        """Return a number of every seed, by its path in the results."""
+        """Return a number of every seed by its path in the results; the mean of a list."""
         found = []
         for result in self._results.get((name, model), []):
             at: Any = result
             for key in path:
                 at = at.get(key) if isinstance(at, dict) else None
             if at is not None:
-                found.append(float(at))
+                found.append(statistics.fmean(at) if isinstance(at, list) else float(at))
         return found
 
     def value(self, name: str, model: str, path: Sequence[str], metric: str) -> Value:
@@ -157,34 +139,23 @@ class Found:
             return Value.of(values, metric)
         return Value(self.absent.get(name, NOT_YET))
 
-    def mean_epoch(self, name: str, model: str) -> Value:
-        """Return the seconds per epoch of training, averaged over the epochs of each seed."""
-        results = self._results.get((name, model), [])
-        if not results:
-            return self.value(name, model, ["epoch_s"], "seconds")
-        return Value.of([statistics.fmean(each["epoch_s"]) for each in results], "seconds")
-
     def rows(
-        self, columns: Sequence[Column], models: Sequence[str], *measures: tuple[str, str]
+        self, columns: Sequence[Column], models: Iterable[str], *measures: Measure
     ) -> list[Row]:
-        """Return a row for every model under every pair of sampler and metric."""
+        """Return a row for every model under every measure."""
 
-        def value(column: Column, model: str, sampler: str, metric: str) -> Value:
+        def value(model: str, column: Column, sampler: str, metric: str) -> Value:
             path = ("metrics", sampler, column.part, metric)
             return self.value(column.data, model, path, metric)
 
-        return [
-            _row(model, OURS, columns, measure, partial(value, model=model))
-            for model in models
-            for measure in measures
-        ]
+        return [_row(m, OURS, columns, measure, value) for m in models for measure in measures]
 
     def best_heuristics(
-        self, columns: Sequence[Column], *measures: tuple[str, str], model: str = HEURISTICS
+        self, columns: Sequence[Column], *measures: Measure, model: str = HEURISTICS
     ) -> list[Row]:
         """Return a row with the best heuristic of every column, by name."""
 
-        def value(column: Column, sampler: str, metric: str) -> Value:
+        def value(_: str, column: Column, sampler: str, metric: str) -> Value:
             results = self._results.get((column.data, model), [])
             if not results:
                 return Value(self.absent.get(column.data, NOT_YET))
@@ -193,22 +164,18 @@ class Found:
                 return Value("undefined")
             return Value.of([best[1]], metric, note=f"({best[0]})")
 
-        return [
-            _row("the best heuristic", HEURISTIC, columns, measure, value) for measure in measures
-        ]
+        name = "the best heuristic"
+        return [_row(name, HEURISTIC, columns, measure, value) for measure in measures]
 
 
 def _row(
     name: str,
     whose: str,
     columns: Sequence[Column],
-    measure: tuple[str, str],
-    value: Callable[..., Value],
+    measure: Measure,
+    value: Callable[[str, Column, str, str], Value],
 ) -> Row:
     """Return a row of values under its own measure, or that of the column."""
-
-    def of(column: Column) -> Value:
-        sampler, metric = column.measure or measure
-        return value(column, sampler=sampler, metric=metric)
-
-    return Row(name, whose, *measure, {column.title: of(column) for column in columns})
+    values = {each.title: value(name, each, *(each.measure or measure)) for each in columns}
+    sampler, metric = measure
+    return Row(name, whose, "" if sampler == "none" else sampler, metric, values)

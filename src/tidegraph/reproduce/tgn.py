@@ -24,12 +24,8 @@ BATCH = 200
 LEARNING_RATE = 1e-3
 WIDTH = 100  # of memory, time encoding and embedding
 NEIGHBOURS = 10
-SETTINGS: dict[str, Any] = {
-    "batch": BATCH,
-    "learning_rate": LEARNING_RATE,
-    "width": WIDTH,
-    "neighbours": NEIGHBOURS,
-}
+SETTINGS: dict[str, Any] = {"batch": BATCH, "learning_rate": LEARNING_RATE}
+SETTINGS |= {"width": WIDTH, "neighbours": NEIGHBOURS}
 
 
 class Tgn(nn.Module):
@@ -65,13 +61,10 @@ class Replay:
         inserted = np.concatenate([split.train, split.validation, split.test])
         self._inserted_t = torch.from_numpy(stream.t[inserted].copy())
 
-    def forget(self) -> None:
-        self._model.memory.reset_state()
-        self._neighbours.reset_state()
-
     def train(self, positions: IntArray, generator: np.random.Generator) -> float:
         """Train one epoch against one random destination per event; return the mean loss."""
-        self.forget()
+        self._model.memory.reset_state()
+        self._neighbours.reset_state()
         self._model.train()
         destinations = np.unique(self._stream.dst)
         total, batches = 0.0, 0

@@ -10,9 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidegraph.runs.comparison import compare, write_comparison
     from tidegraph.runs.config import Settings, resolve
-    from tidegraph.runs.directory import read_metrics, read_settings, run_directory
+    from tidegraph.runs.directory import compare, read_metrics, read_settings, run_directory
     from tidegraph.runs.evaluating import evaluate, validate
     from tidegraph.runs.protocol import Protocol
     from tidegraph.runs.run import Run, check
@@ -31,13 +30,11 @@ __all__ = [
     "run_directory",
     "train",
     "validate",
-    "write_comparison",
 ]
 
 _HOMES = {
-    "comparison": ("compare", "write_comparison"),
     "config": ("Settings", "resolve"),
-    "directory": ("read_metrics", "read_settings", "run_directory"),
+    "directory": ("compare", "read_metrics", "read_settings", "run_directory"),
     "evaluating": ("evaluate", "validate"),
     "protocol": ("Protocol",),
     "run": ("Run", "check"),

@@ -36,7 +36,6 @@ __all__ = [
     "assignments",
     "differences",
     "leaves",
-    "parse",
     "read",
     "resolve",
     "settings_by_key",
@@ -73,46 +72,31 @@ class Settings(RunSettings):
         """Return what was given, for `resolve`, with the model's other settings as comments."""
         import tomli_w
 
-        tree = self.to_dict()
-        model = tree.pop("model")
-        given = {name: value for name, value in model.items() if name in self.given}
-        others = {name: value for name, value in model.items() if name not in self.given}
-        text = tomli_w.dumps(_without_none({**tree, "model": given}))
-        _, *lines = tomli_w.dumps(_without_none({"model": others})).splitlines()
+        tree = _without_none(self.to_dict())
+        others = {name: tree["model"].pop(name) for name in self.model if name not in self.given}
+        _, *lines = tomli_w.dumps({"model": others}).splitlines()
         comments = ["From preset, protocol and data:", *lines]
-        return text + "".join(f"# {line}".rstrip() + "\n" for line in comments)
+        return tomli_w.dumps(tree) + "".join(f"# {line}".rstrip() + "\n" for line in comments)
 
 
-def _without_none(tree: Tree) -> dict[str, Any]:
-    """Return the tree with the word none for None, which TOML lacks."""
-    return {
-        name: _without_none(value)
-        if isinstance(value, Mapping)
-        else ("none" if value is None else value)
-        for name, value in tree.items()
-    }
-
-
-# Reading ------------------------------------------------------------------------------------------
+def _without_none(value: Any) -> Any:
+    """Return a tree with the word none for None, which TOML lacks."""
+    if isinstance(value, Mapping):
+        return {name: _without_none(each) for name, each in value.items()}
+    return "none" if value is None else value
 
 
 def read(path: str | Path) -> dict[str, Any]:
     """Return the settings in a TOML file as they are written; `resolve` checks them."""
     try:
-        return parse(Path(path).read_text(encoding="utf-8"), str(path))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ParameterError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ParameterError(f"{path} is not text in UTF-8: {error}") from error
-
-
-def parse(text: str, source: str = "the text") -> dict[str, Any]:
-    """Return the settings in a TOML text as they are written."""
-    try:
-        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ParameterError(
-            f'{source} is not TOML ({error}); a line is like task = "link", a section like [model]'
+            f'{path} is not TOML ({error}); a line is like task = "link", a section like [model]'
         ) from error
 
 
@@ -131,9 +115,6 @@ def assignments(words: Iterable[str], task: str = "link") -> dict[str, Any]:
         place = tree.setdefault(section, {}) if section else tree
         place[name] = settings_by_key(task)[full].parse(text, full)
     return tree
-
-
-# Resolving ----------------------------------------------------------------------------------------
 
 
 def resolve(*layers: Tree) -> Settings:
@@ -174,12 +155,11 @@ def resolve(*layers: Tree) -> Settings:
 
 def _restarts_model(given: Tree, layer: Tree) -> bool:
     """Whether a layer names another task or preset than the one in force without it."""
-    if "task" not in layer and "preset" not in layer:
-        return False
     after = dict(given)
     _overlay(after, layer)
     before = {**after, "task": given.get("task"), "preset": given.get("preset")}
-    return _task_and_preset(before) != _task_and_preset(after)
+    named = "task" in layer or "preset" in layer
+    return named and _task_and_preset(before) != _task_and_preset(after)
 
 
 def _task_and_preset(tree: Tree) -> tuple[Any, str]:
@@ -206,7 +186,7 @@ def differences(a: Settings, b: Settings) -> list[str]:
 
 
 def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted keys and values of a tree that `Settings.to_dict` returned."""
+    """Yield the dotted keys and values of a tree."""
     for name, value in tree.items():
         if isinstance(value, Mapping) and not prefix:
             yield from leaves(value, f"{name}.")
@@ -214,15 +194,11 @@ def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + name, value
 
 
-# Names --------------------------------------------------------------------------------------------
-
-
 @cache
 def settings_by_key(task: str) -> dict[str, Setting]:
     """Return the declarations of all settings of a run, by their dotted keys."""
-    sections = {**SECTIONS, "model": model_settings_of(task)}
     known = dict(declared(RunSettings))
-    for section, kind in sections.items():
+    for section, kind in {**SECTIONS, "model": model_settings_of(task)}.items():
         own = declared(kind).items()
         known |= {f"{section}.{name}": each for name, each in own if not each.by_run}
     return known
@@ -230,18 +206,14 @@ def settings_by_key(task: str) -> dict[str, Setting]:
 
 def _checked(tree: Tree, task: str) -> Iterator[tuple[str, Any]]:
     """Yield the dotted keys and values of a tree; raise ParameterError for an unknown one."""
-    known = settings_by_key(task)
     for name, value in tree.items():
-        if name in (*SECTIONS, "model"):
-            if not isinstance(value, Mapping):
-                raise ParameterError(
-                    f"{name} is {value!r}, and it is a section: write [{name}] and lines below it"
-                )
-            entries = [(f"{name}.{key}", each) for key, each in value.items()]
-        else:
-            entries = [(name, value)]
-        for key, each in entries:
-            if key not in known:
+        is_section = name in (*SECTIONS, "model")
+        if is_section and not isinstance(value, Mapping):
+            raise ParameterError(
+                f"{name} is {value!r}, and it is a section: write [{name}] and lines below it"
+            )
+        for key, each in leaves({name: value}) if is_section else [(name, value)]:
+            if key not in settings_by_key(task):
                 raise _unknown(key, task)
             yield key, each
 
@@ -249,12 +221,10 @@ def _checked(tree: Tree, task: str) -> Iterator[tuple[str, Any]]:
 def _full_key(key: str, task: str) -> str:
     """Return the dotted key that a user means."""
     known = settings_by_key(task)
-    if key in known:
-        return key
     found = [full for full in known if full.partition(".")[2] == key]
-    if len(found) == 1:
-        return found[0]
-    raise _unknown(key, task)
+    if key not in known and len(found) != 1:
+        raise _unknown(key, task)
+    return key if key in known else found[0]
 
 
 def _unknown(key: str, task: str) -> ParameterError:

@@ -17,6 +17,7 @@ import contextlib
 import itertools
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,9 @@ from tidegraph.runs import config, stages
 from tidegraph.runs.config import Settings
 
 __all__ = [
-    "COMMAND",
     "CONFIG",
-    "EVENTS",
-    "LOG",
     "METRICS",
-    "REPORT",
+    "compare",
     "is_run",
     "model_directory",
     "read_metrics",
@@ -38,8 +36,7 @@ __all__ = [
     "run_directory",
 ]
 
-CONFIG, METRICS, REPORT = "config.toml", "metrics.json", "report.html"
-EVENTS, LOG, COMMAND = "events.tide", "log.txt", "command.txt"
+CONFIG, METRICS = "config.toml", "metrics.json"
 _SUFFIXES = {"link": "", "node": "-nodes", "events": "-events"}  # of names, by task
 # Without these in its metrics.json a run cannot be compared with another.
 _RESULTS = ("config", "data", "split", "seeds", "metrics", "heuristics", "headlines", "elapsed_s")
@@ -74,6 +71,24 @@ def read_metrics(directory: str | Path) -> dict[str, Any]:
             f"{path} is damaged ({missing[0]}); tidegraph resume {directory} writes it again"
         )
     return metrics
+
+
+def compare(directories: Sequence[str | Path]) -> dict[str, Any]:
+    """Return the results of finished runs and their differences, in plain types.
+
+    `runs` has the metrics of each, `differences` the settings that are not the same in all, with
+    the value of each run (None if it has none), `warnings` why the numbers are not comparable.
+    """
+    found = [{"run": str(each), **read_metrics(each)} for each in directories]
+    trees = [dict(config.leaves(metrics["config"])) for metrics in found]
+    values = {key: [tree.get(key) for tree in trees] for tree in trees for key in tree}
+    differing = {key: each for key, each in values.items() if any(v != each[0] for v in each)}
+    warnings = []
+    if len({metrics["data"]["digest"] for metrics in found}) > 1:
+        warnings.append("the runs are on different events; their numbers cannot be compared")
+    elif len({json.dumps(metrics["split"], sort_keys=True) for metrics in found}) > 1:
+        warnings.append("the runs are evaluated on different parts of the events")
+    return {"runs": found, "differences": differing, "warnings": warnings}
 
 
 def model_directory(directory: Path, seed: int) -> Path:

@@ -14,20 +14,21 @@ from tidegraph import evaluation
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.core.words import counted
+from tidegraph.evaluation import Result, Split
 from tidegraph.evaluation.results import Scores, over_seeds, plain_name
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.tasks import LinkPredictor
 from tidegraph.runs.protocol import Protocol, split_stream
-from tidegraph.runs.trials import (
-    LIVE,
-    MODEL,
-    Trial,
-    make_trial,
-    trial_settings,
-    with_settings,
-)
+from tidegraph.runs.trials import LIVE, MODEL, Trial, make_trial, trial_settings, with_settings
 
-__all__ = ["check_evaluation", "evaluate", "summary", "too_few", "validate"]
+__all__ = [
+    "check_evaluation",
+    "evaluate",
+    "summary",
+    "too_few",
+    "validate",
+    "validation_result",
+]
 
 _FEW = 1000  # events of a test; the chance error of a share is then 1.6 points
 
@@ -146,21 +147,21 @@ def validate(
     with times.stage("train"):
         predictor.train(split, progress=progress)
     with times.stage("score"):
-        result = evaluation.evaluate_link(
-            predictor.decision_function,
-            stream,
-            split,
-            parts=("validation",),
-            model=MODEL,
-            heuristics=list,
-        )
-    row = result.row("validation")
+        row = validation_result(predictor, stream, split, heuristics=list).row("validation")
     return {
         "metrics": {plain_name(metric): float(value) for metric, value in row.metrics.items()},
         "events": row.examples,
         "epochs": len(predictor.epochs_),
         "elapsed_s": times.elapsed_s(),
     }
+
+
+def validation_result(
+    predictor: LinkPredictor, stream: EventStream, split: Split, **options: Any
+) -> Result:
+    """Return how a model does on the events that decided when to stop."""
+    score, parts = predictor.decision_function, ("validation",)
+    return evaluation.evaluate_link(score, stream, split, parts=parts, model=MODEL, **options)
 
 
 def check_evaluation(

@@ -22,8 +22,8 @@ class Protocol:
 
     name: `tgn` and `tgb` divide at quantiles of time, `time` at the times given; `roland` ranks all
         nodes for every source of the next snapshot.
-    task: `link`, or `node` or `events` to predict the labels of these after the same times.
-    samplers: of negatives; `random-dst` by default. `roland` and classes have none.
+    task: `link`, or `node` to predict the labels of nodes after the same times.
+    samplers: of negatives; `random-dst` by default. `roland` and nodes have none.
     rank: also rank every destination for each test event, or for `rank_sample` of them.
     validation_after, test_after: for `time`, in the unit of the events or as ISO dates.
     snapshot_seconds, first_test: for `roland`; None takes those published for the data.
@@ -49,12 +49,10 @@ class Protocol:
         model_settings_of(self.task)  # rejects an unknown one
         if self.name == "roland" and self.task != "link":
             raise ParameterError("the protocol roland is about links; give tgn, tgb or time")
-        if (self.name == "roland" or self.task != "link") and (
-            self.samplers is not None or self.ranks
-        ):
-            reason = f"the task {self.task} has no negatives"
-            if self.name == "roland":
-                reason = "the protocol roland ranks all nodes"
+        reason = "" if self.task == "link" else f"the task {self.task} has no negatives"
+        if self.name == "roland":
+            reason = "the protocol roland ranks all nodes"
+        if reason and (self.samplers is not None or self.ranks):
             raise ParameterError(f"{reason}; leave out samplers and rank")
         times = self.validation_after, self.test_after
         if self.name == "time" and None in times:
@@ -87,13 +85,11 @@ class Protocol:
 
     def times(self, unit: str) -> tuple[float, float] | tuple[None, None]:
         """Return when validation and test begin, as numbers of the unit; None without times."""
-        if self.validation_after is None or self.test_after is None:
-            return None, None
         validation, test = (
             moment(time, unit) if isinstance(time, str) else time
             for time in (self.validation_after, self.test_after)
         )
-        return validation, test
+        return (None, None) if validation is None or test is None else (validation, test)
 
     def snapshots(self, data: str | None) -> tuple[int, int]:
         """Return the seconds of a snapshot and the first test task, given or as published."""
@@ -121,10 +117,8 @@ def split_stream(stream: EventStream, protocol: Protocol | None) -> Split:
         )
     if protocol is None:
         return evaluation.latest_split(stream)
-    if protocol.name == "tgn":
-        return evaluation.tgn_split(stream)
-    if protocol.name == "tgb":
-        return evaluation.tgb_split(stream)
+    if protocol.name in ("tgn", "tgb"):
+        return {"tgn": evaluation.tgn_split, "tgb": evaluation.tgb_split}[protocol.name](stream)
     raise ParameterError(
         f"the protocol {protocol.name!r} divides snapshots; use it with evaluate, or give tgn, tgb"
         " or time"

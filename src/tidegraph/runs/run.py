@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -24,21 +23,12 @@ from tidegraph.core import machine
 from tidegraph.core.durable import only_writer, replace_file
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress, prefixed, silent
-from tidegraph.core.resume import write_json
+from tidegraph.core.resume import read_json, write_json
 from tidegraph.evaluation.results import Scores
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.settings import RECORD_SETTINGS
 from tidegraph.runs.config import Settings
-from tidegraph.runs.directory import (
-    COMMAND,
-    CONFIG,
-    EVENTS,
-    LOG,
-    METRICS,
-    REPORT,
-    is_run,
-    read_settings,
-)
+from tidegraph.runs.directory import CONFIG, METRICS, is_run, read_settings
 from tidegraph.runs.evaluating import check_evaluation, summary
 from tidegraph.runs.fitting import Fitting
 from tidegraph.runs.protocol import Protocol
@@ -48,6 +38,7 @@ from tidegraph.runs.trials import Model, Trial, make_trial
 
 __all__ = ["Run", "check"]
 
+_EVENTS, _LOG, _COMMAND = "events.tide", "log.txt", "command.txt"
 _DEFAULT_SAMPLERS = ("random-dst", "historical")
 _log = logging.getLogger(__name__)
 
@@ -67,7 +58,7 @@ class Run:
         *,
         command: str | None = None,
     ) -> None:
-        self.directory, self.settings = Path(directory), settings
+        self.directory, self.settings, self.stream = Path(directory), settings, stream
         self._command = command
         self._resumed_from: object = None  # the state of the files it was read from
         if self.directory.exists() and not is_run(self.directory):
@@ -77,17 +68,12 @@ class Run:
         check(settings)
         self._trial = _make_trial(stream, settings)
 
-    @property
-    def stream(self) -> EventStream:
-        """The events, as given."""
-        return self._trial.stream
-
     @classmethod
     def resumed(cls, directory: str | Path) -> Run:
         """Return the run that was begun in this directory, to finish it."""
         state = _state(directory)
         settings = read_settings(directory)
-        events, begun = Path(directory) / EVENTS, Path(directory) / COMMAND
+        events, begun = Path(directory) / _EVENTS, Path(directory) / _COMMAND
         if not events.is_file():
             raise StateFileError(
                 f"the run in {directory} was interrupted before it had saved its events; start it"
@@ -110,30 +96,35 @@ class Run:
                 )
             self._resumed_from = None  # from here on this process changes the files
             stages = Stages(directory)
-            events = directory / EVENTS
+            events = directory / _EVENTS
             if not stages.finished("data", self._data_as, events):
                 events.unlink(missing_ok=True)  # so that a kill cannot mix them with new settings
             # They may belong to other settings; the new ones are written when all stages are done.
-            for result in (METRICS, REPORT):
+            for result in (METRICS, "report.html"):
                 (directory / result).unlink(missing_ok=True)
             replace_file(directory / CONFIG, self.settings.to_toml())
             if self._command is not None:
-                replace_file(directory / COMMAND, f"{self._command}\n")
-            with _log_to(directory / LOG):
+                replace_file(directory / _COMMAND, f"{self._command}\n")
+            with _log_to(directory / _LOG):
                 _log.info("tidegraph %s: %s", version("tidegraph"), self._command or "from Python")
                 return self._results(stages, progress or silent)
 
     def _results(self, stages: Stages, progress: Progress) -> dict[str, Any]:
-        directory, trial, stream = self.directory, self._trial, self._trial.stream
+        directory, trial, stream = self.directory, self._trial, self.stream
         seeds, wanted = self.settings.seeds, self.settings.report
-        events = directory / EVENTS
+        events = directory / _EVENTS
         if not stages.finished("data", self._data_as, events):
             with stages.stage("data", self._data_as, events):
                 stream.save(events)
         progress(0, 1, "heuristics")
-        heuristics = self._scores(
-            stages, "heuristics", self._heuristics_as, directory, lambda: None
+        known_as = fingerprint(
+            **self._inputs,
+            split=self._split,
+            evaluation=dataclasses.asdict(self.settings.evaluation),
+            **{name: self.settings.model.get(name) for name in ("ask_after", "label_delay")},
         )
+        path = directory / "heuristics.json"
+        heuristics = self._scores(stages, "heuristics", known_as, path, lambda: None)
         scores = self._scores_of_seeds(stages, progress)
         if wanted.html:
             progress(0, 1, "looking back for the report")
@@ -142,10 +133,8 @@ class Run:
         names += [f"{kind}/{seed}" for kind in OF_SEEDS for seed in seeds]
         names += ["observations"] if wanted.html else []
         results = summary(trial, seeds, heuristics, scores, elapsed_s=stages.elapsed_s(names))
-        results["data"] |= {
-            "hash": results["data"]["digest"],
-            "span": [int(stream.t[0]), int(stream.t[-1])],
-        }
+        results["data"]["hash"] = results["data"]["digest"]
+        results["data"]["span"] = [int(stream.t[0]), int(stream.t[-1])]
         results |= {
             "config": self.settings.to_dict(),
             "command": self._command,
@@ -171,9 +160,8 @@ class Run:
         for number, seed in enumerate(seeds):
             of = f"seed {seed}, " if len(seeds) > 1 else ""
             one = _Seed(self, seed, stages, prefixed(progress, of))
-            scores.append(
-                self._scores(stages, f"score/{seed}", one.scored_as, one.directory, one.model)
-            )
+            path = one.directory / "score.json"
+            scores.append(self._scores(stages, f"score/{seed}", one.scored_as, path, one.model))
             if number and not self.settings.keep:
                 one.fitting.forget()
         for seed in set(stages.seeds()) - set(seeds):  # of earlier settings
@@ -182,16 +170,7 @@ class Run:
 
     @cached_property
     def _data_as(self) -> str:
-        return fingerprint(events=self._trial.stream.digest())
-
-    @cached_property
-    def _heuristics_as(self) -> str:
-        return fingerprint(
-            **self._inputs,
-            split=self._split,
-            evaluation=dataclasses.asdict(self.settings.evaluation),
-            **{name: self.settings.model.get(name) for name in ("ask_after", "label_delay")},
-        )
+        return fingerprint(events=self.stream.digest())
 
     @cached_property
     def _inputs(self) -> dict[str, Any]:
@@ -205,27 +184,17 @@ class Run:
     @property
     def _split(self) -> dict[str, Any]:
         split = self._trial.training
-        return {
-            "name": split.name,
-            "test_time": split.test_time,
-            "parameters": split.parameters,
-        }
+        return {"name": split.name, "test_time": split.test_time, "parameters": split.parameters}
 
     def _scores(
-        self,
-        stages: Stages,
-        name: str,
-        scored_as: str,
-        directory: Path,
-        model: Callable[[], Any],
+        self, stages: Stages, name: str, scored_as: str, path: Path, model: Callable[[], Any]
     ) -> Scores:
         """Return the scores of the model, which is made only if they are not known yet."""
-        path = directory / f"{name.partition('/')[0]}.json"
         if not stages.finished(name, scored_as, path):
             asked = model()
             with stages.stage(name, scored_as, path):
                 write_json(path, dataclasses.asdict(self._trial.evaluate(asked)))
-        return Scores(**json.loads(path.read_bytes()))
+        return Scores(**read_json(path))
 
     def _observe(self, stages: Stages, seed: _Seed, progress: Progress) -> None:
         """Save what the report shows besides the numbers, from the model of a seed."""
@@ -240,6 +209,7 @@ class Run:
                 stream=self._trial.events,
                 split=self._trial.training,
                 history=seed.fitting.history(),
+                telemetry=seed.fitting.telemetry,
                 progress=progress,
             )
 
@@ -267,7 +237,8 @@ class _Seed:
             recorded_as=recorded_as,
             trained_as=trained_as,
             suffix=f"/{seed}",
-            events_file=run.directory / EVENTS if trial.events is trial.stream else None,
+            events_file=run.directory / _EVENTS if trial.events is trial.stream else None,
+            observed=run.settings.report.html and seed == run.settings.seeds[0],
             progress=progress,
         )
 
@@ -276,8 +247,8 @@ class _Seed:
         model = self._run._trial.model(seed=self._seed, path=str(self.fitting.store))
         if self.fitting.trained():
             return type(model).load(self.fitting.saved)
-        own = self._run.directory
-        others = (path.parent for path in sorted(own.parent.glob(f"*/{STAGES}")))
+        runs = self._run.directory.parent
+        others = (path.parent for path in sorted(runs.glob(f"*/{STAGES}")))
         self.fitting.record(model, lenders=others)
         self.fitting.train(model)
         return model
@@ -285,12 +256,8 @@ class _Seed:
 
 def check(settings: Settings) -> None:
     """Raise ParameterError for settings that are wrong whatever the events are."""
-    check_evaluation(
-        _protocol(settings),
-        seeds=settings.seeds,
-        settings=settings.model,
-        name=settings.data.name,
-    )
+    protocol, name = _protocol(settings), settings.data.name
+    check_evaluation(protocol, seeds=settings.seeds, settings=settings.model, name=name)
     if settings.report.tensorboard and find_spec("tensorboard") is None:
         raise ParameterError(
             "TensorBoard's files need the package tensorboard, which is not installed;"
@@ -317,7 +284,7 @@ def _write_tensorboard(directory: Path, results: Mapping[str, Any]) -> None:
 
     delete(directory / "tensorboard")
     for number, seed in enumerate(results["seeds"]):
-        history = json.loads((directory / f"seed-{seed}" / "history.json").read_bytes())
+        history = read_json(directory / f"seed-{seed}" / "history.json")
         with SummaryWriter(str(directory / "tensorboard" / f"seed-{seed}")) as writer:
             for epoch in history:
                 for name in ("loss", "validation"):
@@ -351,7 +318,7 @@ def _log_to(path: Path) -> Iterator[None]:
 
 def _state(directory: str | Path) -> object:
     """Return what changes whenever a run in this directory gets other settings or events."""
-    config_file, events = (Path(directory) / name for name in (CONFIG, EVENTS))
+    config_file, events = (Path(directory) / name for name in (CONFIG, _EVENTS))
     with contextlib.suppress(OSError):
         about = events.stat()
         return config_file.read_bytes(), about.st_ino, about.st_mtime_ns, about.st_size

@@ -8,7 +8,6 @@ process can be killed at any moment.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import re
 import shutil
@@ -161,21 +160,18 @@ class Stages:
 
 def read_stages(directory: Path) -> dict[str, dict[str, Any]]:
     """Return the entries of `stages.json`, none where there is no such file."""
-    path = directory / FILE
+    path, names = directory / FILE, {"begun", "finished", "elapsed_s"}
     try:
-        entries = json.loads(path.read_bytes())
+        entries: dict[str, dict[str, Any]] = resume.read_json(path)
+        if all(names <= entry.keys() for entry in entries.values()):
+            return entries
     except FileNotFoundError:
         return {}
-    except ValueError:
-        entries = None
-    if not isinstance(entries, dict) or not all(
-        isinstance(entry, dict) and {"begun", "finished", "elapsed_s"} <= entry.keys()
-        for entry in entries.values()
-    ):
-        raise StateFileError(
-            f"{path} does not hold the stages of a run; give another name, or move it away"
-        )
-    return entries
+    except (StateFileError, AttributeError):
+        pass  # it holds something else
+    raise StateFileError(
+        f"{path} does not hold the stages of a run; give another name, or move it away"
+    )
 
 
 def delete(path: Path) -> None:

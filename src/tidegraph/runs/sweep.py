@@ -32,28 +32,16 @@ _FORMAT = 1
 
 @dataclass(frozen=True, eq=False)
 class _Common:
-    """What all cells are computed from."""
+    """What all cells, each a choice of settings with one seed, are computed from."""
 
     stream: EventStream
     directory: Path
     protocol: Protocol
     threads: int | None  # of the propagation
 
-
-@dataclass(frozen=True)
-class _Cell:
-    """One choice of settings with one seed, computed once and named by its inputs."""
-
-    choice: dict[str, Any]  # of the grid
-    settings: dict[str, Any]  # all that were given
-    seed: int
-
-    @property
-    def name(self) -> str:
-        return f"cell-{fingerprint(settings=self.settings, seed=self.seed)[:16]}"
-
-    def path(self, directory: Path) -> Path:
-        return directory / f"{self.name}.json"
+    def path(self, kind: str, **inputs: Any) -> Path:
+        """Return where a result is stored that is computed once from these inputs."""
+        return self.directory / f"{kind}-{fingerprint(**inputs)[:16]}.json"
 
 
 def sweep(
@@ -102,20 +90,21 @@ def sweep(
     )
     choices = list(_choices(grid))
     shared = dict(settings or {})
-    cells = [_Cell(choice, {**shared, **choice}, seed) for choice in choices for seed in seeds]
-    missing = {cell.name: cell for cell in cells if not cell.path(directory).exists()}
     threads = 1 if engine == "ray" else None
+    common = _Common(stream, directory.absolute(), protocol, threads)
+    cells = [{"settings": shared | choice, "seed": seed} for choice in choices for seed in seeds]
+    paths = [common.path("cell", **cell) for cell in cells]
     run(
         _compute,
-        _Common(stream, directory.absolute(), protocol, threads),
-        missing,
+        common,
+        {path.stem: cell for path, cell in zip(paths, cells, strict=True) if not path.exists()},
         directory,
         engine=engine,
         address=address,
         workers=workers,
         progress=progress,
     )
-    found = [read_json(cell.path(directory)) for cell in cells]
+    found = [read_json(path) for path in paths]
     per_choice = [found[first : first + len(seeds)] for first in range(0, len(found), len(seeds))]
     rows = [_row(choice, runs) for choice, runs in zip(choices, per_choice, strict=True)]
     rows.sort(key=lambda row: -row["metrics"][metric]["mean"])
@@ -129,8 +118,12 @@ def sweep(
         "version": version("tidegraph"),
     }
     if test:
-        best = {**shared, **rows[0]["settings"]}
-        results["test"] = _test(stream, directory, best, seeds, protocol, progress)
+        best = shared | rows[0]["settings"]
+        file = common.path("test", settings=best, seeds=list(seeds))
+        if not file.exists():
+            options: dict[str, Any] = {"protocol": protocol, "seeds": seeds, "progress": progress}
+            write_json(file, evaluating.evaluate(stream, settings=best, **options))
+        results["test"] = read_json(file)
     write_json(directory / "results.json", results)
     replace_file(directory / "results.csv", _as_csv(rows, list(grid)))
     return results
@@ -170,17 +163,15 @@ def _choices(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
         yield dict(zip(grid, values, strict=True))
 
 
-def _compute(common: _Common, cell: _Cell, progress: Progress) -> None:
+def _compute(common: _Common, cell: dict[str, Any], progress: Progress) -> None:
     found = evaluating.validate(
         common.stream,
         protocol=common.protocol,
-        settings=cell.settings,
-        seed=cell.seed,
         threads=common.threads,
         progress=progress,
+        **cell,
     )
-    about = {"settings": cell.settings, "seed": cell.seed, **found}
-    write_json(cell.path(common.directory), about)
+    write_json(common.path("cell", **cell), {**cell, **found})
 
 
 def _row(choice: dict[str, Any], cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -190,24 +181,6 @@ def _row(choice: dict[str, Any], cells: Sequence[Mapping[str, Any]]) -> dict[str
     }
     seconds = sum(cell["elapsed_s"]["total"] for cell in cells)
     return {"settings": choice, "metrics": metrics, "elapsed_s": round(seconds, 3)}
-
-
-def _test(
-    stream: EventStream,
-    directory: Path,
-    best: dict[str, Any],
-    seeds: Sequence[int],
-    protocol: Protocol,
-    progress: Progress | None,
-) -> Any:
-    """Return what the best settings achieve on the test events, computed once as cells are."""
-    path = directory / f"test-{fingerprint(settings=best, seeds=list(seeds))[:16]}.json"
-    if not path.exists():
-        found = evaluating.evaluate(
-            stream, protocol=protocol, seeds=seeds, settings=best, progress=progress
-        )
-        write_json(path, found)
-    return read_json(path)
 
 
 def _as_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tidegraph.core.durable import only_writer, put_in_place
-from tidegraph.core.errors import DataError, ParameterError, StateFileError, TidegraphError
+from tidegraph.core.errors import DataError, ParameterError, StateFileError
 from tidegraph.core.progress import Progress, silent
 from tidegraph.core.resume import resume_or_create
 from tidegraph.evaluation import Result, Split
@@ -85,8 +86,9 @@ def train(
         if ranks.leads:
             work.mkdir(exist_ok=True)
             held.enter_context(only_writer(work))
+            held.enter_context(_nothing_useless(work))
             fitting = _fitting(stream, split, predictor, work, report)
-            _record(fitting, predictor)
+            fitting.record(predictor)
         # From here on there is a record, and perhaps a model that only has to be put in place.
         trained = ranks.share(fitting is not None and fitting.trained())
         if not trained:
@@ -103,9 +105,10 @@ def train(
         if ranks.leads:
             shutil.rmtree(work)
         saved = MODELS[task].load(directory)
-        result = ranks.share(_validate(saved, split) if ranks.leads else None)
+        result = ranks.share(saved.validate(split) if ranks.leads else None)
     assert result is not None  # the first process shares its own
-    return Trained(saved, directory, result)
+    notes = too_few(result.row("validation").examples)
+    return Trained(saved, directory, replace(result, warnings=(*result.warnings, *notes)))
 
 
 def _fitting(
@@ -140,21 +143,20 @@ def _fitting(
     )
 
 
-def _record(fitting: Fitting, predictor: Model) -> None:
+@contextlib.contextmanager
+def _nothing_useless(work: Path) -> Iterator[None]:
+    """Remove what an error leaves in `work`, unless another call can resume it."""
     try:
-        fitting.record(predictor)
-    except TidegraphError:
-        # Rejected before there was anything worth keeping.
-        if not (fitting.store / "manifest.json").exists():
-            shutil.rmtree(fitting.directory)
+        yield
+    except Exception as error:
+        # Wrong settings or events would be wrong again.
+        rejected = isinstance(error, (ValueError, TypeError))
+        rejected = rejected and not isinstance(error, StateFileError)
+        recorded = (work / STORE / "manifest.json").exists() and not rejected
+        own = (work / _INPUTS).is_file() or not any(work.iterdir())
+        if own and not recorded and not (work / CHECKPOINT).exists():
+            shutil.rmtree(work)
         raise
-
-
-def _validate(saved: Model, split: Split) -> Result:
-    """Return how a model does on the events that decided when to stop."""
-    result = saved.validate(split)
-    notes = too_few(result.row("validation").examples)
-    return replace(result, warnings=(*result.warnings, *notes))
 
 
 def check_training(
@@ -171,9 +173,10 @@ def check_training(
     model_settings_of(task)  # rejects an unknown one
     with_settings(MODELS[task](), settings, {"path": None})
     for name, value in (settings or {}).items():
-        # Settings identify what is resumed, so they must serialise.
-        if callable(value):
+        try:
+            json.dumps(value)  # settings identify what is resumed
+        except TypeError:
             raise ParameterError(
                 f"the setting {name!r} is {value!r}, which cannot be written to a file; give a"
-                f" name, or use {MODELS[task].__name__}({name}=...).fit and save"
-            )
+                f" name or a plain number, or use {MODELS[task].__name__}({name}=...).fit and save"
+            ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,32 +39,23 @@ MODEL = "tidegraph"  # among scorers
 # How a live model learns from a snapshot, as arguments of `LinkPredictor.train_further`: the best
 # of seven tried on the validation tasks of Bitcoin-Alpha with one seed. None beat not learning.
 LIVE: Mapping[str, Any] = {"epochs": 3, "pace": 0.03, "replay": 2.0}
-# What results call the parts of the protocols.
 
 
+@dataclass(frozen=True, eq=False)
 class Trial(ABC):
     """Events to learn from, models to learn with, and a way to evaluate them."""
 
     stream: EventStream  # as given
     protocol: Protocol
     name: str | None
+    settings: Mapping[str, Any]  # of the model
     events: EventStream  # as a model sees it
     training: Split
-
-    def __init__(
-        self,
-        stream: EventStream,
-        protocol: Protocol,
-        name: str | None,
-        settings: Mapping[str, Any],
-    ) -> None:
-        self.stream, self.protocol, self.name = stream, protocol, name
-        self._settings = settings
 
     def model(self, *, seed: int, path: str | None) -> Model:
         """Return a model that has not learned yet and records to `path`."""
         own = {"seed": seed, "path": path}
-        return with_settings(MODELS[self.protocol.task](), self._settings, own)
+        return with_settings(MODELS[self.protocol.task](), self.settings, own)
 
     def about(self) -> dict[str, Any]:
         """Return what results say about the task besides the numbers."""
@@ -78,52 +69,32 @@ class Trial(ABC):
 class _LinkTrial(Trial):
     """Test events against sampled negatives, and among all destinations."""
 
-    def __init__(self, *about: Any, split: Split) -> None:
-        super().__init__(*about)
-        self.events, self.training = self.stream, split
-
     def evaluate(self, model: Model | None) -> Scores:
         assert model is None or isinstance(model, LinkPredictor)
-        score = None if model is None else model.decision_function
-        asked = self.protocol
+        asked, options = self.protocol, _options(model)
+        about = None if model is None else model.decision_function, self.events, self.training
         samplers = asked.samplers or ("random-dst",)
-        results = [
-            evaluation.evaluate_link(
-                score, self.events, self.training, samplers=samplers, **_options(model)
-            )
-        ]
+        results = [evaluation.evaluate_link(*about, samplers=samplers, **options)]
         if asked.ranks:
-            results.append(
-                evaluation.evaluate_ranking(
-                    score, self.events, self.training, sample=asked.rank_sample, **_options(model)
-                )
-            )
+            sample = asked.rank_sample
+            results.append(evaluation.evaluate_ranking(*about, sample=sample, **options))
         return Scores.of(results)
 
 
+@dataclass(frozen=True, eq=False)
 class _SnapshotTrial(Trial):
     """The edges of the next snapshot among all pairs of its sources.
 
     Time counts snapshots: what is known strictly before `task + 1` are the snapshots up to `task`.
     """
 
-    def __init__(self, *about: Any, split: SnapshotSplit) -> None:
-        super().__init__(*about)
-        inside = split.index >= 0
-        self.events = replace(
-            self.stream.where(inside), t=split.index[inside], unit="step", node_labels=None
-        )
-        # Task k is about snapshot k + 1, so the last snapshot to train on is that of the last task.
-        self.training = evaluation.time_split(
-            self.events, validation_time=split.validation.start, test_time=split.test.start
-        )
-        self._split = split
+    snapshots: SnapshotSplit
 
     def evaluate(self, model: Model | None) -> Scores:
         assert model is None or isinstance(model, LinkPredictor)
         score = None if model is None else self._scorer(model)
         return Scores.of(
-            [evaluation.evaluate_snapshots(score, self.stream, self._split, **_options(model))]
+            [evaluation.evaluate_snapshots(score, self.stream, self.snapshots, **_options(model))]
         )
 
     def _scorer(self, model: LinkPredictor) -> Callable[[IntArray, int], NDArray[np.float32]]:
@@ -133,7 +104,7 @@ class _SnapshotTrial(Trial):
         """
         model = copy.copy(model)
         nodes = self.events.nodes
-        learned = self._split.validation.start  # the last snapshot that trained
+        learned = self.snapshots.validation.start  # the last snapshot that trained
 
         def score_all(sources: IntArray, task: int) -> NDArray[np.float32]:
             nonlocal learned
@@ -153,82 +124,60 @@ def _options(model: Model | None) -> dict[str, Any]:
     return {"model": MODEL} if model is None else {"model": MODEL, "heuristics": list}
 
 
-class _ClassTrial(Trial):
-    """Labels in the test period."""
-
-    def __init__(self, *about: Any, split: Split) -> None:
-        super().__init__(*about)
-        self.events, self.training = self.stream, split
-        task = self.protocol.task
-        known = self.stream.node_labels if task == "node" else None
-        if self.stream.labels is None and known is None:
-            raise DataError(
-                f"the task {task} needs labels, and the data has none; name the column that holds"
-                " them (--label COLUMN, label under [data]), or give the task link"
-            )
-
-
-class _NodeTrial(_ClassTrial):
-    """Labels of nodes."""
+class _NodeTrial(Trial):
+    """Labels of nodes in the test period."""
 
     def evaluate(self, model: Model | None) -> Scores:
+        asked = self.model(seed=0, path=None) if model is None else model
+        assert isinstance(asked, NodeClassifier)
         if model is not None:
-            assert isinstance(model, NodeClassifier)
-            return Scores.of([model.evaluate(self.training, parts=("test",))])
-        unlearned = self.model(seed=0, path=None)
-        assert isinstance(unlearned, NodeClassifier)
-        return Scores.of(
-            [
-                evaluation.evaluate_nodes(
-                    None,
-                    self.events,
-                    unlearned.examples(self.events, self.training),
-                    known_at=unlearned.known(self.events),
-                    parts=("test",),
-                    split_name=self.training.name,
-                )
-            ]
+            return Scores.of([asked.evaluate(self.training, parts=("test",))])
+        result = evaluation.evaluate_nodes(
+            None,
+            self.events,
+            asked.examples(self.events, self.training),
+            known_at=asked.known(self.events),
+            parts=("test",),
+            split_name=self.training.name,
         )
+        return Scores.of([result])
 
 
-class _EventTrial(_ClassTrial):
-    """Labels of events."""
+class _EventTrial(Trial):
+    """Labels of events in the test period."""
 
     def evaluate(self, model: Model | None) -> Scores:
         if model is not None:
             assert isinstance(model, EventClassifier)
             found = model.evaluate(self.training, parts=("test",), heuristics=False)
             return Scores.of([found])
-        unlearned, rows, part = self._examples()
-        return Scores.of(
-            [
-                evaluation.evaluate_events(
-                    None,
-                    self.events,
-                    rows,
-                    part,
-                    label_delay=unlearned.label_delay,
-                    parts=("test",),
-                    split_name=self.training.name,
-                )
-            ]
+        asked, rows, part = self._examples()
+        result = evaluation.evaluate_events(
+            None,
+            self.events,
+            rows,
+            part,
+            label_delay=asked.label_delay,
+            parts=("test",),
+            split_name=self.training.name,
         )
+        return Scores.of([result])
 
     def _examples(self) -> tuple[EventClassifier, IntArray, NDArray[np.uint8]]:
-        unlearned = self.model(seed=0, path=None)
-        assert isinstance(unlearned, EventClassifier)
-        return unlearned, *unlearned.examples(self.events, self.training)
+        asked = self.model(seed=0, path=None)
+        assert isinstance(asked, EventClassifier)
+        return asked, *asked.examples(self.events, self.training)
 
     def about(self) -> dict[str, Any]:
-        unlearned, rows, part = self._examples()
-        learned = rows[part == 0][-unlearned.max_examples :]
+        asked, rows, part = self._examples()
+        learned = rows[part == 0][-asked.max_examples :]
         return {
             "classes": list(self.events.vocabulary.labels),
             "inputs": OwnColumns.fit(self.events, learned).described(),
         }
 
 
-_TRIALS: Mapping[str, Callable[..., Trial]] = {
+_TRIALS: Mapping[str, type[Trial]] = {
     "link": _LinkTrial,
     "node": _NodeTrial,
     "events": _EventTrial,
@@ -248,11 +197,22 @@ def make_trial(
     about = stream, protocol, name, trial_settings(protocol, settings, preset, name)
     if protocol.name == "roland":
         width_s, first = protocol.snapshots(name)
-        return _SnapshotTrial(
-            *about, split=evaluation.roland_split(stream, width_s=width_s, first_test=first)
+        split = evaluation.roland_split(stream, width_s=width_s, first_test=first)
+        inside = split.index >= 0
+        events = replace(stream.where(inside), t=split.index[inside], unit="step", node_labels=None)
+        # Task k is about snapshot k + 1, so the last snapshot to train on is that of the last task.
+        training = evaluation.time_split(
+            events, validation_time=split.validation.start, test_time=split.test.start
         )
-    split = split_stream(stream, protocol)
-    return _TRIALS[protocol.task](*about, split=split)
+        return _SnapshotTrial(*about, events, training, split)
+    task = protocol.task
+    found = stream.labels is not None or (task == "node" and stream.node_labels is not None)
+    if task != "link" and not found:
+        raise DataError(
+            f"the task {task} needs labels, and the data has none; name the column that holds them"
+            " (--label COLUMN, label under [data]), or give the task link"
+        )
+    return _TRIALS[task](*about, stream, split_stream(stream, protocol))
 
 
 # Settings -----------------------------------------------------------------------------------------
@@ -277,4 +237,5 @@ def with_settings(
     for name in own:
         if name in given:
             raise ParameterError(f"the setting {name!r} is decided by the run; leave it out")
-    return model.set_params(**given, **own)
+    model.set_params(**given, **own)
+    return model

@@ -1,4 +1,4 @@
-"""What a store of trajectories is on disk: its manifest, the files it names, and checkpoints.
+"""What a store of trajectories is on disk, and the fingerprints of what it is recorded from.
 
 A store is a directory. Records live in segments, which are written once and never changed;
 `manifest.json` lists the segments that count. It is replaced atomically, so a store is always in a
@@ -15,17 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tidegraph import _native
 from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import StateFileError
+from tidegraph.core.statefile import digest
+from tidegraph.engine.propagator import Propagator
 from tidegraph.events.names import NodeNames
+from tidegraph.events.steps import Steps
 from tidegraph.store.segments import (
+    PIECE_BYTES,
     VERSION,
     Entry,
     Layout,
     Segment,
     StoreDtype,
-    digest,
     other_version,
 )
 
@@ -37,8 +42,12 @@ __all__ = [
     "StoreManifest",
     "checkpoint_path",
     "checkpoints",
+    "first_steps",
+    "graph_digest",
     "names_text",
+    "part_of",
     "read_sealed",
+    "recorded_from",
     "write_names",
     "write_sealed",
 ]
@@ -116,7 +125,7 @@ class StoreManifest:
             text = path.read_bytes()
         except OSError as error:
             raise StateFileError(f"cannot read {path}: {error.strerror or error}") from error
-        if digest(text) != self.names:
+        if digest([text]) != self.names:
             raise _altered(path)
         return NodeNames(json.loads(text))
 
@@ -125,12 +134,7 @@ class StoreManifest:
 
     @classmethod
     def read(cls, directory: Path) -> StoreManifest:
-        try:
-            body = read_sealed(directory / MANIFEST, _FORMAT, VERSION)
-        except FileNotFoundError:
-            raise StateFileError(
-                f"{directory} is not a store of trajectories: it has no {MANIFEST}"
-            ) from None
+        body = read_sealed(directory / MANIFEST, _FORMAT, VERSION)
         body["parts"] = tuple(Part(**part) for part in body["parts"])
         body["segments"] = tuple(Entry(**entry) for entry in body["segments"])
         body["thresholds"], body["drift"] = tuple(body["thresholds"]), tuple(body["drift"])
@@ -147,14 +151,13 @@ def write_sealed(path: Path, format_name: str, version: int, body: Mapping[str, 
 
 
 def read_sealed(path: Path, format_name: str, version: int) -> dict[str, Any]:
-    """Return what `write_sealed` wrote; raise StateFileError for anything else.
-
-    A missing file raises FileNotFoundError.
-    """
+    """Return what `write_sealed` wrote; raise StateFileError for anything else."""
     try:
         body = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise
+        raise StateFileError(
+            f"{path.parent} holds no {format_name}: it has no {path.name}"
+        ) from None
     except OSError as error:
         raise StateFileError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError:
@@ -171,7 +174,7 @@ def read_sealed(path: Path, format_name: str, version: int) -> dict[str, Any]:
 
 
 def _json_digest(body: dict[str, Any]) -> str:
-    return digest(json.dumps(body, sort_keys=True).encode())
+    return digest([json.dumps(body, sort_keys=True).encode()])
 
 
 def _altered(path: Path) -> StateFileError:
@@ -189,7 +192,7 @@ def names_text(names: NodeNames, nodes: int | None = None) -> bytes:
 def write_names(directory: Path, file: str, text: bytes) -> str:
     """Write a file of names atomically and return its digest."""
     replace_file(directory / file, lambda handle: handle.write(text))
-    return digest(text)
+    return digest([text])
 
 
 def checkpoint_path(directory: Path, steps: int) -> Path:
@@ -201,3 +204,45 @@ def checkpoints(directory: Path) -> list[int]:
     """Return, in ascending order, after how many steps there are checkpoints."""
     found = (re.fullmatch(r"checkpoint-(\d+)\.state", path.name) for path in directory.iterdir())
     return sorted(int(match[1]) for match in found if match)
+
+
+# What a store is recorded from -------------------------------------------------------------------
+
+
+def part_of(steps: Steps) -> Part:
+    """Return steps as the manifest names them: by digest and number."""
+    columns = (steps.src, steps.dst, steps.t, steps.weight, steps.op, steps.offsets, steps.times)
+    return Part(digest(b"-" if column is None else column for column in columns), len(steps))
+
+
+def first_steps(steps: Steps, count: int) -> Steps:
+    """Return the first `count` steps."""
+    rows = slice(0, int(steps.offsets[count]))
+    weight, op = (None if column is None else column[rows] for column in (steps.weight, steps.op))
+    bounds, times = steps.offsets[: count + 1], steps.times[:count]
+    return Steps(steps.src[rows], steps.dst[rows], steps.t[rows], weight, op, bounds, times)
+
+
+def recorded_from(propagator: Propagator) -> dict[str, Any]:
+    """Return what decides what a propagator computes, as the manifest has it."""
+    return {
+        "propagator": json.loads(json.dumps(propagator._description())),
+        "thresholds": tuple(propagator._thresholds.tolist()),
+        "features": _features_digest(propagator),
+    }
+
+
+def _features_digest(propagator: Propagator) -> str:
+    """Return the digest of all features, read in pieces."""
+    step = max(1, PIECE_BYTES // (8 * propagator.columns))
+    return digest(
+        propagator.features(np.arange(first, min(first + step, propagator.nodes)))
+        for first in range(0, propagator.nodes, step)
+    )
+
+
+def graph_digest(propagator: Propagator) -> str:
+    """Return the digest of all edges, whatever their order."""
+    src, dst, weight = propagator.edges()
+    order = np.lexsort((dst, src))
+    return digest(column[order] for column in (src, dst, weight))

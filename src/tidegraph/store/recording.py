@@ -8,25 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tidegraph.core.durable import not_written, only_writer
+from tidegraph.core.durable import only_writer
 from tidegraph.core.errors import EventError, ParameterError, StateFileError
-from tidegraph.core.progress import Progress
+from tidegraph.core.resume import make_directory, require_free, require_same
+from tidegraph.core.statefile import digest
 from tidegraph.engine.channels import is_number
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
 from tidegraph.events.steps import Steps
 from tidegraph.events.stream import EventStream
-from tidegraph.store.inputs import (
-    as_steps,
-    check_initial_graph,
-    check_nodes,
-    check_propagator,
-    check_same_stream,
-    features_digest,
-    graph_digest,
-    part_of,
-    settings_of,
-)
 from tidegraph.store.manifest import (
     MANIFEST,
     NAMES,
@@ -34,10 +24,13 @@ from tidegraph.store.manifest import (
     StoreManifest,
     checkpoint_path,
     checkpoints,
+    graph_digest,
     names_text,
+    part_of,
+    recorded_from,
     write_names,
 )
-from tidegraph.store.segments import Layout, StoreDtype, digest
+from tidegraph.store.segments import Layout
 from tidegraph.store.writer import Writer
 
 __all__ = ["SEGMENT_BYTES", "append_to", "new_manifest", "record_into"]
@@ -49,25 +42,22 @@ def record_into(
     directory: Path,
     events: EventStream | Steps,
     propagator: Propagator,
-    *,
     epsilon: float,
-    dtype: StoreDtype,
-    resume: bool,
+    layout: Layout,
     segment_bytes: int,
-    progress: Progress | None,
-    checkpoint_every_s: float,
+    *,
+    resume: bool,
+    **options: Any,
 ) -> None:
-    """Record all events to a directory, or resume what was begun there; see `record`."""
-    steps = as_steps(events)
+    """Record all events to a directory, or resume what was begun there; see `record`.
+
+    options: those of `Writer`.
+    """
+    steps = _as_steps(events)
     if not is_number(epsilon, (int, float, np.integer, np.floating)) or not 0 <= epsilon < 1:
         raise ParameterError(f"epsilon is {epsilon!r}; give a number from 0 to below 1")
-    layout = Layout(len(propagator.channels), propagator.columns, dtype)
-    check_nodes(steps, propagator.nodes)
-    options: dict[str, Any] = {"progress": progress, "checkpoint_every_s": checkpoint_every_s}
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_written(directory, error) from error
+    _check_nodes(steps, propagator.nodes)
+    make_directory(directory)
     with only_writer(directory):
         if (directory / MANIFEST).exists():
             if not resume:
@@ -75,13 +65,8 @@ def record_into(
                     f"{directory} already holds a store; resume it, or give another path"
                 )
             manifest = StoreManifest.read(directory)
-            check_propagator(manifest, propagator, directory)
-            if (epsilon, dtype) != (manifest.epsilon, manifest.dtype):
-                raise ParameterError(
-                    f"{directory} was recorded with epsilon={manifest.epsilon},"
-                    f" dtype={manifest.dtype!r}; give the same, or another path"
-                )
-            check_initial_graph(manifest, propagator, steps, directory)
+            _require_same(manifest, propagator, directory, epsilon=epsilon, dtype=layout.dtype)
+            _check_initial_graph(manifest, propagator, steps, directory)
             if part_of(steps).digest != manifest.parts[-1].digest:
                 raise EventError(
                     f"{directory} was recorded from other events; give another path, or open it"
@@ -108,11 +93,7 @@ def new_manifest(
     segment_bytes: int,
 ) -> StoreManifest:
     """Return the manifest of a store before its first step; write the node names next to it."""
-    strangers = [name for path in directory.iterdir() if not OWN_FILE.fullmatch(name := path.name)]
-    if strangers:
-        raise ParameterError(
-            f"{directory} holds {strangers[0]} and no store; give an empty or a new directory"
-        )
+    require_free(directory, "a store", own=OWN_FILE, error=ParameterError)
     for leftover in directory.iterdir():  # from a run that ended before it wrote a manifest
         leftover.unlink()
     names, unit = None, None
@@ -127,9 +108,6 @@ def new_manifest(
         epsilon=epsilon,
         unit=unit,
         names=names,
-        propagator=settings_of(propagator),
-        thresholds=tuple(propagator._thresholds.tolist()),
-        features=features_digest(propagator),
         segment_records=max(1, segment_bytes // layout.record_bytes),
         parts=(part_of(steps),),
         steps=0,
@@ -140,6 +118,21 @@ def new_manifest(
         segments=(),
         begun=propagator.time,
         graph=graph_digest(propagator),
+        **recorded_from(propagator),
+    )
+
+
+def _require_same(
+    manifest: StoreManifest, propagator: Propagator, directory: Path, **options: Any
+) -> None:
+    """Raise ParameterError unless the propagator computes what was recorded, with such options."""
+    require_same(
+        directory,
+        vars(manifest),
+        {**recorded_from(propagator), **options},
+        kind="a store",
+        advice="give the same, or another path",
+        error=ParameterError,
     )
 
 
@@ -147,27 +140,24 @@ def append_to(
     directory: Path,
     events: EventStream | Steps,
     propagator: Propagator | None,
-    *,
-    progress: Progress | None,
-    checkpoint_every_s: float,
+    **options: Any,
 ) -> None:
     """Record further events after those of a store; see `Trajectories.append`."""
-    steps = as_steps(events)
-    options: dict[str, Any] = {"progress": progress, "checkpoint_every_s": checkpoint_every_s}
+    steps = _as_steps(events)
     with only_writer(directory):
         manifest = StoreManifest.read(directory)
-        check_same_stream(events, manifest)
+        _check_same_stream(events, manifest)
         known = nodes = manifest.nodes
         if isinstance(events, EventStream) and manifest.complete:
             nodes = max(nodes, events.nodes)
-        check_nodes(steps, nodes)
+        _check_nodes(steps, nodes)
         if nodes > known and manifest.propagator["sketch"] is None:
             raise EventError(
                 f"the events are between {nodes} nodes, the store has {known}; the features of new"
                 " nodes are unknown, since features were given as an array: record all again"
             )
         if propagator is not None:
-            check_propagator(manifest, propagator, directory)
+            _require_same(manifest, propagator, directory)
         part = part_of(steps)
         if not manifest.complete:
             if part != manifest.parts[-1]:
@@ -182,7 +172,7 @@ def append_to(
         )
         if known < nodes and isinstance(events, EventStream) and events.names is not None:
             text = names_text(events.names)
-            file = f"{NAMES}.{digest(text)[:16]}"  # the old file counts until all is published
+            file = f"{NAMES}.{digest([text])[:16]}"  # the old file counts until all is published
             names = write_names(directory, file, text)
             manifest = dataclasses.replace(manifest, names=names, names_file=file)
         if propagator is None:
@@ -247,3 +237,65 @@ def _restored(
         manifest.write(directory)
     writer.restore()
     return writer
+
+
+# Checks ------------------------------------------------------------------------------------------
+
+
+def _as_steps(events: EventStream | Steps) -> Steps:
+    """Return the steps of a stream, one per distinct time, or steps as they are."""
+    if isinstance(events, EventStream):
+        return events.steps()
+    if not isinstance(events, Steps):
+        raise EventError(f"got {type(events).__name__}; give an EventStream or Steps")
+    return events
+
+
+def _check_nodes(steps: Steps, nodes: int) -> None:
+    """Raise EventError unless all events are between nodes that exist."""
+    for name, numbers in (("src", steps.src), ("dst", steps.dst)):
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < nodes:
+            raise EventError(
+                f"{name} has nodes {numbers.min()} to {numbers.max()}; there are nodes 0 to"
+                f" {nodes - 1}"
+            )
+
+
+def _check_same_stream(events: EventStream | Steps, manifest: StoreManifest) -> None:
+    """Raise EventError if a stream has other nodes or another unit of time than the store."""
+    if not isinstance(events, EventStream):
+        return
+    if manifest.unit is not None and events.unit != manifest.unit:
+        raise EventError(
+            f"the events count time in {events.unit!r}, the store in {manifest.unit!r}"
+        )
+    if (events.names is None) != (manifest.names is None) and events.nodes > manifest.nodes:
+        raise EventError(
+            f"the events are between {events.nodes} nodes, the store has {manifest.nodes}, and"
+            " only one of them has node names; new nodes can be appended if both or neither do"
+        )
+    if events.names is None or manifest.names is None:
+        return
+    if digest([names_text(events.names, manifest.nodes)]) != manifest.names:
+        raise EventError(
+            "the events have other node names than the store, or number them differently;"
+            " later.continuing(stream) numbers them as in the recorded stream"
+        )
+
+
+def _check_initial_graph(
+    manifest: StoreManifest, propagator: Propagator, steps: Steps, directory: Path
+) -> None:
+    """Raise ParameterError if the propagator starts from another graph than was recorded.
+
+    A propagator that has already applied some of the steps cannot be checked, and passes.
+    """
+    now = propagator.time
+    unused = now in (None, manifest.begun) or (len(steps.t) > 0 and now < steps.t[0])
+    if manifest.graph is None or not unused:
+        return
+    if (now, graph_digest(propagator)) != (manifest.begun, manifest.graph):
+        raise ParameterError(
+            f"{directory} was recorded from another initial graph; start from the same edges, or"
+            " record to another path"
+        )

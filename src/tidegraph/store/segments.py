@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import ParameterError, StateFileError
+from tidegraph.core.statefile import as_bytes, digest
 
 __all__ = [
     "PIECE_BYTES",
@@ -30,8 +31,6 @@ __all__ = [
     "Records",
     "Segment",
     "StoreDtype",
-    "as_bytes",
-    "digest",
     "first_to_merge",
     "merge",
     "other_version",
@@ -103,29 +102,19 @@ _MAGIC = b"tidegraph traj.\n"
 _ALIGNMENT = 64
 
 
-def _places(layout: Layout, nodes: int, records: int) -> tuple[dict[str, tuple[int, int]], int]:
-    """Return the offset and length of each array in a segment, and the size of the file."""
-    sizes = {"nodes": (8, nodes), "offsets": (8, nodes + 1)}
-    for name, (dtype, width) in layout.arrays().items():
-        sizes[name] = (dtype.itemsize, records * width)
+def _places(
+    layout: Layout, nodes: int, records: int
+) -> tuple[dict[str, tuple[np.dtype[Any], int, int]], int]:
+    """Return dtype, offset and length of each array in a segment, and the size of the file."""
+    whole = np.dtype("<i8")
+    sizes = {"nodes": (whole, nodes), "offsets": (whole, nodes + 1)}
+    sizes |= {name: (dtype, records * width) for name, (dtype, width) in layout.arrays().items()}
     places, at = {}, _PREFIX.size
-    for name, (itemsize, count) in sizes.items():
+    for name, (dtype, count) in sizes.items():
         at = -(-at // _ALIGNMENT) * _ALIGNMENT
-        places[name] = (at, count)
-        at += itemsize * count
+        places[name] = (dtype, at, count)
+        at += dtype.itemsize * count
     return places, at
-
-
-def digest(*parts: Any) -> str:
-    """Return the BLAKE2 digest of some bytes, one part after the other."""
-    state = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        state.update(part)
-    return state.hexdigest()
-
-
-def as_bytes(array: NDArray[Any]) -> Any:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 class _Digests:
@@ -133,16 +122,15 @@ class _Digests:
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix = prefix
-        self._parts = {name: hashlib.blake2b(digest_size=16) for name in _ARRAYS}
+        names = ("nodes", "offsets", *Records._fields)
+        self._parts = {name: hashlib.blake2b(digest_size=16) for name in names}
 
-    def add(self, name: str, array: NDArray[Any]) -> None:
-        self._parts[name].update(as_bytes(array))
+    def add(self, **arrays: NDArray[Any]) -> None:
+        for name, array in arrays.items():
+            self._parts[name].update(as_bytes(array))
 
     def value(self) -> str:
-        return digest(self._prefix, *(part.digest() for part in self._parts.values()))
-
-
-_ARRAYS = ("nodes", "offsets", *Records._fields)
+        return digest([self._prefix, *(part.digest() for part in self._parts.values())])
 
 
 def _prefix(layout: Layout, nodes: int, records: int) -> bytes:
@@ -174,36 +162,29 @@ class Segment:
         with open(self.path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size != entry.bytes:
-                raise StateFileError(
-                    f"{self.path} is damaged: it holds {size} bytes, {entry.bytes} were written;"
-                    f" {_COPY_AGAIN}"
-                )
+                raise self._damaged(f"it holds {size} bytes, {entry.bytes} were written")
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._prefix = memory[: _PREFIX.size]
         magic, version, *_ = _PREFIX.unpack(self._prefix)
         if magic == _MAGIC and version != VERSION:
             raise other_version(self.path, version)
         if self._prefix != _prefix(layout, entry.nodes, entry.records):
-            raise StateFileError(
-                f"{self.path} is damaged: its header does not match the manifest; {_COPY_AGAIN}"
-            )
-        types = {name: dtype for name, (dtype, _) in layout.arrays().items()}
+            raise self._damaged("its header does not match the manifest")
         places, _ = _places(layout, entry.nodes, entry.records)
-
-        def array(name: str) -> NDArray[Any]:
-            at, count = places[name]
-            dtype = types.get(name, np.dtype("<i8"))
-            return np.frombuffer(memory, dtype=dtype, count=count, offset=at)
-
-        self.nodes: IntArray = array("nodes")
-        self.offsets: IntArray = array("offsets")
-        self._flat = Records(*(array(name) for name in Records._fields))
+        self.nodes: IntArray
+        self.offsets: IntArray
+        self.nodes, self.offsets, *flat = (
+            np.frombuffer(memory, dtype=dtype, count=count, offset=at)
+            for dtype, at, count in places.values()
+        )
+        self._flat = Records(*flat)
         # The native reader follows these offsets without checking them.
         whole = self.offsets[0] == 0 and self.offsets[-1] == entry.records
         if not whole or (np.diff(self.offsets) < 0).any() or (np.diff(self.nodes) <= 0).any():
-            raise StateFileError(
-                f"{self.path} is damaged: its nodes or offsets are out of order; {_COPY_AGAIN}"
-            )
+            raise self._damaged("its nodes or offsets are out of order")
+
+    def _damaged(self, how: str) -> StateFileError:
+        return StateFileError(f"{self.path} is damaged: {how}; {_COPY_AGAIN}")
 
     def native(self) -> tuple[Any, ...]:
         """Return the arrays in the form the native reader takes."""
@@ -212,19 +193,14 @@ class Segment:
 
     def records(self, first: int, last: int) -> Records:
         """Return the records from `first` up to, but not including, `last`."""
-        widths = [width for _, width in self._layout.arrays().values()]
-        return Records(
-            *(
-                array[first * width : last * width].reshape(last - first, width)
-                for array, width in zip(self._flat, widths, strict=True)
-            )
-        )
+        widths = (width for _, width in self._layout.arrays().values())
+        parts = zip(self._flat, widths, strict=True)
+        return Records(*(a[first * w : last * w].reshape(last - first, w) for a, w in parts))
 
     def digests(self) -> _Digests:
         """Return digests that already include nodes and offsets."""
         digests = _Digests(self._prefix)
-        digests.add("nodes", self.nodes)
-        digests.add("offsets", self.offsets)
+        digests.add(nodes=self.nodes, offsets=self.offsets)
         return digests
 
     def compare(self, digests: _Digests) -> None:
@@ -239,9 +215,7 @@ class Segment:
         digests = self.digests()
         step = max(1, PIECE_BYTES // self._layout.record_bytes)
         for first in range(0, self.entry.records, step):
-            piece = self.records(first, min(first + step, self.entry.records))
-            for name, array in zip(Records._fields, piece, strict=True):
-                digests.add(name, array)
+            digests.add(**self.records(first, min(first + step, self.entry.records))._asdict())
         self.compare(digests)
 
 
@@ -257,24 +231,23 @@ def write_segment(
     """Write a segment atomically; its records come in pieces, ordered by node."""
     records = int(offsets[-1])
     places, size = _places(layout, len(nodes), records)
-    positions = {name: at for name, (at, _) in places.items()}
+    positions = {name: at for name, (_, at, _) in places.items()}
     prefix = _prefix(layout, len(nodes), records)
     digests = _Digests(prefix)
     entry = Entry(number, until, len(nodes), records, size, "")
 
     def produce(file: Any) -> None:
-        def put(name: str, array: NDArray[Any]) -> None:
-            file.seek(positions[name])
-            file.write(as_bytes(array))
-            digests.add(name, array)
-            positions[name] += array.nbytes
+        def put(**arrays: NDArray[Any]) -> None:
+            digests.add(**arrays)
+            for name, array in arrays.items():
+                file.seek(positions[name])
+                file.write(as_bytes(array))
+                positions[name] += array.nbytes
 
         file.write(prefix)
-        put("nodes", nodes)
-        put("offsets", offsets)
+        put(nodes=nodes, offsets=offsets)
         for piece in pieces:
-            for name, array in zip(Records._fields, piece, strict=True):
-                put(name, array)
+            put(**piece._asdict())
         file.truncate(size)  # keeps the padding before empty arrays at the end
 
     replace_file(directory / entry.file, produce)
@@ -316,10 +289,8 @@ def merge(
                 begin, end = np.searchsorted(segment.nodes, [nodes[first], nodes[last - 1] + 1])
                 bounds = segment.offsets[begin : end + 1]
                 owners.append(np.repeat(segment.nodes[begin:end], np.diff(bounds)))
-                part = segment.records(int(bounds[0]), int(bounds[-1]))
-                for name, array in zip(Records._fields, part, strict=True):
-                    digests.add(name, array)
-                parts.append(part)
+                parts.append(segment.records(int(bounds[0]), int(bounds[-1])))
+                digests.add(**parts[-1]._asdict())
             yield _interleaved(owners, parts)
             first = last
         for segment, digests in zip(segments, all_digests, strict=True):

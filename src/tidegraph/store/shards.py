@@ -17,9 +17,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.core.durable import not_written
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
+from tidegraph.core.resume import make_directory, require_free, require_same
+from tidegraph.core.statefile import digest
 from tidegraph.core.workers import Engine, check_engine, run
 from tidegraph.engine.channels import EngineSettings, Sketch
 from tidegraph.engine.propagator import Propagator
@@ -29,8 +30,8 @@ from tidegraph.events.stream import EventStream
 from tidegraph.store.manifest import MANIFEST, StoreManifest, read_sealed, write_sealed
 from tidegraph.store.queries import Queries, Times
 from tidegraph.store.recording import SEGMENT_BYTES
-from tidegraph.store.segments import Layout, StoreDtype, as_bytes, digest
-from tidegraph.store.trajectories import ChangeKind, Trajectories, record
+from tidegraph.store.segments import Layout, StoreDtype
+from tidegraph.store.trajectories import ChangeKind, Trajectories, change_kind, record
 
 __all__ = ["ShardedTrajectories", "record_shards"]
 
@@ -75,21 +76,30 @@ class _ShardList:
 
     @classmethod
     def read(cls, directory: Path) -> _ShardList:
-        try:
-            body = read_sealed(directory / _SHARDS, _FORMAT, _VERSION)
-        except FileNotFoundError:
-            raise StateFileError(f"{directory} holds no shards: it has no {_SHARDS}") from None
+        body = read_sealed(directory / _SHARDS, _FORMAT, _VERSION)
         body["shards"] = tuple(_Shard(**shard) for shard in body["shards"])
         return cls(**body)
 
-    def unrecorded(self) -> _ShardList:
-        """Return the list as it was before anything was recorded."""
-        shards = (dataclasses.replace(shard, digest=None) for shard in self.shards)
-        return dataclasses.replace(self, shards=tuple(shards))
+    def inputs(self) -> dict[str, Any]:
+        """Return all that the stores of the shards depend on."""
+        return {**vars(self), "shards": len(self.shards)}
+
+    def resume_or_create(self, directory: Path) -> _ShardList:
+        """Return the list in the directory, if it has the same inputs, or write this one."""
+        words: dict[str, Any] = {"kind": "a store in shards", "error": ParameterError}
+        if (directory / _SHARDS).exists():
+            found = _ShardList.read(directory)
+            advice = "give the same, or another path"
+            require_same(directory, found.inputs(), self.inputs(), advice=advice, **words)
+            return found
+        make_directory(directory)
+        require_free(directory, **words)
+        self.write(directory)
+        return self
 
 
 def _store_digest(store: Path) -> str:
-    return digest((store / MANIFEST).read_bytes())
+    return digest([(store / MANIFEST).read_bytes()])
 
 
 def _is_recorded(directory: Path, shard: _Shard) -> bool:
@@ -155,7 +165,7 @@ def record_shards(
     checkpoint_every_s, segment_bytes: of each shard; see `record`.
 
     >>> import tempfile
-    >>> stream = EventStream.from_arrays(src=[0, 1], dst=[1, 2], t=[5, 9], nodes=3)
+    >>> stream = EventStream(src=[0, 1], dst=[1, 2], t=[5, 9], nodes=3)
     >>> with tempfile.TemporaryDirectory() as path:
     ...     store = record_shards(stream, Sketch(5), path, shards=2)
     ...     store.state([2], [10]).shape
@@ -174,17 +184,14 @@ def record_shards(
         )
     layout = Layout(len(settings.channels), columns, dtype)
     directory = Path(path)
-    listed = _resume_or_create(
-        directory,
-        _ShardList(
-            settings=json.loads(json.dumps(dataclasses.asdict(settings))),
-            features=_described(matrix),
-            events=stream.digest(),
-            epsilon=float(epsilon),
-            dtype=layout.dtype,
-            shards=tuple(_divided(columns, shards)),
-        ),
-    )
+    listed = _ShardList(
+        settings=json.loads(json.dumps(dataclasses.asdict(settings))),
+        features=_described(matrix),
+        events=stream.digest(),
+        epsilon=float(epsilon),
+        dtype=layout.dtype,
+        shards=tuple(_divided(columns, shards)),
+    ).resume_or_create(directory)
     missing = {shard.name: shard for shard in listed.shards if not _is_recorded(directory, shard)}
     if missing:
         common = _Common(
@@ -222,32 +229,7 @@ def record_shards(
 def _described(features: Sketch | NDArray[Any]) -> dict[str, Any]:
     if isinstance(features, Sketch):
         return {"sketch": dataclasses.asdict(features)}
-    return {"digest": digest(as_bytes(features)), "dtype": str(features.dtype)}
-
-
-def _resume_or_create(directory: Path, wanted: _ShardList) -> _ShardList:
-    """Return the list in the directory, if it divides the same recording, or write a new one."""
-    if (directory / _SHARDS).exists():
-        found = _ShardList.read(directory)
-        begun = found.unrecorded()
-        for field in dataclasses.fields(wanted):
-            if getattr(begun, field.name) != getattr(wanted, field.name):
-                raise ParameterError(
-                    f"{directory} was begun with other {field.name}; give the same as then, or"
-                    " another path"
-                )
-        return found
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        strangers = [entry.name for entry in directory.iterdir()]
-    except OSError as error:
-        raise not_written(directory, error) from error
-    if strangers:
-        raise ParameterError(
-            f"{directory} holds {strangers[0]} and no shards; give an empty or a new directory"
-        )
-    wanted.write(directory)
-    return wanted
+    return {"digest": digest([features]), "dtype": str(features.dtype)}
 
 
 def _record_shard(common: _Common, shard: _Shard, progress: Progress) -> str:
@@ -268,10 +250,7 @@ def _record_shard(common: _Common, shard: _Shard, progress: Progress) -> str:
         nodes=stream.nodes,
         threads=common.threads,
         initial=initial,
-        **{
-            field.name: getattr(common.settings, field.name)
-            for field in dataclasses.fields(EngineSettings)
-        },
+        **vars(common.settings),
     )
     store = common.directory / shard.name
     record(stream, propagator, store, progress=progress, **common.options)
@@ -326,13 +305,10 @@ class ShardedTrajectories(Queries):
         numbers, before = self._resolve(nodes, times)
         for store, columns in self._columns_of():
             part = store.state(numbers, before)
-            if out is None:
-                out = np.empty((len(part), len(self.channels), self.columns), np.float32)
-            elif out.shape != (len(part), len(self.channels), self.columns):
-                raise ParameterError(
-                    f"out has shape {out.shape}; give"
-                    f" {(len(part), len(self.channels), self.columns)}"
-                )
+            shape = (len(part), len(self.channels), self.columns)
+            out = np.empty(shape, np.float32) if out is None else out
+            if out.shape != shape:
+                raise ParameterError(f"out has shape {out.shape}; give {shape}")
             out[:, :, columns] = part
         assert out is not None  # there is at least one shard
         return out
@@ -341,6 +317,7 @@ class ShardedTrajectories(Queries):
         self, nodes: ArrayLike, times: Times, k: int, g: ChangeKind = "difference"
     ) -> tuple[FloatArray, IntArray, NDArray[np.bool_]]:
         """Return the `k` latest changes in any shard; see `Trajectories.window`."""
+        change_kind(g)
         numbers, before = self._resolve(nodes, times)
         found = [store.window(numbers, before, k, "l2") for store in self._stores]
         dt, mask = _latest([(elapsed, known) for _, elapsed, known in found], k)

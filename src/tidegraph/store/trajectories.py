@@ -14,6 +14,7 @@ from tidegraph import _native
 from tidegraph.core.durable import link_or_copy
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
+from tidegraph.engine.bridge import thread_count
 from tidegraph.engine.channels import is_number
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.names import NodeNames
@@ -22,9 +23,10 @@ from tidegraph.events.stream import EventStream
 from tidegraph.store.manifest import StoreManifest
 from tidegraph.store.queries import Queries, Times
 from tidegraph.store.recording import SEGMENT_BYTES, append_to, record_into
-from tidegraph.store.segments import PIECE_BYTES, StoreDtype
+from tidegraph.store.segments import PIECE_BYTES, Layout, StoreDtype
+from tidegraph.store.writer import Watch
 
-__all__ = ["Trajectories", "copy_store", "record"]
+__all__ = ["ChangeKind", "Trajectories", "change_kind", "copy_store", "record"]
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float32]
@@ -42,6 +44,7 @@ def record(
     progress: Progress | None = None,
     checkpoint_every_s: float = 60.0,
     segment_bytes: int = SEGMENT_BYTES,
+    watch: Watch | None = None,
 ) -> Trajectories:
     """Apply all events to the propagator and record the trajectories of all nodes.
 
@@ -58,6 +61,8 @@ def record(
     progress: called now and then as `progress(steps done, steps, text)`.
     checkpoint_every_s: limits the work a crash can cost, apart from the unfinished segment.
     segment_bytes: how much is held in memory before it is written.
+    watch: called as `watch(propagator, steps done, nodes touched so far)`, to look at the
+        propagator on the way; returns after how many steps it is called again.
 
     >>> import tempfile
     >>> src, dst, t = np.array([[0, 1], [1, 2], [5, 9]])
@@ -67,19 +72,16 @@ def record(
     >>> moved[1:].tolist()
     [9]
     """
-    directory = Path(path)
+    layout = Layout(len(propagator.channels), propagator.columns, dtype)
+    writing: dict[str, Any] = {
+        "progress": progress,
+        "checkpoint_every_s": checkpoint_every_s,
+        "watch": watch,
+    }
     record_into(
-        directory,
-        events,
-        propagator,
-        epsilon=epsilon,
-        dtype=dtype,
-        resume=resume,
-        segment_bytes=segment_bytes,
-        progress=progress,
-        checkpoint_every_s=checkpoint_every_s,
+        Path(path), events, propagator, epsilon, layout, segment_bytes, resume=resume, **writing
     )
-    return Trajectories.open(directory, threads=propagator.threads)
+    return Trajectories.open(path, threads=propagator.threads)
 
 
 def copy_store(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
@@ -104,7 +106,7 @@ class Trajectories(Queries):
     and decay: edges that expired between it and `t` still count.
 
     >>> import tempfile
-    >>> stream = EventStream.from_arrays(
+    >>> stream = EventStream(
     ...     src=[0, 1], dst=[1, 2], t=[0, 86_400], names=["ann", "bob", "eve"]
     ... )
     >>> with tempfile.TemporaryDirectory() as path:
@@ -129,9 +131,7 @@ class Trajectories(Queries):
         verify: compare every byte with its digest first; otherwise only sizes are compared.
         threads: all cores by default.
         """
-        if threads is None:
-            threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        return cls(path, verify=verify, threads=threads)
+        return cls(path, verify=verify, threads=thread_count(threads))
 
     def _newest(self, verify: bool) -> tuple[StoreManifest, _native.TrajectoryReader]:
         manifest = StoreManifest.read(self._directory)
@@ -173,13 +173,8 @@ class Trajectories(Queries):
         propagator: the one that was recorded, in the state the recording left it; by default it is
             loaded from the store's checkpoint.
         """
-        append_to(
-            self._directory,
-            events,
-            propagator,
-            progress=progress,
-            checkpoint_every_s=checkpoint_every_s,
-        )
+        writing: dict[str, Any] = {"progress": progress, "checkpoint_every_s": checkpoint_every_s}
+        append_to(self._directory, events, propagator, **writing)
         self.refresh()
 
     # Queries --------------------------------------------------------------------------------------
@@ -219,8 +214,7 @@ class Trajectories(Queries):
         numbers, before = self._resolve(nodes, times)
         if not is_number(k, (int, np.integer)) or k < 1:
             raise ParameterError(f"k is {k!r}; give how many changes to look back, 1 or more")
-        if g not in get_args(ChangeKind):
-            raise ParameterError(f"g is {g!r}; give 'difference', 'l2' or 'cosine'")
+        kind = change_kind(g)
         manifest, reader = self._view
         shape: tuple[int, ...] = (len(numbers), int(k), manifest.layout.channels)
         if g == "difference":
@@ -229,7 +223,6 @@ class Trajectories(Queries):
         delta = _output(given[0], shape, np.dtype(np.float32), "delta")
         dt = _output(given[1], shape[:2], np.dtype(np.int64), "dt")
         mask = _output(given[2], shape[:2], np.dtype(np.bool_), "mask")
-        kind = get_args(ChangeKind).index(g)
         reader.window(numbers, before, int(k), kind, delta, dt, mask, self._threads)
         return delta, dt, mask
 
@@ -292,9 +285,22 @@ class Trajectories(Queries):
         return (self._view[0],)
 
 
+def change_kind(g: ChangeKind) -> int:
+    """Return the native engine's number of a kind of change; raise ParameterError for others."""
+    if g not in get_args(ChangeKind):
+        raise ParameterError(f"g is {g!r}; give 'difference', 'l2' or 'cosine'")
+    return get_args(ChangeKind).index(g)
+
+
 def _output(given: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     if given is None:
-        return np.empty(shape, dtype=dtype)
+        try:
+            return np.empty(shape, dtype=dtype)
+        except (ValueError, MemoryError):
+            raise ParameterError(
+                f"{name} would have shape {shape}, which does not fit into memory; give fewer nodes"
+                " or look back less far"
+            ) from None
     if (
         not isinstance(given, np.ndarray)
         or given.shape != shape

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,13 +22,15 @@ from tidegraph.core.errors import EventError, ParameterError, PrecisionError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.steps import Steps
-from tidegraph.store.inputs import features_digest, first_steps, part_of, settings_of
 from tidegraph.store.manifest import (
     MANIFEST,
     OWN_FILE,
     StoreManifest,
     checkpoint_path,
     checkpoints,
+    first_steps,
+    part_of,
+    recorded_from,
 )
 from tidegraph.store.segments import (
     PIECE_BYTES,
@@ -39,37 +42,32 @@ from tidegraph.store.segments import (
     write_segment,
 )
 
-__all__ = ["Writer"]
+__all__ = ["Watch", "Writer"]
 
 IntArray: TypeAlias = NDArray[np.int64]
+# Looks at a propagator: gets the steps done and the nodes they touched, returns the next stop.
+Watch: TypeAlias = Callable[[Propagator, int, int], int]
 
 _END = np.iinfo(np.int64).max
 _STEPS_PER_CALL = 4096  # between two checks for interrupts and two reports of progress
 
 
+@dataclass
 class Writer:
     """Applies steps to a propagator and records them, one durable state after the other."""
 
-    def __init__(
-        self,
-        directory: Path,
-        manifest: StoreManifest,
-        propagator: Propagator,
-        *,
-        progress: Progress | None,
-        checkpoint_every_s: float,
-    ) -> None:
-        self.manifest = manifest
-        self._directory = directory
-        self._propagator = propagator
-        self._layout = manifest.layout
-        self._progress = progress
-        self._checkpoint_every_s = checkpoint_every_s
+    directory: Path
+    manifest: StoreManifest
+    propagator: Propagator
+    progress: Progress | None
+    checkpoint_every_s: float
+    watch: Watch | None = None
+
+    def __post_init__(self) -> None:
         self._saved_at = time.monotonic()
-        layout = self._layout
-        self._recorder = _native.Recorder(
-            layout.channels, layout.columns, layout.half, manifest.nodes, manifest.epsilon
-        )
+        self._layout = layout = self.manifest.layout
+        shape = layout.channels, layout.columns, layout.half
+        self._recorder = _native.Recorder(*shape, self.manifest.nodes, self.manifest.epsilon)
 
     # Before the first step ------------------------------------------------------------------------
 
@@ -88,9 +86,8 @@ class Writer:
         entry = self._initial_states(known, number=self._next_number())
         self.manifest = dataclasses.replace(
             self.manifest,
-            propagator=settings_of(self._propagator),
-            features=features_digest(self._propagator),
             segments=(*self.manifest.segments, entry),
+            **recorded_from(self.propagator),
         )
         self._merge(0)
 
@@ -102,7 +99,7 @@ class Writer:
         def pieces() -> Iterator[Records]:
             for first in range(known, nodes, step):
                 try:
-                    self._propagator._begin_record(self._recorder, first, min(first + step, nodes))
+                    self.propagator._begin_record(self._recorder, first, min(first + step, nodes))
                 except ValueError as error:
                     raise _out_of_range(error) from None
                 yield self._take_records()[2]
@@ -110,20 +107,20 @@ class Writer:
         offsets = np.arange(nodes - known + 1)
         until = self.manifest.steps
         return write_segment(
-            self._directory, layout, number, until, np.arange(known, nodes), offsets, pieces()
+            self.directory, layout, number, until, np.arange(known, nodes), offsets, pieces()
         )
 
     def restore(self) -> None:
         """Set the recorder to the last record of every node."""
-        store = self.manifest.reader(self._directory)
+        store = self.manifest.reader(self.directory)
         step = max(1, PIECE_BYTES // (4 * self._layout.columns * self._layout.channels))
         for first in range(0, self.manifest.nodes, step):
             nodes = np.arange(first, min(first + step, self.manifest.nodes))
             times = np.full(len(nodes), _END)
             rows = np.empty((len(nodes), self._layout.channels, self._layout.columns), np.float32)
             scales = np.empty(rows.shape[:2], np.float32)
-            store.state(nodes, times, rows, self._propagator.threads)
-            store.scales(nodes, times, scales, self._propagator.threads)
+            store.state(nodes, times, rows, self.propagator.threads)
+            store.scales(nodes, times, scales, self.propagator.threads)
             self._recorder.restore(first, rows, scales)
         self._tidy()
 
@@ -154,7 +151,7 @@ class Writer:
         self._publish(
             parts=(*self.manifest.parts[:-1], last),
             complete=True,
-            events=self._propagator.statistics()["events"],
+            events=self.propagator.statistics()["events"],
         )
         self._tidy()
         if rejection is not None:
@@ -162,15 +159,14 @@ class Writer:
 
     def _apply(self, steps: Steps, first: int) -> tuple[int, EventError | PrecisionError | None]:
         """Apply steps until the end or a rejected one: return how many, and the rejection."""
-        done = self.manifest.steps - first
+        done, stop = self.manifest.steps - first, 0
         while done < len(steps):
-            last = min(done + _STEPS_PER_CALL, len(steps))
+            stop = self._look(done, stop, len(steps))
+            last = min(done + _STEPS_PER_CALL, stop)
             try:
-                count, reason, of_precision = self._propagator._record_steps(
+                count, reason, of_precision = self.propagator._record_steps(
                     self._recorder,
-                    steps,
-                    steps.offsets[done : last + 1],
-                    steps.times[done:last],
+                    steps[done:last],
                     self.manifest.segment_records,
                 )
             except ValueError as error:
@@ -184,17 +180,24 @@ class Writer:
                 )
             if self._recorder.waiting >= self.manifest.segment_records:
                 self._seal(first + done, int(steps.times[done - 1]))
-                if time.monotonic() - self._saved_at >= self._checkpoint_every_s:
+                if time.monotonic() - self._saved_at >= self.checkpoint_every_s:
                     self._save_checkpoint()
                 self._merge()
             self._report(done, len(steps))
+        self._look(done, stop, len(steps))
         return done, None
 
+    def _look(self, done: int, stop: int, steps: int) -> int:
+        """Let the watch look at the propagator if this is its stop; return its next one."""
+        if self.watch is None:
+            return steps
+        return stop if done < stop else self.watch(self.propagator, done, self._recorder.touched)
+
     def _report(self, done: int, total: int) -> None:
-        if self._progress is not None:
+        if self.progress is not None:
             records = self.manifest.records + self._recorder.waiting
             size = records * self._layout.record_bytes
-            self._progress(done, total, f"{records:,} records, {size / 1e6:,.0f} MB")
+            self.progress(done, total, f"{records:,} records, {size / 1e6:,.0f} MB")
 
     # Durable states -------------------------------------------------------------------------------
 
@@ -210,7 +213,7 @@ class Writer:
 
     def _publish(self, **changes: Any) -> None:
         manifest = dataclasses.replace(self.manifest, **changes)
-        manifest.write(self._directory)
+        manifest.write(self.directory)
         self.manifest = manifest
 
     def _next_number(self) -> int:
@@ -221,7 +224,7 @@ class Writer:
         nodes, offsets, records = self._take_records()
         number = self._next_number()
         entry = write_segment(
-            self._directory, self._layout, number, until, nodes, offsets, iter([records])
+            self.directory, self._layout, number, until, nodes, offsets, iter([records])
         )
         self._publish(segments=(*self.manifest.segments, entry), steps=until, time=last_time)
 
@@ -234,24 +237,24 @@ class Writer:
             return
         # Rolling back to an older checkpoint is impossible after a merge.
         self._save_checkpoint()
-        chosen = [Segment(self._directory, self._layout, entry) for entry in entries[first:]]
+        chosen = [Segment(self.directory, self._layout, entry) for entry in entries[first:]]
         nodes, offsets, pieces = merge(chosen, self._layout)
         number, until = self._next_number(), entries[-1].until
-        entry = write_segment(self._directory, self._layout, number, until, nodes, offsets, pieces)
+        entry = write_segment(self.directory, self._layout, number, until, nodes, offsets, pieces)
         self._publish(segments=(*entries[:first], entry))
         self._tidy()
 
     def _save_checkpoint(self) -> None:
         """Save the propagator as of the last sealed record; called at no other moment."""
-        path = checkpoint_path(self._directory, self.manifest.steps)
+        path = checkpoint_path(self.directory, self.manifest.steps)
         if not path.exists():
             try:
-                self._propagator.save(path)
+                self.propagator.save(path)
             except OSError as error:
                 raise not_written(path, error) from error
-        for steps in checkpoints(self._directory):
+        for steps in checkpoints(self.directory):
             if steps < self.manifest.steps:
-                checkpoint_path(self._directory, steps).unlink()
+                checkpoint_path(self.directory, steps).unlink()
         self._saved_at = time.monotonic()
 
     def _tidy(self) -> None:
@@ -259,9 +262,9 @@ class Writer:
         keep = {MANIFEST, self.manifest.names_file}
         keep.update(entry.file for entry in self.manifest.segments)
         keep.update(
-            checkpoint_path(self._directory, steps).name for steps in checkpoints(self._directory)
+            checkpoint_path(self.directory, steps).name for steps in checkpoints(self.directory)
         )
-        for path in self._directory.iterdir():
+        for path in self.directory.iterdir():
             if path.name not in keep and OWN_FILE.fullmatch(path.name):
                 path.unlink()
 

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
 from tidegraph.core.progress import Progress
+from tidegraph.events import formats
+from tidegraph.events.columns import IntArray
 from tidegraph.events.datasets import registry
-from tidegraph.events.datasets.generators import (
-    generate_communities,
-    generate_gdelt_like,
-    generate_mag_features,
-    generate_mag_like,
-)
+from tidegraph.events.datasets.generators.communities import generate_communities
+from tidegraph.events.datasets.generators.gdelt import generate_gdelt_like
+from tidegraph.events.datasets.generators.mag import generate_mag_features, generate_mag_like
 from tidegraph.events.datasets.registry import (
     DATA_SETS,
     NAMES,
@@ -30,6 +28,7 @@ from tidegraph.events.datasets.registry import (
 )
 from tidegraph.events.datasets.storage import DESCRIPTION, open_directory
 from tidegraph.events.stream import EventStream, NodeLabels
+from tidegraph.events.tables import read_table
 
 if TYPE_CHECKING:
     import pyarrow
@@ -48,8 +47,6 @@ __all__ = [
     "generate_mag_like",
     "load_dataset",
 ]
-
-IntArray = NDArray[np.int64]
 
 _DAY_MIN = 24 * 60
 
@@ -87,8 +84,6 @@ def load_dataset(
             f"there is no data set or file {os.fspath(name)!r}; give one of {', '.join(NAMES)}, or"
             " the path of a file of events (.csv, .csv.gz, .parquet, ...)"
         )
-    from tidegraph.events import formats
-
     try:
         return formats.read(path)
     except DataError as error:
@@ -121,58 +116,39 @@ def _shipped(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
     """Return flights with a label known on arrival: late or not, -1 if diverted."""
     import pyarrow.parquet as pq
 
-    from tidegraph.events.tables import read_table
-
     table = pq.read_table(paths[0])
     stream = read_table(table, src="src", dst="dst", t="t", unit=data_set.unit)
     late = table["late"].cast("int64").fill_null(-1).to_numpy()
     arrived = table["arrived"].fill_null(0).to_numpy()
     known = late >= 0
     return replace(
-        stream,
-        labels=late,
-        node_labels=_by_time(stream.src[known], arrived[known], late[known]),
+        stream, labels=late, node_labels=_by_time(stream.src[known], arrived[known], late[known])
     )
 
 
 def _compact(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
-    from tidegraph.events.tables import read_table
-
     ratings = ("weight",) if data_set.layout == "ratings" else ()
+    labels = None if data_set.labelled else False
     stream = read_table(
-        paths[0],
-        src="src",
-        dst="dst",
-        t="time",
-        label="label" if data_set.labelled else False,
-        edge_features=ratings,
-        weight=False,
-        unit=data_set.unit,
+        paths[0], weight=False, label=labels, edge_features=ratings, unit=data_set.unit
     )
     if data_set.name == "flights-3m" and stream.labels is not None:
         known = stream.t + _DAY_MIN  # its arrival is not recorded
         return replace(stream, node_labels=_by_time(stream.src, known, stream.labels))
     if data_set.name == "pubmed-temporal":
-        node, label = _classes(paths[1])
+        import pyarrow.csv
+
+        classes = pyarrow.csv.read_csv(paths[1])
+        node, label = (classes[name].to_numpy() for name in ("node", "label"))
         return replace(stream, node_labels=_by_time(node, _first_years(stream)[node], label))
     return stream
 
 
 def _published(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
-    from tidegraph.events import formats
-    from tidegraph.events.tables import read_table
-
     if data_set.layout == "ratings":
         table = _headerless(paths[0], ["src", "dst", "rating", "time"])
         return read_table(
-            table,
-            src="src",
-            dst="dst",
-            t="time",
-            weight=False,
-            edge_features=("rating",),
-            unit=data_set.unit,
-            sort=True,
+            table, weight=False, edge_features=("rating",), unit=data_set.unit, sort=True
         )
     if data_set.layout == "tgl":
         return formats.read_tgl(paths[0].parent, unit=data_set.unit)
@@ -195,13 +171,6 @@ def _headerless(path: Path, columns: list[str]) -> pyarrow.Table:
         raise DataError(
             f"{path} cannot be read as lines of {','.join(columns)}: {error}; fetch it again"
         ) from error
-
-
-def _classes(path: Path) -> tuple[IntArray, IntArray]:
-    import pyarrow.csv
-
-    table = pyarrow.csv.read_csv(path)
-    return table["node"].to_numpy(), table["label"].to_numpy()
 
 
 def _first_years(stream: EventStream) -> IntArray:

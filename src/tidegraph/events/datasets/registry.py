@@ -1,9 +1,10 @@
-"""The known data sets, where their files are, and how to fetch them."""
+"""The data sets of `datasets.toml`: what is known of them, where their files lie, fetching them."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,20 +13,10 @@ from tidegraph.core.errors import DataError
 from tidegraph.core.progress import Progress
 from tidegraph.core.words import bytes_in_words
 
-__all__ = [
-    "DATA_SETS",
-    "NAMES",
-    "DataSet",
-    "Found",
-    "PublishedFile",
-    "absent",
-    "cache_directory",
-    "check",
-    "data_directories",
-    "data_directory",
-    "fetch",
-    "find",
-]
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 _PIECE = 1 << 20
@@ -58,6 +49,14 @@ class DataSet:
     shipped: bool = False
 
     @property
+    def files(self) -> dict[str, list[str]]:
+        """The files of each form, relative to a directory of data sets."""
+        return {
+            "compact": [name for name, _ in self.compact],
+            "published": [file.path for file in self.published],
+        }
+
+    @property
     def about_bytes(self) -> int:
         """The approximate size of a download."""
         return sum(file.about_bytes for file in self.published)
@@ -71,202 +70,18 @@ class Found:
     paths: tuple[Path, ...]
 
 
-_JODIE = (
-    "S. Kumar, X. Zhang, J. Leskovec: Predicting Dynamic Embedding Trajectory in Temporal"
-    " Interaction Networks. KDD 2019"
-)
-_BITCOIN = (
-    "S. Kumar, F. Spezzano, V. S. Subrahmanian, C. Faloutsos: Edge Weight Prediction in Weighted"
-    " Signed Networks. ICDM 2016"
-)
-_TGL = (
-    "H. Zhou, D. Zheng, I. Nisa, V. Ioannidis, X. Song, G. Karypis: TGL: A General Framework for"
-    " Temporal GNN Training on Billion-Scale Graphs. VLDB 2022"
-)
+def _data_sets() -> dict[str, DataSet]:
+    known = tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
+    found = {}
+    for name, fields in known["data_sets"].items():
+        fields["citation"] = known["citations"][fields["citation"]]
+        fields["compact"] = tuple(fields.get("compact", {}).items())
+        fields["published"] = tuple(PublishedFile(**file) for file in fields.get("published", ()))
+        found[name] = DataSet(name, **fields)
+    return found
 
 
-def _tgl(folder: str, edges_bytes: int, labels_bytes: int) -> tuple[PublishedFile, ...]:
-    base = f"https://s3.us-west-2.amazonaws.com/dgl-data/dataset/tgl/{folder}"
-    return (
-        PublishedFile(f"{folder}/edges.csv", f"{base}/edges.csv", edges_bytes),
-        PublishedFile(f"{folder}/labels.csv", f"{base}/labels.csv", labels_bytes),
-    )
-
-
-DATA_SETS: dict[str, DataSet] = {
-    data_set.name: data_set
-    for data_set in (
-        DataSet(
-            name="nyc-flights",
-            title="Departures from New York's airports in 2013, plane to destination",
-            unit="s",
-            events=328_521,
-            nodes=4_141,
-            citation="H. Wickham: nycflights13, from the US Bureau of Transportation Statistics",
-            shipped=True,
-        ),
-        DataSet(
-            name="wikipedia",
-            title="Edits of Wikipedia pages, user to page",
-            unit="s",
-            events=157_474,
-            nodes=9_227,
-            citation=_JODIE,
-            compact=(
-                (
-                    "wikipedia.csv.gz",
-                    "9f344cb6de68d72081690e8fae5ac691b99ca7611bb92a1c629f27ea774214de",
-                ),
-            ),
-            published=(
-                PublishedFile(
-                    "wikipedia.csv", "http://snap.stanford.edu/jodie/wikipedia.csv", 534_000_000
-                ),
-            ),
-            layout="jodie",
-            labelled=True,
-        ),
-        DataSet(
-            name="reddit",
-            title="Posts on Reddit, user to subreddit",
-            unit="s",
-            events=672_447,
-            nodes=10_984,
-            citation=_JODIE,
-            published=(
-                PublishedFile(
-                    "reddit.csv", "http://snap.stanford.edu/jodie/reddit.csv", 2_200_000_000
-                ),
-            ),
-            layout="jodie",
-        ),
-        DataSet(
-            name="uci",
-            title="Messages between students (CollegeMsg)",
-            unit="s",
-            events=59_835,
-            nodes=1_899,
-            citation=(
-                "P. Panzarasa, T. Opsahl, K. M. Carley: Patterns and Dynamics of Users' Behavior"
-                " and Interaction. JASIST 60(5), 2009"
-            ),
-            compact=(
-                (
-                    "uci.csv.gz",
-                    "d1ade75c4aeb403fb927582c34f2d55e0c446cf2ea058e265136401b703ce6d6",
-                ),
-            ),
-            published=(
-                PublishedFile(
-                    "CollegeMsg.txt.gz",
-                    "https://snap.stanford.edu/data/CollegeMsg.txt.gz",
-                    400_000,
-                ),
-            ),
-            layout="messages",
-        ),
-        DataSet(
-            name="bitcoin-otc",
-            title="Trust ratings on Bitcoin OTC",
-            unit="s",
-            events=35_592,
-            nodes=5_881,
-            citation=_BITCOIN,
-            compact=(
-                (
-                    "bitcoin-otc.csv.gz",
-                    "840a3bb6d657c708ea1ed566552ed2b88198561e3a9dc17d9639535796088d39",
-                ),
-            ),
-            published=(
-                PublishedFile(
-                    "soc-sign-bitcoinotc.csv.gz",
-                    "https://snap.stanford.edu/data/soc-sign-bitcoinotc.csv.gz",
-                    1_000_000,
-                ),
-            ),
-            layout="ratings",
-        ),
-        DataSet(
-            name="bitcoin-alpha",
-            title="Trust ratings on Bitcoin Alpha",
-            unit="s",
-            events=24_186,
-            nodes=3_783,
-            citation=_BITCOIN,
-            compact=(
-                (
-                    "bitcoin-alpha.csv.gz",
-                    "992999c265fdcabd2a13e20185fff2ceb5289881250f38d670c8b82218571087",
-                ),
-            ),
-            published=(
-                PublishedFile(
-                    "soc-sign-bitcoinalpha.csv.gz",
-                    "https://snap.stanford.edu/data/soc-sign-bitcoinalpha.csv.gz",
-                    500_000,
-                ),
-            ),
-            layout="ratings",
-        ),
-        DataSet(
-            name="gdelt",
-            title="Events in the news between actors (GDELT), steps of 15 minutes",
-            unit="step",
-            events=191_290_882,
-            nodes=16_682,
-            citation=_TGL,
-            published=_tgl("GDELT", 6_000_000_000, 1_000_000_000),
-            layout="tgl",
-        ),
-        DataSet(
-            name="mag",
-            title="Citations between papers (Microsoft Academic Graph), by year",
-            unit="year",
-            events=1_297_748_926,
-            nodes=121_751_665,
-            citation=_TGL,
-            published=_tgl("MAG", 45_000_000_000, 50_000_000),
-            layout="tgl",
-        ),
-        DataSet(
-            name="flights-3m",
-            title="Flights between US airports in 2001, minutes since 1 January",
-            unit="min",
-            events=3_000_000,
-            nodes=229,
-            citation="vega-datasets, from the US Bureau of Transportation Statistics",
-            compact=(
-                (
-                    "flights-3m.csv.gz",
-                    "2e5600730366e7533116ed96a673347b233fbddfb94f23e4a7c2d961e31daab3",
-                ),
-            ),
-            labelled=True,
-        ),
-        DataSet(
-            name="pubmed-temporal",
-            title="Citations between papers on diabetes, by year",
-            unit="year",
-            events=44_335,
-            nodes=19_717,
-            citation=(
-                "P. Sen, G. Namata, M. Bilgic, L. Getoor, B. Gallagher, T. Eliassi-Rad: Collective"
-                " Classification in Network Data. AI Magazine 29(3), 2008"
-            ),
-            compact=(
-                (
-                    "pubmed-temporal.csv.gz",
-                    "963174f959c4caa5d18c8891a985e93b964eeda8f1d802e327388d7ac5090747",
-                ),
-                (
-                    "pubmed-temporal_nodelabels.csv.gz",
-                    "54f5fd9c43aa5657dccc7c264f58f00a1c0bd1f17b513fb49830aa2218974591",
-                ),
-            ),
-        ),
-    )
-}
+DATA_SETS = _data_sets()
 NAMES = tuple(DATA_SETS)
 
 
@@ -295,12 +110,8 @@ def find(data_set: DataSet, directory: str | os.PathLike[str] | None = None) -> 
     if data_set.shipped:
         path = Path(__file__).parent / "data" / f"{data_set.name}.parquet"
         return Found("shipped", (path,))
-    forms = {
-        "compact": [name for name, _ in data_set.compact],
-        "published": [file.path for file in data_set.published],
-    }
     for place in data_directories(directory):
-        for form, names in forms.items():
+        for form, names in data_set.files.items():
             paths = tuple(place / name for name in names)
             if paths and all(path.is_file() for path in paths):
                 return Found(form, paths)
@@ -309,9 +120,7 @@ def find(data_set: DataSet, directory: str | os.PathLike[str] | None = None) -> 
 
 def absent(data_set: DataSet, directory: str | os.PathLike[str] | None) -> DataError:
     """Return the error that says where a data set was looked for and how to get it."""
-    wanted = [", ".join(name for name, _ in data_set.compact)] if data_set.compact else []
-    if data_set.published:
-        wanted.append(", ".join(file.path for file in data_set.published))
+    wanted = [", ".join(names) for names in data_set.files.values() if names]
     places = ", ".join(str(place.absolute()) for place in data_directories(directory))
     message = (
         f"data set {data_set.name!r} was not found: looked for {' or '.join(wanted)} in {places};"
@@ -383,10 +192,7 @@ def _recorded(path: Path) -> str | None:
 
 
 def fetch(
-    name: str,
-    *,
-    directory: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
+    name: str, *, directory: str | os.PathLike[str] | None = None, progress: Progress | None = None
 ) -> tuple[Path, ...]:
     """Download the published files of a data set and return their paths.
 
@@ -400,7 +206,7 @@ def fetch(
     if data_set.shipped:
         raise DataError(f"{name} comes with the package; there is nothing to fetch")
     if not data_set.published:
-        files = ", ".join(file for file, _ in data_set.compact)
+        files = ", ".join(data_set.files["compact"])
         raise DataError(
             f"{name} is not published in this form; put {files} into a directory and set"
             " TIDEGRAPH_DATA to it"

@@ -10,24 +10,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.durable import replace_file, sync
 from tidegraph.core.errors import DataError
-from tidegraph.core.progress import Progress
+from tidegraph.core.progress import Progress, silent
 from tidegraph.events.columns import frozen
 from tidegraph.events.stream import EventStream, NodeLabels
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["DESCRIPTION", "EDGES", "LABELS", "NODE_FEATURES", "Target", "open_directory"]
+MakeRows: TypeAlias = Callable[[int, int], dict[str, NDArray[Any]]]  # first, last
+MakeFeatures: TypeAlias = Callable[[int, int, int], NDArray[Any]]  # first, last, columns
 
 DESCRIPTION = "dataset.json"
 EDGES, LABELS, NODE_FEATURES = "edges.parquet", "labels.parquet", "node_features.npy"
@@ -37,123 +39,104 @@ _WORKERS = 2  # row groups made in parallel
 _ASCENDING = ("src", "node", "t")  # columns worth storing as differences
 
 
-class Target:
-    """A directory into which a data set is written; its description comes last."""
-
-    def __init__(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
-        self.path = Path(path)
-        self._progress = progress
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise DataError(f"{self.path} exists already; give a new or an empty directory")
-        self.path.mkdir(parents=True, exist_ok=True)
-
-    def columns(
-        self,
-        name: str,
-        rows: int,
-        make: Callable[[int, int], dict[str, NDArray[Any]]],
-        types: dict[str, str],
-    ) -> None:
-        """Write the rows that `make(first, last)` returns; threads call it in any order."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in types.items()])
-
-        def group(first: int) -> pyarrow.Table:
-            last = min(first + ROW_GROUP, rows)
-            arrays = {column: np.empty(last - first, dtype=kind) for column, kind in types.items()}
-            for begin in range(first, last, _CHUNK):
-                end = min(begin + _CHUNK, last)
-                for column, values in make(begin, end).items():
-                    arrays[column][begin - first : end - first] = values
-            return pa.table(arrays, schema=schema)
-
-        with pq.ParquetWriter(
-            self.path / name,
-            schema,
-            compression="zstd",
-            use_dictionary=False,
-            column_encoding={
-                column: "DELTA_BINARY_PACKED" if column in _ASCENDING else "PLAIN"
-                for column in types
-            },
-        ) as writer:
-            for first, table in _ahead(group, range(0, rows, ROW_GROUP)):
-                writer.write_table(table, row_group_size=ROW_GROUP)
-                self._report(first + len(table), rows, name)
-        with (self.path / name).open("rb") as file:
-            sync(file)  # before the description, which declares it complete
-
-    def matrix(
-        self,
-        name: str,
-        rows: int,
-        make: Callable[[int, int], NDArray[Any]],
-        columns: int,
-        kind: str,
-    ) -> None:
-        """Write the rows that `make(first, last)` returns as one array."""
-        write_matrix(
-            self.path / name,
-            rows,
-            make,
-            columns,
-            kind,
-            lambda done: self._report(done, rows, name),
-        )
-
-    def _report(self, done: int, total: int, name: str) -> None:
-        if self._progress is not None:
-            self._progress(done, total, f"rows of {name}")
-
-    def close(self, description: dict[str, Any]) -> Path:
-        """Write the description, which completes the data set, and return its path."""
-        describe(self.path, description)
-        return self.path
-
-
-def describe(path: Path, description: dict[str, Any]) -> None:
-    """Write the description of the data set in a directory, replacing any other."""
-    replace_file(path / DESCRIPTION, json.dumps(description, indent=2) + "\n", only_writer=True)
-
-
-def write_matrix(
-    path: Path,
-    rows: int,
-    make: Callable[[int, int], NDArray[Any]],
-    columns: int,
+def write_directory(
+    path: str | os.PathLike[str],
+    tables: Mapping[str, tuple[int, MakeRows, dict[str, str]]],
+    make_features: MakeFeatures,
     kind: str,
-    report: Callable[[int], None],
+    description: dict[str, Any],
+    progress: Progress | None,
+) -> Path:
+    """Write a data set into a new or empty directory and return the path.
+
+    tables: the rows of each file, what makes them, and the types of their columns. Threads call
+        `make(first, last)` in any order.
+    kind: the type of the features, as many as the description says.
+    """
+    directory = Path(path)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise DataError(f"{directory} exists already; give a new or an empty directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, (rows, make, types) in tables.items():
+        _write_table(directory / name, rows, make, types, progress or silent)
+    if description["features"]:
+        write_features(directory, make_features, kind, description, progress)
+    describe(directory, description)
+    return directory
+
+
+def describe(directory: Path, description: dict[str, Any]) -> None:
+    """Write the description of a data set, which declares it complete."""
+    text = json.dumps(description, indent=2) + "\n"
+    replace_file(directory / DESCRIPTION, text, only_writer=True)
+
+
+def _write_table(
+    path: Path, rows: int, make: MakeRows, types: dict[str, str], report: Progress
 ) -> None:
-    """Write the rows that `make(first, last)` returns as one array, atomically.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([(column, pa.type_for_alias(kind)) for column, kind in types.items()])
+
+    def group(first: int) -> pyarrow.Table:
+        last = min(first + ROW_GROUP, rows)
+        arrays = {column: np.empty(last - first, dtype=kind) for column, kind in types.items()}
+        for begin in range(first, last, _CHUNK):
+            end = min(begin + _CHUNK, last)
+            for column, values in make(begin, end).items():
+                arrays[column][begin - first : end - first] = values
+        return pa.table(arrays, schema=schema)
+
+    encoding = {
+        column: "DELTA_BINARY_PACKED" if column in _ASCENDING else "PLAIN" for column in types
+    }
+    options = {"compression": "zstd", "use_dictionary": False, "column_encoding": encoding}
+    done = 0
+    with pq.ParquetWriter(path, schema, **options) as writer:
+        for table in _ahead(group, range(0, rows, ROW_GROUP)):
+            writer.write_table(table, row_group_size=ROW_GROUP)
+            done += len(table)
+            report(done, rows, f"rows of {path.name}")
+    with path.open("rb") as file:
+        sync(file)  # before the description, which declares it complete
+
+
+def write_features(
+    directory: Path,
+    make: MakeFeatures,
+    kind: str,
+    description: dict[str, Any],
+    progress: Progress | None,
+) -> None:
+    """Write the rows that `make(first, last, columns)` returns as one array, atomically.
 
     Written rather than mapped, so that a full disk raises an error instead of killing the process.
     """
+    rows, columns = description["nodes"], description["features"]
     piece = max(1, _CHUNK // columns)
     header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (rows, columns)}
+    report = progress or silent
 
     def write(file: Any) -> None:
         np.lib.format.write_array_header_1_0(file, header)
         for first in range(0, rows, piece):
             last = min(first + piece, rows)
-            file.write(np.ascontiguousarray(make(first, last), dtype=kind).data)
-            report(last)
+            file.write(np.ascontiguousarray(make(first, last, columns), dtype=kind).data)
+            report(last, rows, f"rows of {NODE_FEATURES}")
 
-    replace_file(path, write, only_writer=True)
+    replace_file(directory / NODE_FEATURES, write, only_writer=True)
 
 
-def _ahead(
-    make: Callable[[int], pyarrow.Table], firsts: range
-) -> Iterator[tuple[int, pyarrow.Table]]:
+def _ahead(make: Callable[[int], pyarrow.Table], firsts: range) -> Iterator[pyarrow.Table]:
     """Yield what `make` returns for each, in order, while the next ones are being made."""
     with ThreadPoolExecutor(_WORKERS) as pool:
-        waiting = [(first, pool.submit(make, first)) for first in firsts[:_WORKERS]]
-        for following in [*firsts[_WORKERS:], *[None] * len(waiting)]:
-            first, future = waiting.pop(0)
-            if following is not None:
-                waiting.append((following, pool.submit(make, following)))
-            yield first, future.result()
+        waiting = deque(pool.submit(make, first) for first in firsts[:_WORKERS])
+        for first in firsts[_WORKERS:]:
+            waiting.append(pool.submit(make, first))
+            yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def open_directory(path: Path) -> EventStream:

@@ -31,12 +31,7 @@ from tidegraph.events.formats.files import (
     write_tgl,
     write_tgn,
 )
-from tidegraph.events.formats.objects import (
-    from_temporal_data,
-    from_tgb,
-    to_temporal_data,
-    to_tgb,
-)
+from tidegraph.events.formats.objects import from_temporal_data, from_tgb, to_temporal_data, to_tgb
 from tidegraph.events.stream import EventStream
 from tidegraph.events.tables import read_table
 from tidegraph.events.tables.sources import TextSource, read_head, text_source
@@ -52,7 +47,6 @@ __all__ = [
     "read_snap",
     "read_tgl",
     "read_tgn",
-    "recognised",
     "to_temporal_data",
     "to_tgb",
     "write_jodie",
@@ -69,17 +63,10 @@ def read(source: Any, format: Format = "auto", **options: Any) -> EventStream:
 
     format: "auto" recognises it; or "table", "jodie", "tgn", "tgl", "snap", "pyg" (TemporalData),
         "tgb" (a dict of arrays), "saved" (by `EventStream.save`).
-    options: for a table, which is anything but the published formats, those of `read_table`:
-        src, dst, t, weight, op, label   the column of each, by name or position; else inferred
-        edge_features                    columns of numbers, or "rest"
-        unit                             of numbers in t: ns, us, ms, s, min, h, day, year, step
-        sort                             sort by time instead of raising
-        ids                              "auto", "keep" or "number"
-        bipartite                        an id is one node as src and another as dst
-        on_bad                           "error", or "drop" and count
-        header, delimiter                of text, where detection is wrong
-        title                            of the stream
-        Published formats define their columns; all take unit and sort, files on_bad and title.
+    options: for a table, which is anything but the published formats, those of `read_table`: which
+        columns (src, dst, t, weight, op, label, edge_features), and unit, sort, ids, bipartite,
+        on_bad, header, delimiter, title. Published formats define their columns; all take unit and
+        sort, files on_bad and title.
 
     >>> read({"sources": [0], "destinations": [1], "timestamps": [3]}).t.tolist()
     [3]
@@ -104,11 +91,6 @@ def read(source: Any, format: Format = "auto", **options: Any) -> EventStream:
             f" {', '.join(options)}"
         )
     return readers[format](source, **options)
-
-
-def recognised(source: Any) -> Format:
-    """Return the format in which `read` would read this."""
-    return look(source)[0]
 
 
 def is_saved(path: PathLike) -> bool:

@@ -14,24 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
-from tidegraph.events.formats.objects import require_additions
+from tidegraph.events.formats.objects import require_plain
 from tidegraph.events.moments import PER_SECOND
 from tidegraph.events.stream import EventStream, NodeLabels
 from tidegraph.events.tables import read_table, whole_times
 from tidegraph.events.tables.sources import TextSource, text_source
-
-__all__ = [
-    "JODIE_COLUMNS",
-    "PathLike",
-    "read_jodie",
-    "read_snap",
-    "read_tgl",
-    "read_tgn",
-    "write_jodie",
-    "write_snap",
-    "write_tgl",
-    "write_tgn",
-]
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -61,6 +48,27 @@ def _seconds(times: NDArray[np.int64], unit: str) -> list[str]:
             )
         written.append(text)
     return written
+
+
+def _completed(stream: EventStream, remarks: list[str], **changes: Any) -> EventStream:
+    """Return a stream with what lies outside its table, and remarks about that in its report."""
+    report = stream.report
+    assert report is not None
+    uses = report.columns.items()
+    columns = {role: use for role, use in uses if changes.get(role, use) is not None}
+    report = dataclasses.replace(report, columns=columns, remarks=(*report.remarks, *remarks))
+    return dataclasses.replace(stream, report=report, **changes)
+
+
+def _times_and_labels(stream: EventStream) -> tuple[list[str], list[int]]:
+    labels = [0] * len(stream) if stream.labels is None else stream.labels.tolist()
+    return _seconds(stream.t, stream.unit), labels
+
+
+def _write_numbered(path: Path, header: str, *columns: Iterable[Any]) -> None:
+    """Write columns after that of the row's number."""
+    rows = enumerate(zip(*columns, strict=True))
+    _write_lines(path, [header, *(f"{k},{','.join(map(str, row))}" for k, row in rows)])
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -102,15 +110,12 @@ def write_jodie(stream: EventStream, path: PathLike) -> None:
 
     Users and items are each numbered from 0; the format cannot hold names or weights.
     """
-    require_additions(stream, "JODIE's format")
-    if stream.weight is not None:
-        raise DataError("JODIE's format cannot hold weights; give them as edge_features")
+    require_plain(stream, "JODIE's format")
     if not stream.bipartite:
         raise DataError("JODIE's format needs a bipartite stream; here a node is on both sides")
     users = np.unique(stream.src, return_inverse=True)[1].tolist()
     items = np.unique(stream.dst, return_inverse=True)[1].tolist()
-    labels = [0] * len(stream) if stream.labels is None else stream.labels.tolist()
-    rows = zip(users, items, _seconds(stream.t, stream.unit), labels, strict=True)
+    rows = zip(users, items, *_times_and_labels(stream), strict=True)
     features = stream.edge_features
 
     def lines() -> Iterable[str]:
@@ -175,28 +180,15 @@ def read_tgn(path: PathLike, **options: Any) -> EventStream:
             raise DataError(
                 f"{node_file} has features of {len(changes['node_features'])} nodes; {nodes} occur"
             )
-    report = stream.report
-    assert report is not None
-    columns = {role: use for role, use in report.columns.items() if role != "weight"}
-    remarks = ("idx points into the features", "ids start at 1 and were lowered by 1")
-    report = dataclasses.replace(report, columns=columns, remarks=(*report.remarks, *remarks))
-    return dataclasses.replace(stream, report=report, weight=None, nodes=nodes, **changes)
+    remarks = ["idx points into the features", "ids start at 1 and were lowered by 1"]
+    return _completed(stream, remarks, weight=None, nodes=nodes, **changes)
 
 
 def write_tgn(stream: EventStream, directory: PathLike, name: str) -> Path:
     """Write `ml_NAME.csv` and the features, if any, and return the path of the former."""
-    require_additions(stream, "the TGN format")
-    if stream.weight is not None:
-        raise DataError("the TGN format cannot hold weights; give them as edge_features")
+    require_plain(stream, "the TGN format")
     events, edge_file, node_file = _tgn_paths(Path(directory) / f"ml_{name}.csv")
-    labels = [0] * len(stream) if stream.labels is None else stream.labels.tolist()
-    rows = zip(
-        stream.src.tolist(),
-        stream.dst.tolist(),
-        _seconds(stream.t, stream.unit),
-        labels,
-        strict=True,
-    )
+    rows = zip(stream.src.tolist(), stream.dst.tolist(), *_times_and_labels(stream), strict=True)
     lines = [",u,i,ts,label,idx"]
     for number, (src, dst, time, label) in enumerate(rows):
         lines.append(f"{number},{src + 1},{dst + 1},{time},{label}.0,{number + 1}")
@@ -239,11 +231,9 @@ def read_tgl(path: PathLike, **options: Any) -> EventStream:
         ids="keep",
         **{"title": directory.name, **options},
     )
-    changes: dict[str, Any] = {}
-    for name in ("edge_features", "node_features"):
-        features = _load_features(directory, name)
-        if features is not None:
-            changes[name] = features
+    names = ("edge_features", "node_features")
+    loaded = {name: _load_features(directory, name) for name in names}
+    changes: dict[str, Any] = {name: each for name, each in loaded.items() if each is not None}
     if "edge_features" in changes:
         changes["edge_features"] = _in_order(changes["edge_features"], directory, stream, options)
     nodes = max(stream.nodes, len(changes.get("node_features", ())))
@@ -254,9 +244,7 @@ def read_tgl(path: PathLike, **options: Any) -> EventStream:
         changes["node_labels"] = known
         nodes = max(nodes, int(known.node.max()) + 1 if len(known.node) else 0)
         remarks.append(f"{len(known.node):,} node labels come from {labels_file.name}")
-    assert stream.report is not None
-    report = dataclasses.replace(stream.report, remarks=(*stream.report.remarks, *remarks))
-    return dataclasses.replace(stream, report=report, nodes=nodes, **changes)
+    return _completed(stream, remarks, nodes=nodes, **changes)
 
 
 def _in_order(
@@ -309,27 +297,23 @@ def write_tgl(
 
     split: the shares of events for training and validation, in time order, for ext_roll.
     """
-    require_additions(stream, "the TGL format")
-    if stream.weight is not None or stream.labels is not None:
-        raise DataError(
-            "the TGL format cannot hold weights or event labels; give edge_features or node_labels"
-        )
+    require_plain(stream, "the TGL format")
+    if stream.labels is not None:
+        raise DataError("the TGL format cannot hold event labels; give them as node_labels")
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     bounds = np.rint(np.cumsum(split) * len(stream))
-    part = np.searchsorted(bounds, np.arange(len(stream)), side="right").tolist()
-    rows = zip(
-        stream.src.tolist(), stream.dst.tolist(), _seconds(stream.t, stream.unit), part, strict=True
-    )
-    lines = [f"{number},{','.join(map(str, row))}" for number, row in enumerate(rows)]
-    _write_lines(folder / "edges.csv", [",src,dst,time,ext_roll", *lines])
+    part = np.searchsorted(bounds, np.arange(len(stream)), side="right")
+    times = _seconds(stream.t, stream.unit)
+    header = ",src,dst,time,ext_roll"
+    src, dst = stream.src.tolist(), stream.dst.tolist()
+    _write_numbered(folder / "edges.csv", header, src, dst, times, part.tolist())
     known = stream.node_labels
     if known is not None:
         times = _seconds(known.t, stream.unit)
-        parts = [0] * len(known.node) if known.part is None else known.part.tolist()
-        entries = zip(known.node.tolist(), times, known.label.tolist(), parts, strict=True)
-        lines = [f"{number},{','.join(map(str, row))}" for number, row in enumerate(entries)]
-        _write_lines(folder / "labels.csv", [",node,time,label,ext_roll", *lines])
+        parts = [0] * len(known.node) if known.part is None else known.part
+        header = ",node,time,label,ext_roll"
+        _write_numbered(folder / "labels.csv", header, known.node, times, known.label, parts)
     for name in ("edge_features", "node_features"):
         if getattr(stream, name) is not None:
             np.save(folder / f"{name}.npy", getattr(stream, name))
@@ -346,12 +330,8 @@ def read_snap(path: PathLike, **options: Any) -> EventStream:
 
 def write_snap(stream: EventStream, path: PathLike) -> None:
     """Write names (which must have no spaces), times in their unit, and weights."""
-    require_additions(stream, "SNAP's format")
-    columns = [
-        stream.name(stream.src).tolist(),
-        stream.name(stream.dst).tolist(),
-        stream.t.tolist(),
-    ]
+    require_plain(stream, "SNAP's format", weights=True)
+    columns = [each.tolist() for each in (*map(stream.name, (stream.src, stream.dst)), stream.t)]
     if stream.weight is not None:
         columns.append([repr(weight) for weight in stream.weight.tolist()])
     names = () if stream.names is None else stream.names.values.tolist()

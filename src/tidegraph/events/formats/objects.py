@@ -14,14 +14,14 @@ from tidegraph.events.read_report import ReadReport
 from tidegraph.events.stream import EventStream
 from tidegraph.events.tables import whole_times
 
-__all__ = ["from_temporal_data", "from_tgb", "require_additions", "to_temporal_data", "to_tgb"]
 
-
-def require_additions(stream: EventStream, name: str) -> None:
-    """Raise DataError if the stream holds what no published format can express."""
-    for what, column in (("op", stream.op), ("initial", stream.initial)):
-        if column is not None:
+def require_plain(stream: EventStream, name: str, *, weights: bool = False) -> None:
+    """Raise DataError if the stream has what the format cannot hold; some can hold weights."""
+    for what in ("op", "initial"):
+        if getattr(stream, what) is not None:
             raise DataError(f"{name} cannot hold {what}; use EventStream.save() instead")
+    if stream.weight is not None and not weights:
+        raise DataError(f"{name} cannot hold weights; give them as edge_features")
 
 
 def _array(value: Any) -> NDArray[Any]:
@@ -73,9 +73,7 @@ def _report(source: str, rows: int, *remarks: str) -> ReadReport:
 
 def to_temporal_data(stream: EventStream) -> Any:
     """Return the stream as a PyG `TemporalData` with src, dst, t and, if it has them, msg and y."""
-    require_additions(stream, "TemporalData")
-    if stream.weight is not None:
-        raise DataError("TemporalData cannot hold weights; give them as edge_features")
+    require_plain(stream, "TemporalData")
     try:
         torch, data = import_module("torch"), import_module("torch_geometric.data")
     except ImportError:
@@ -130,7 +128,7 @@ def from_tgb(arrays: Mapping[str, Any], *, unit: str = "s", sort: bool = False) 
 
 def to_tgb(stream: EventStream) -> dict[str, NDArray[Any]]:
     """Return the stream as TGB's arrays; weights and labels are 1 where it has none."""
-    require_additions(stream, "TGB's format")
+    require_plain(stream, "TGB's format", weights=True)
     rows = len(stream)
     arrays: dict[str, NDArray[Any]] = {
         "sources": stream.src.copy(),

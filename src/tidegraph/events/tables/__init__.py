@@ -7,7 +7,7 @@ of `scan_table`, in bounded memory, or the single stream of `read_table`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,22 +19,16 @@ from tidegraph.core.words import counted
 from tidegraph.events.columns import IntArray
 from tidegraph.events.names import NodeNames
 from tidegraph.events.read_report import ReadReport
-from tidegraph.events.stream import IS_MISSING, EventStream, Vocabulary
+from tidegraph.events.stream import EventStream
 from tidegraph.events.tables import sources
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column
-from tidegraph.events.tables.numbering import Ids, Numbering, interleaved, kept_ids, renumbered
-from tidegraph.events.tables.rows import Reading
+from tidegraph.events.tables.numbering import EndNumbering, Ids
+from tidegraph.events.tables.rows import Reading, Rows
 from tidegraph.events.tables.times import Clock, whole_times
+from tidegraph.events.vocabulary import IS_MISSING, Vocabulary
 
-__all__ = [
-    "TableError",
-    "TableScan",
-    "read_table",
-    "scan_edges",
-    "scan_table",
-    "whole_times",
-]
+__all__ = ["TableError", "TableScan", "read_table", "scan_edges", "scan_table", "whole_times"]
 
 _CLASSES = 1000  # different words of a label, at most
 
@@ -68,16 +62,7 @@ def scan_table(
     ([[1, 2]], 3)
     """
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
-    reading = Reading(
-        source,
-        unit=unit,
-        on_bad=on_bad,
-        header=header,
-        delimiter=delimiter,
-        edge_features=edge_features,
-        roles=roles,
-    )
-    return TableScan(reading, ids)
+    return TableScan(Reading(source, roles, edge_features, unit, on_bad, header, delimiter), ids)
 
 
 def scan_edges(
@@ -96,16 +81,7 @@ def scan_edges(
     [[8, 9]]
     """
     roles = {"src": src, "dst": dst, "weight": False if weight is None else weight}
-    reading = Reading(
-        source,
-        unit=None,
-        on_bad="error",
-        header=None,
-        delimiter=None,
-        edge_features=(),
-        roles=roles | {"t": False, "op": False, "label": False},
-        in_range=True,
-    )
+    reading = Reading(source, roles | {"t": False, "op": False, "label": False}, in_range=True)
     for rows in reading.rows(sorted_only=False, weights_only=True):
         yield rows.src, rows.dst, rows.weight
 
@@ -160,57 +136,28 @@ def read_table(
     if ids not in ("auto", "keep", "number"):
         raise ParameterError(f"ids is {ids!r}; give 'auto', 'keep' or 'number'")
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
-    reading = Reading(
-        source,
-        unit=unit,
-        on_bad=on_bad,
-        header=header,
-        delimiter=delimiter,
-        edge_features=edge_features,
-        roles=roles,
-    )
-    numberings = [Numbering()] * 2 if not bipartite else [Numbering(), Numbering()]
+    reading = Reading(source, roles, edge_features, unit, on_bad, header, delimiter)
+    number = EndNumbering(ids, bipartite, reading.source.name)
     clock = reading.clock()
-    pieces: dict[str, list[Any]] = {name: [] for name in ("src", "dst", "weight", "op", "label")}
-    pieces |= {name: [] for name in ("features", "missing", "categories")}
-    moments = []
+    pieces: dict[str, list[Any]] = {field.name: [] for field in fields(Rows)}
     for rows in reading.rows(sorted_only=not sort, weights_only=False):
-        if ids == "keep":
-            both = [kept_ids(column, reading.source.name) for column in (rows.src, rows.dst)]
-        elif bipartite:
-            both = [
-                number(ids) for number, ids in zip(numberings, (rows.src, rows.dst), strict=True)
-            ]
-        else:
-            numbers = numberings[0](interleaved(rows.src, rows.dst))
-            both = [numbers[0::2], numbers[1::2]]
-        for name, values in zip(("src", "dst"), both, strict=True):
-            pieces[name].append(np.ascontiguousarray(values))
-        for name in ("weight", "op", "label", "features", "missing", "categories"):
-            pieces[name].append(getattr(rows, name))
         clock.see(rows.t)
-        moments.append(rows.t)
+        ends = zip(("src", "dst"), number(rows.src, rows.dst), strict=True)
+        numbered = {name: np.ascontiguousarray(values) for name, values in ends}
+        for name, piece in (vars(rows) | numbered).items():
+            pieces[name].append(piece)
     found, remark = reading.unit_by(clock)
-    remarks = [remark]
-    times = np.concatenate([clock.ticks(piece, found) for piece in moments])
-    remarks += _rounded(clock)
-    moments.clear()
+    times = np.concatenate([clock.ticks(piece, found) for piece in pieces.pop("t")])
+    remarks = [remark, *_rounded(clock)]
     early = int((np.diff(times) < 0).sum())
     columns = {name: _concatenated(pieces.pop(name)) for name in list(pieces)}
-    if ids == "keep":
-        both_ids, nodes, names = [columns["src"], columns["dst"]], None, None
-    else:
-        both_ids, nodes, names = renumbered(
-            columns["src"], columns["dst"], numberings, ids, bipartite
-        )
+    src_nodes, dst_nodes, nodes, names = number.final(columns.pop("src"), columns.pop("dst"))
     features, weights = columns["features"], columns["weight"]
     feature_names = [*reading.numbers]
     for column, absent in zip(reading.numbers, columns["missing"].T, strict=True):
         if absent.any():
-            count = int(absent.sum())
-            remarks.append(
-                f"column {column!r} is missing in {counted(count, 'row')}, flagged there"
-            )
+            rows_ = counted(int(absent.sum()), "row")
+            remarks.append(f"column {column!r} is missing in {rows_}, flagged there")
             features = np.column_stack([features, absent.astype(np.float32)])
             feature_names.append(column + IS_MISSING)
     vocabulary, columns["label"] = _vocabulary(reading, feature_names, columns["label"], remarks)
@@ -222,12 +169,12 @@ def read_table(
         )
         extra = weights.astype(np.float32)[:, None]
         features = extra if features is None else np.concatenate([features, extra], axis=1)
-        feature_names = (*vocabulary.features, reading.chosen.roles["weight"])
-        vocabulary = replace(vocabulary, features=feature_names)
+        named = (*vocabulary.features, reading.chosen.roles["weight"])
+        vocabulary = replace(vocabulary, features=named)
         weights = None
     stream = EventStream(
-        both_ids[0],
-        both_ids[1],
+        src_nodes,
+        dst_nodes,
         times,
         weight=weights,
         op=columns["op"],
@@ -241,12 +188,11 @@ def read_table(
         sort=sort,
         title=Path(reading.source.name).name if title is None else title,
     )
-    repeats = _Repeats()
+    oddities = _Oddities()
     for first in range(0, len(stream), sources.BATCH_ROWS):
         piece = slice(first, first + sources.BATCH_ROWS)
-        repeats.see(stream.src[piece], stream.dst[piece], stream.t[piece])
-    remarks += _peculiarities(int((stream.src == stream.dst).sum()), repeats.count)
-    return stream._with(report=reading.report(remarks, early))
+        oddities.see(stream.src[piece], stream.dst[piece], stream.t[piece])
+    return stream._with(report=reading.report(remarks + oddities.remarks(), early))
 
 
 class TableScan:
@@ -265,22 +211,16 @@ class TableScan:
 
     def __iter__(self) -> Iterator[EventStream]:
         self._end = None
-        reading, numbering, repeats = self._reading, Numbering(), _Repeats()
+        reading, oddities = self._reading, _Oddities()
+        number = EndNumbering(self._ids, False, reading.source.name)
         clock = reading.survey()
         unit, _ = reading.unit_by(clock)
-        nodes = loops = 0
-        table = reading.source.name
+        nodes = 0
         for rows in reading.rows(sorted_only=True, weights_only=True):
-            if self._ids == "keep":
-                src, dst = kept_ids(rows.src, table), kept_ids(rows.dst, table)
-                nodes = max(nodes, int(src.max()) + 1, int(dst.max()) + 1)
-            else:
-                numbers = numbering(interleaved(rows.src, rows.dst))
-                src, dst = numbers[0::2], numbers[1::2]
-                nodes = len(numbering)
+            src, dst = number(rows.src, rows.dst)
+            nodes = max(nodes, int(src.max()) + 1, int(dst.max()) + 1)
             t = clock.ticks(rows.t, unit)
-            repeats.see(src, dst, t)
-            loops += int((src == dst).sum())
+            oddities.see(src, dst, t)
             yield EventStream(
                 src,
                 dst,
@@ -291,11 +231,10 @@ class TableScan:
                 labels=rows.label,
                 nodes=nodes,
                 unit=unit,
-                title=Path(table).name,
+                title=Path(reading.source.name).name,
             )
-        names = None if self._ids == "keep" else NodeNames(numbering.ids())
-        remarks = [reading.unit_by(clock)[1], *_rounded(clock)]
-        remarks += _peculiarities(loops, repeats.count)
+        names = None if self._ids == "keep" else NodeNames(number.sides[0].ids())
+        remarks = [reading.unit_by(clock)[1], *_rounded(clock), *oddities.remarks()]
         self._end = nodes, names, reading.report(remarks)
 
     def _at_end(self) -> tuple[int, NodeNames | None, ReadReport]:
@@ -354,36 +293,36 @@ def _concatenated(pieces: list[Any]) -> Any:
     return None if not pieces or pieces[0] is None else np.concatenate(pieces)
 
 
-class _Repeats:
-    """Counts rows that repeat an earlier row: same nodes, same time."""
+class _Oddities:
+    """Counts self-edges, and rows that repeat an earlier row: same nodes, same time."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self._loops = self._repeats = 0
         self._t: int | None = None
         self._pairs: IntArray = np.empty(0, dtype=np.int64)  # seen at the latest time so far
 
     def see(self, src: NDArray[Any], dst: NDArray[Any], t: IntArray) -> None:
+        self._loops += int((src == dst).sum())
         pair = (src.astype(np.int64) << 31) | dst
         run = np.concatenate([[0], np.cumsum(t[1:] != t[:-1])])
         together = np.bincount(run)[run] > 1
         if together.any():
             order = np.lexsort((pair[together], run[together]))
             pairs, runs = pair[together][order], run[together][order]
-            self.count += int(((pairs[1:] == pairs[:-1]) & (runs[1:] == runs[:-1])).sum())
+            self._repeats += int(((pairs[1:] == pairs[:-1]) & (runs[1:] == runs[:-1])).sum())
         if self._t == int(t[0]):
-            self.count += int(np.isin(np.unique(pair[run == 0]), self._pairs).sum())
+            self._repeats += int(np.isin(np.unique(pair[run == 0]), self._pairs).sum())
         tail = np.unique(pair[run == run[-1]])
         if run[-1] == 0 and self._t == int(t[0]):
             tail = np.union1d(tail, self._pairs)
         self._t, self._pairs = int(t[-1]), tail
 
-
-def _peculiarities(loops: int, repeats: int) -> list[str]:
-    remarks = []
-    if loops:
-        lead = "event leads" if loops == 1 else "events lead"
-        remarks.append(f"{loops:,} {lead} from a node to itself")
-    if repeats:
-        repeat = "event repeats" if repeats == 1 else "events repeat"
-        remarks.append(f"{repeats:,} {repeat} another of the same time")
-    return remarks
+    def remarks(self) -> list[str]:
+        remarks = []
+        if self._loops:
+            lead = "event leads" if self._loops == 1 else "events lead"
+            remarks.append(f"{self._loops:,} {lead} from a node to itself")
+        if self._repeats:
+            repeat = "event repeats" if self._repeats == 1 else "events repeat"
+            remarks.append(f"{self._repeats:,} {repeat} another of the same time")
+        return remarks

@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 
 from tidegraph.core.errors import DataError
 
-__all__ = ["Options", "TableError"]
-
 Options: TypeAlias = Mapping[str, Any]  # of `read_table`
 
 

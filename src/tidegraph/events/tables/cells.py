@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ _OPS = {"add": 0, "remove": 1, "set": 2, "+": 0, "-": 1, "=": 2, "0": 0, "1": 1,
 
 
 class Bad(NamedTuple):
-    """Rows that cannot be used because of one column, and why."""
+    """Rows, perhaps none, that cannot be used because of one column, and why."""
 
     what: str
     problem: str
@@ -38,7 +38,7 @@ class Cells:
     """A column of one batch: its values, and which rows cannot be used and why."""
 
     values: Any
-    bad: list[Bad] = field(default_factory=list)
+    bad: list[Bad]
 
 
 def is_arrow(values: Any) -> bool:
@@ -102,24 +102,24 @@ def cast_if_all_fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return column
 
 
-def numerals(column: pa.Array, what: str) -> tuple[pa.Array, list[Bad]]:
+def numerals(column: pa.Array, what: str) -> tuple[pa.Array, Bad]:
     """Return a column of text with only its numbers left, and which cells held anything else."""
     import pyarrow as pa
 
     column = without_missing(column)
     wrong = ~matching(column, NUMBER)
-    if not wrong.any():
-        return column, []
-    kept = pa.array(np.where(wrong, None, column.to_numpy(zero_copy_only=False)), pa.string())
-    return kept, [Bad(what, NOT_A_NUMBER, wrong)]
+    if wrong.any():
+        cells = np.where(wrong, None, column.to_numpy(zero_copy_only=False))
+        column = pa.array(cells, pa.string())
+    return column, Bad(what, NOT_A_NUMBER, wrong)
 
 
-def empty_cells(column: pa.Array, what: str, known: Sequence[Bad] = ()) -> list[Bad]:
+def empty_cells(column: pa.Array, what: str, known: Sequence[Bad] = ()) -> Bad:
     """Return which cells are empty, apart from those known to be bad."""
     missing = nulls(column)
     for bad in known:
         missing = missing & ~bad.rows
-    return [Bad(what, MISSING, missing)] if missing.any() else []
+    return Bad(what, MISSING, missing)
 
 
 def read_numbers(column: pa.Array, what: str) -> Cells:
@@ -131,7 +131,8 @@ def read_numbers(column: pa.Array, what: str) -> Cells:
     if is_text(column):
         column = cast_if_all_fit(column, pa.int64())
     if is_text(column):  # not all are integers: go cell by cell
-        column, bad = numerals(column, what)
+        column, wrong = numerals(column, what)
+        bad.append(wrong)
         column = cast_if_all_fit(column, pa.int64())
         if is_text(column):
             column = column.cast(pa.float64())
@@ -141,7 +142,7 @@ def read_numbers(column: pa.Array, what: str) -> Cells:
         column = column.cast(pa.float64())
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise DataError(f"{what} has type {column.type}; numbers are accepted")
-    bad += empty_cells(column, what, bad)
+    bad.append(empty_cells(column, what, bad))
     values = column.fill_null(0).to_numpy(zero_copy_only=False)
     if values.dtype == np.uint64 and values.size and int(values.max()) >= 2**63:
         values = values.astype(np.float64)
@@ -163,6 +164,5 @@ def read_operations(column: pa.Array) -> Cells:
         text = text.cast(pa.string())
     codes = [_OPS.get((cell or "").lower(), -1) for cell in text.to_pylist()]
     values = np.array(codes, dtype=np.int64)
-    unknown = values < 0
-    bad = [Bad("op", "none of add, remove, set", unknown)] if unknown.any() else []
-    return Cells(np.maximum(values, 0).astype(np.uint8), bad)
+    bad = Bad("op", "none of add, remove, set", values < 0)
+    return Cells(np.maximum(values, 0).astype(np.uint8), [bad])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -114,7 +113,7 @@ def interleaved(src: Any, dst: Any) -> Any:
     return pa.concat_arrays(both).take(pa.array(order))
 
 
-def kept_ids(ids: Any, table: str) -> NDArray[np.int32]:
+def _kept(ids: Any, table: str) -> NDArray[np.int32]:
     """Return the ids of a table as node numbers; raise DataError unless they are small integers."""
     if is_arrow(ids) or int(ids.min()) < 0 or int(ids.max()) >= _KEPT_IDS:
         shown = ids[0] if is_arrow(ids) else ids[int(np.argmax((ids < 0) | (ids >= _KEPT_IDS)))]
@@ -125,42 +124,47 @@ def kept_ids(ids: Any, table: str) -> NDArray[np.int32]:
     return ids.astype(np.int32)  # type: ignore[no-any-return]
 
 
-def renumbered(
-    src: NDArray[np.int32],
-    dst: NDArray[np.int32],
-    numberings: Sequence[Numbering],
-    ids: Ids,
-    bipartite: bool,
-) -> tuple[list[IntArray], int, NodeNames | None]:
-    """Return both columns in their final numbers, the number of nodes, and the names."""
-    if bipartite:
-        users, items = (numbering.ids() for numbering in numberings)
-        whole = all(_is_range(side) for side in (users, items)) and ids == "auto"
+class EndNumbering:
+    """Numbers both ends of the rows of a table."""
+
+    def __init__(self, ids: Ids, bipartite: bool, table: str) -> None:
+        self._ids, self._bipartite, self._table = ids, bipartite, table
+        self.sides = [Numbering(), Numbering()] if bipartite else [Numbering()]
+
+    def __call__(self, src: Any, dst: Any) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the numbers of some rows; those of the next rows may add nodes."""
+        if self._ids == "keep":
+            return _kept(src, self._table), _kept(dst, self._table)
+        if self._bipartite:
+            return self.sides[0](src), self.sides[1](dst)
+        numbers = self.sides[0](interleaved(src, dst))
+        return numbers[0::2], numbers[1::2]
+
+    def final(
+        self, src: NDArray[np.int32], dst: NDArray[np.int32]
+    ) -> tuple[NDArray[Any], NDArray[Any], int | None, NodeNames | None]:
+        """Return all rows in their final numbers, the number of nodes if known, and the names."""
+        if self._ids == "keep":
+            return src, dst, None, None
+        given, *others = (side.ids() for side in self.sides)
+        nodes = len(given)
+        whole = self._ids == "auto" and all(map(_is_range, (given, *others)))
+        if others:
+            if whole:
+                return given[src], others[0][dst] + nodes, nodes + len(others[0]), None
+            names = NodeNames.of_sides(given.tolist(), others[0].tolist())
+            return src, dst.astype(np.int64) + nodes, len(names), names
         if whole:
-            src_ids, dst_ids = users[src], items[dst] + len(users)
-            return [src_ids, dst_ids], len(users) + len(items), None
-        names = NodeNames.of_sides(users.tolist(), items.tolist())
-        return [src.astype(np.int64), dst.astype(np.int64) + len(users)], len(names), names
-    given = numberings[0].ids()
-    nodes = len(given)
-    if ids == "auto" and _is_range(given):
-        return [given[src], given[dst]], nodes, None
-    if ids == "number":
-        return [src.astype(np.int64), dst.astype(np.int64)], nodes, NodeNames(given)
-    # Numbers follow first appearance already; now put the sources first.
-    sources = np.zeros(nodes, dtype=np.bool_)
-    sources[src] = True
-    order = np.concatenate([_by_first_row(src, nodes), np.flatnonzero(~sources)])
-    place = np.empty(nodes, dtype=np.int64)
-    place[order] = np.arange(nodes)
-    return [place[src], place[dst]], nodes, NodeNames(given[order])
-
-
-def _by_first_row(ids: NDArray[np.int32], nodes: int) -> IntArray:
-    """Return the nodes that occur, in order of first appearance."""
-    first = np.full(nodes, len(ids), dtype=np.int64)
-    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
-    return np.argsort(first, kind="stable")[: int((first < len(ids)).sum())]
+            return given[src], given[dst], nodes, None
+        if self._ids == "number":
+            return src, dst, nodes, NodeNames(given)
+        # Numbers follow first appearance already; now put the sources first.
+        first = np.full(nodes, len(src), dtype=np.int64)
+        first[src[::-1]] = np.arange(len(src) - 1, -1, -1)
+        order = np.argsort(first, kind="stable")
+        place = np.empty(nodes, dtype=np.int64)
+        place[order] = np.arange(nodes)
+        return place[src], place[dst], nodes, NodeNames(given[order])
 
 
 def _is_range(ids: NDArray[Any]) -> bool:

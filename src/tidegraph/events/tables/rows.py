@@ -5,38 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.words import counted
-from tidegraph.events.batch import Op
-from tidegraph.events.columns import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE
+from tidegraph.events.columns import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE, IntArray, Op
 from tidegraph.events.moments import UNITS
 from tidegraph.events.read_report import ReadReport
+from tidegraph.events.tables import cells
 from tidegraph.events.tables.advice import Options, TableError
-from tidegraph.events.tables.cells import (
-    DATE,
-    MISSING,
-    MISSING_WORDS,
-    NOT_A_DATE,
-    NOT_A_NUMBER,
-    NUMBER,
-    Bad,
-    Cells,
-    cast_if_all_fit,
-    empty_cells,
-    is_arrow,
-    is_text,
-    matching,
-    nulls,
-    plain_column,
-    read_numbers,
-    read_operations,
-    without_missing,
-)
+from tidegraph.events.tables.cells import DATE, Bad, Cells
 from tidegraph.events.tables.columns import choose_columns
 from tidegraph.events.tables.numbering import Numbering
 from tidegraph.events.tables.sources import ArrowSource, TextSource, source_of
@@ -44,8 +25,6 @@ from tidegraph.events.tables.times import Clock, Moments, read_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-IntArray: TypeAlias = NDArray[np.int64]
 
 _COMMA = r"^[+-]?[0-9]+,[0-9]+$"  # a decimal in many countries
 
@@ -74,16 +53,16 @@ class Reading:
     def __init__(
         self,
         source: Any,
-        *,
-        unit: str | None,
-        on_bad: str,
-        header: bool | None,
-        delimiter: str | None,
-        edge_features: Any,
         roles: Mapping[str, Any],
+        edge_features: Any = (),
+        unit: str | None = None,
+        on_bad: str = "error",
+        header: bool | None = None,
+        delimiter: str | None = None,
+        *,
         in_range: bool = False,
     ) -> None:
-        """in_range: refuse weights that no graph can have."""
+        """in_range: reject weights that no graph can have."""
         if on_bad not in ("error", "drop"):
             raise ParameterError(f"on_bad is {on_bad!r}; give 'error' or 'drop'")
         if unit is not None and unit not in UNITS:
@@ -114,13 +93,6 @@ class Reading:
         """Return a clock for the times of the source that has seen none yet."""
         return Clock("s" if self.dates else self.unit or "s")
 
-    @property
-    def counted(self) -> bool:
-        """Whether the times are integers, so that their unit is known before reading."""
-        import pyarrow as pa
-
-        return not self.source.untyped and pa.types.is_integer(self._time_type())
-
     def _time_type(self) -> Any:
         assert isinstance(self.source, ArrowSource)
         return self.source.schema.field(self.chosen.roles["t"]).type
@@ -135,17 +107,17 @@ class Reading:
             kind = self._time_type()
             if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
                 return True
-            if not is_text(pa.array([], kind)):
+            if not cells.is_text(pa.array([], kind)):
                 return False
         column = self.chosen.roles["t"]
         if isinstance(self.source, TextSource):
             cell = self.source.first_cell(column)
-            if cell.lower() not in MISSING_WORDS:
+            if cell.lower() not in cells.MISSING_WORDS:
                 return re.match(DATE, cell) is not None
         for batch in self.source.batches([column], "drop"):
-            cells = without_missing(plain_column(batch.column(0))).drop_null()
-            if len(cells):
-                return re.match(DATE, cells[0].as_py()) is not None
+            found = cells.without_missing(cells.plain_column(batch.column(0))).drop_null()
+            if len(found):
+                return re.match(DATE, found[0].as_py()) is not None
         return False
 
     def _of_words(self, columns: Sequence[str]) -> set[str]:
@@ -153,9 +125,9 @@ class Reading:
         found: set[str] = set()
         asked = [name for name in columns if not self.source.is_number(name)]
         for batch in self.source.batches(asked, "drop") if asked else ():
-            for name, column in zip(asked, map(plain_column, batch.columns), strict=True):
-                cells = without_missing(column).drop_null() if is_text(column) else ()
-                if len(cells) and matching(cells, NUMBER).mean() < 0.5:
+            for name, column in zip(asked, map(cells.plain_column, batch.columns), strict=True):
+                text = cells.without_missing(column).drop_null() if cells.is_text(column) else ()
+                if len(text) and cells.matching(text, cells.NUMBER).mean() < 0.5:
                     found.add(name)
             break
         return found
@@ -165,12 +137,13 @@ class Reading:
         return tuple(str(word) for word in self._codes[column].ids().tolist())
 
     def survey(self) -> Clock:
-        """Return the clock of this source after a pass over its times alone."""
+        """Return the clock of this source after a pass over its times, if they may be fractions."""
+        import pyarrow as pa
+
         clock = self.clock()
-        if not self.counted:
+        if self.source.untyped or not pa.types.is_integer(self._time_type()):
             for batch in self.source.batches([self.chosen.roles["t"]], "drop"):
-                cells = read_times(batch.column(0), self.dates)
-                clock.see(cells.values)
+                clock.see(read_times(batch.column(0), self.dates).values)
         return clock
 
     def rows(self, *, sorted_only: bool, weights_only: bool) -> Iterator[Rows]:
@@ -209,31 +182,30 @@ class Reading:
 
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         roles = self.chosen.roles
-        cells: dict[str, Cells] = {
+        found: dict[str, Cells] = {
             "src": self._ids(columns[roles["src"]], "src"),
             "dst": self._ids(columns[roles["dst"]], "dst"),
-            "t": read_times(columns[roles["t"]], self.dates)
-            if "t" in roles
-            else Cells(Moments(np.zeros(batch.num_rows, dtype=np.int64)), []),
+            "t": Cells(Moments(np.zeros(batch.num_rows, dtype=np.int64)), []),
         }
+        if "t" in roles:
+            found["t"] = read_times(columns[roles["t"]], self.dates)
         if "op" in roles:
-            cells["op"] = read_operations(columns[roles["op"]])
+            found["op"] = cells.read_operations(columns[roles["op"]])
         if "weight" in roles:
-            cells["weight"] = self._weights(columns[roles["weight"]], cells.get("op"), weights_only)
+            found["weight"] = self._weights(columns[roles["weight"]], found.get("op"), weights_only)
         if "label" in roles:
-            cells["label"] = self._labels(columns[roles["label"]], weights_only)
+            found["label"] = self._labels(columns[roles["label"]], weights_only)
         names = self.chosen.features if weights_only else self.numbers
-        features = [read_numbers(columns[name], f"column {name!r}") for name in names]
-        missing = None
+        features = [cells.read_numbers(columns[name], f"column {name!r}") for name in names]
+        missing = codes = None
         if not weights_only:
             missing = np.zeros((batch.num_rows, len(names)), dtype=np.bool_)
             for place, column in enumerate(features):
-                for bad in column.bad:
-                    if bad.problem == MISSING:
-                        missing[:, place] |= bad.rows
-                column.bad = [bad for bad in column.bad if bad.problem != MISSING]
+                missing[:, place], column.bad = _without_missing(column.bad)
+        if self.words and not weights_only:
+            codes = np.column_stack([self._coded(columns[name], name) for name in self.words])
         used = np.ones(batch.num_rows, dtype=np.bool_)
-        for what, column in [*cells.items(), *zip(names, features, strict=True)]:
+        for what, column in [*found.items(), *zip(names, features, strict=True)]:
             for bad in column.bad:
                 rejected = bad.rows & used
                 if not rejected.any():
@@ -251,38 +223,24 @@ class Reading:
         if features:
             with np.errstate(over="ignore"):
                 matrix = np.column_stack([column.values.astype(np.float32) for column in features])
-        codes = None
-        if self.words and not weights_only:
-            codes = np.column_stack([self._coded(columns[name], name) for name in self.words])
-        whole = bool(used.all())
-
-        def kept(name: str) -> Any:
-            if name not in cells or whole:
-                return cells[name].values if name in cells else None
-            values = cells[name].values
-            return values.filter(pa.array(used)) if is_arrow(values) else values[used]
-
-        rows = Rows(
-            kept("src"),
-            kept("dst"),
-            kept("t"),
-            weight=kept("weight"),
-            op=kept("op"),
-            label=kept("label"),
-            features=matrix if matrix is None or whole else matrix[used],
-            missing=missing if missing is None or whole else missing[used],
-            categories=codes if codes is None or whole else codes[used],
-        )
-        return rows, first + np.flatnonzero(used)
+        kept = {name: column.values for name, column in found.items()}
+        kept |= {"features": matrix, "missing": missing, "categories": codes}
+        if not used.all():
+            for name, values in kept.items():
+                if cells.is_arrow(values):
+                    kept[name] = values.filter(pa.array(used))
+                elif values is not None:
+                    kept[name] = values[used]
+        return Rows(**kept), first + np.flatnonzero(used)
 
     def _rejection(self, bad: Bad, cell: Any, row: int, column: str) -> TableError:
         shown = "" if cell is None else f": {cell!r}"
         problem = f"{self.source.name}, {self.source.place(row)}: {bad.reason}{shown}"
         drop = [{"on_bad": "drop"}]
         as_feature: Options = {"edge_features": [column]}
-        if bad.what == "weight" and bad.problem != NOT_A_NUMBER and self._in_range:
+        if bad.what == "weight" and bad.problem != cells.NOT_A_NUMBER and self._in_range:
             return TableError(problem, f"{WEIGHT_RANGE}: use another unit, or leave out such rows")
-        if bad.what == "weight" and bad.problem != NOT_A_NUMBER:
+        if bad.what == "weight" and bad.problem != cells.NOT_A_NUMBER:
             return TableError(
                 problem,
                 "weights are > 0: if the column means something else, use {other}; to drop such"
@@ -314,8 +272,8 @@ class Reading:
     def _ids(self, column: pa.Array, what: str) -> Cells:
         import pyarrow as pa
 
-        column = plain_column(column)
-        bad = empty_cells(column, what)
+        column = cells.plain_column(column)
+        bad = [cells.empty_cells(column, what)]
         kind = column.type
         if pa.types.is_null(kind):
             column = column.cast(pa.string())
@@ -327,16 +285,16 @@ class Reading:
                     f"{self.source.name}: {what} holds ids of 2**63 and more; give them as text"
                 ) from None
             return Cells(values, bad)
-        if not is_text(column):
+        if not cells.is_text(column):
             raise DataError(
                 f"{self.source.name}: {what} has type {kind}; node ids are integers or names"
             )
         if self.source.untyped:
-            numbers = cast_if_all_fit(column, pa.int64())
+            numbers = cells.cast_if_all_fit(column, pa.int64())
             # "007" stays a name: as a number it would be the node 7.
-            if not is_text(numbers) and numbers.cast(pa.string()).equals(column):
+            if not cells.is_text(numbers) and numbers.cast(pa.string()).equals(column):
                 return Cells(numbers.fill_null(0).to_numpy(zero_copy_only=False), bad)
-        if self.source.untyped and matching(column, r"^-?[0-9]*\.[0-9]+$").all():
+        if self.source.untyped and cells.matching(column, r"^-?[0-9]*\.[0-9]+$").all():
             raise DataError(
                 f"{self.source.name}: {what} holds fractions like {column[0]}; node ids are"
                 " integers or names"
@@ -344,45 +302,37 @@ class Reading:
         return Cells(column.fill_null(""), bad)
 
     def _weights(self, column: pa.Array, op: Cells | None, only: bool) -> Cells:
-        cells = read_numbers(column, "weight")
-        values = cells.values = cells.values.astype(np.float64)
+        found = cells.read_numbers(column, "weight")
+        values = found.values = found.values.astype(np.float64)
         infinite = np.isinf(values)
         if op is not None:
             infinite &= op.values != Op.REMOVE
-        if infinite.any():
-            cells.bad.append(Bad("weight", "not finite", infinite))
-        if (only or not self.chosen.is_guess("weight")) and (values <= 0).any():
-            cells.bad.append(Bad("weight", "not positive", values <= 0))
+        found.bad.append(Bad("weight", "not finite", infinite))
+        if only or not self.chosen.is_guess("weight"):
+            found.bad.append(Bad("weight", "not positive", values <= 0))
         if self._in_range:
             outside = (values < WEIGHT_MIN) | (values > WEIGHT_MAX)
-            if outside.any():
-                cells.bad.append(Bad("weight", "too small or too large", outside))
-        return cells
+            found.bad.append(Bad("weight", "too small or too large", outside))
+        return found
 
     def _coded(self, column: pa.Array, name: str) -> IntArray:
         """Return the codes of a column of words; -1 where it is empty."""
-        cells = plain_column(column)
-        codes = np.full(len(cells), -1, dtype=np.int64)
-        codes[~nulls(cells)] = self._codes[name](cells.drop_null())
+        text = cells.plain_column(column)
+        codes = np.full(len(text), -1, dtype=np.int64)
+        codes[~cells.nulls(text)] = self._codes[name](text.drop_null())
         return codes
 
     def _labels(self, column: pa.Array, weights_only: bool) -> Cells:
         if self._word_labels and not weights_only:
-            codes = self._coded(without_missing(plain_column(column)), "label")
+            codes = self._coded(cells.without_missing(cells.plain_column(column)), "label")
             self.unlabelled += int((codes < 0).sum())
             return Cells(codes, [])
-        cells = read_numbers(column, "label")
-        missing = np.zeros(len(column), dtype=np.bool_)
-        for bad in cells.bad:
-            if bad.problem == MISSING:
-                missing |= bad.rows
-        cells.bad = [bad for bad in cells.bad if bad.problem != MISSING]
-        fraction = cells.values != np.rint(cells.values)
-        if fraction.any():
-            cells.bad.append(Bad("label", "not an integer", fraction))
-        cells.values = np.where(missing, -1, np.rint(cells.values)).astype(np.int64)
+        found = cells.read_numbers(column, "label")
+        missing, bad = _without_missing(found.bad)
+        whole = np.rint(found.values)
         self.unlabelled += int(missing.sum())
-        return cells
+        bad.append(Bad("label", "not an integer", found.values != whole))
+        return Cells(np.where(missing, -1, whole).astype(np.int64), bad)
 
     def _check_order(
         self, t: Moments, index: IntArray, last: tuple[int, float] | None
@@ -443,11 +393,17 @@ class Reading:
         )
 
 
+def _without_missing(found: list[Bad]) -> tuple[NDArray[np.bool_], list[Bad]]:
+    """Return which rows are missing, and what else is bad."""
+    missing = [bad.rows for bad in found if bad.problem == cells.MISSING]
+    return np.logical_or.reduce(missing), [bad for bad in found if bad.problem != cells.MISSING]
+
+
 def _spelling(bad: Bad, cell: Any) -> str:
     """Return how the content of a cell should be written, where that may be unknown."""
     if isinstance(cell, str) and re.match(_COMMA, cell.strip()):
         return "write decimals with a point, as in 1.5"
-    if bad.what == "t" and bad.problem in (NOT_A_NUMBER, NOT_A_DATE):
+    if bad.what == "t" and bad.problem in (cells.NOT_A_NUMBER, cells.NOT_A_DATE):
         return "times are all ISO dates like 2024-03-01 10:01, or all numbers"
     return ""
 

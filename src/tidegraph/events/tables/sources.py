@@ -6,6 +6,7 @@ Every source yields Arrow batches of the columns asked for and can be read repea
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import os
@@ -27,6 +28,19 @@ if TYPE_CHECKING:
 BATCH_ROWS = 1 << 18
 _BLOCK_BYTES = 1 << 22
 _HEAD_BYTES = 1 << 16
+
+
+@contextlib.contextmanager
+def _read_as(kind: str, name: object) -> Iterator[None]:
+    """Turn errors of reading into DataError."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except MemoryError:  # Arrow derives its own from both
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{name} cannot be read as {kind}: {error}") from error
 
 
 @dataclass
@@ -69,17 +83,14 @@ class ArrowSource(Source):
         if self.parquet is None:
             yield from self.table.select(list(wanted)).to_batches(max_chunksize=BATCH_ROWS)
             return
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        try:
-            # Row groups may be large: without pre-buffering only the current pages are in memory.
-            with pq.ParquetFile(self.parquet, pre_buffer=False, buffer_size=1 << 20) as file:
-                yield from file.iter_batches(BATCH_ROWS, columns=list(wanted), use_threads=False)
-        except MemoryError:  # Arrow derives its own from both
-            raise
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{self.name} cannot be read as parquet: {error}") from error
+        # Row groups may be large: without pre-buffering only the current pages are in memory.
+        with (
+            _read_as("parquet", self.name),
+            pq.ParquetFile(self.parquet, pre_buffer=False, buffer_size=1 << 20) as file,
+        ):
+            yield from file.iter_batches(BATCH_ROWS, columns=list(wanted), use_threads=False)
 
     def is_number(self, column: str) -> bool:
         import pyarrow as pa
@@ -280,11 +291,8 @@ def _check_encoding(path: Path) -> None:
 
 def read_head(path: Path) -> bytes:
     """Return the first bytes of a file, decompressed: enough to recognise it."""
-    try:
-        with _opened(path) as stream:
-            return stream.read(_HEAD_BYTES)  # type: ignore[no-any-return]
-    except OSError as error:
-        raise DataError(f"{path} cannot be read as text: {error}") from error
+    with _read_as("text", path), _opened(path) as stream:
+        return stream.read(_HEAD_BYTES)  # type: ignore[no-any-return]
 
 
 def text_source(
@@ -316,12 +324,11 @@ def text_source(
     cells = _cells(rows[0], delimiter)
     if header is None:
         header = not any(re.match(NUMBER, cell) or re.match(DATE, cell) for cell in cells)
-    first = [_cells(row, delimiter) for row in rows[int(header) :][:1]]
+    first = next((_cells(row, delimiter) for row in rows[int(header) :]), [])
     names = [cell if header and cell else f"column {place}" for place, cell in enumerate(cells)]
     twice = {column for column in names if names.count(column) > 1}
     if twice:
         raise DataError(f"{name} has two columns called {min(twice)!r}; rename one")
-    clean = delimiter == " " or words[0] > 0
     return TextSource(
         name,
         names,
@@ -329,8 +336,8 @@ def text_source(
         untyped=True,
         path=path,
         delimiter=delimiter,
-        clean=clean,
-        first=tuple(first[0]) if first else (),
+        clean=delimiter == " " or words[0] > 0,
+        first=tuple(first),
     )
 
 
@@ -370,10 +377,8 @@ def source_of(source: Any, header: bool | None, delimiter: str | None) -> Source
             source = {name: source[name] for name in source.dtype.names}
         if isinstance(source, Mapping):
             return _in_memory(pa.table({k: _vector(v, k) for k, v in source.items()}), "the table")
-        if isinstance(source, pa.Table):
-            return _in_memory(source, "the table")
-        if isinstance(source, pa.RecordBatch):
-            return _in_memory(pa.Table.from_batches([source]), "the table")
+        if isinstance(source, (pa.Table, pa.RecordBatch)):
+            return _in_memory(pa.table(source), "the table")
         if hasattr(source, "__arrow_c_stream__"):
             table = pa.RecordBatchReader.from_stream(source).read_all()
             return _in_memory(table, f"the {kind}")
@@ -405,28 +410,23 @@ def _vector(values: Any, name: str) -> Any:
 
 
 def _parquet(path: Path) -> ArrowSource:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with _read_as("parquet", path):
         schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read as parquet: {error}") from error
     return ArrowSource(str(path), list(schema.names), parquet=path, schema=schema)
 
 
 def _ipc(path: Path) -> pa.Table:
     import pyarrow as pa
 
-    try:
+    with _read_as("Arrow", path):
         mapped = pa.memory_map(str(path))
         try:
             return pa.ipc.open_file(mapped).read_all()
         except pa.ArrowInvalid:
             mapped.seek(0)
             return pa.ipc.open_stream(mapped).read_all()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read as Arrow: {error}") from error
 
 
 def _in_memory(table: pa.Table, name: str) -> ArrowSource:

@@ -8,35 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
-from tidegraph.events.columns import TIME_LIMIT, whole_numbers
+from tidegraph.events.columns import TIME_LIMIT, FloatArray, IntArray, whole_numbers
 from tidegraph.events.moments import PER_SECOND
-from tidegraph.events.tables.cells import (
-    DATE,
-    NOT_A_DATE,
-    Bad,
-    Cells,
-    cast_if_all_fit,
-    empty_cells,
-    is_text,
-    matching,
-    nulls,
-    numerals,
-    plain_column,
-    read_numbers,
-    without_missing,
-)
+from tidegraph.events.tables import cells
+from tidegraph.events.tables.cells import DATE, Bad, Cells
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-IntArray: TypeAlias = NDArray[np.int64]
-FloatArray: TypeAlias = NDArray[np.float64]
 
 _DECIMAL = r"^(?P<sign>[+-]?)0*(?P<whole>[0-9]{0,18})(?:\.(?P<fraction>[0-9]*))?$"
 _FRACTION_DIGITS = 18  # read of a decimal; as an integer they fit into int64
@@ -157,7 +141,7 @@ def _from_decimals(column: pa.Array) -> Moments:
     import pyarrow.compute as pc
 
     parts = pc.extract_regex(column, _DECIMAL)
-    plain = ~nulls(parts)
+    plain = ~cells.nulls(parts)
     digits = pc.utf8_slice_codeunits(pc.struct_field(parts, "fraction"), 0, _FRACTION_DIGITS)
     digits = pc.utf8_rpad(digits, _FRACTION_DIGITS, "0")
     whole, fraction = (
@@ -169,7 +153,7 @@ def _from_decimals(column: pa.Array) -> Moments:
     whole = np.where(below, -whole - (fraction > 0), whole)
     fraction = np.where(below & (fraction > 0), _FRACTION - fraction, fraction)
     rest, slack = fraction / _FRACTION, np.full(len(column), 2.0**-51)  # two roundings, and a third
-    written = np.flatnonzero(~plain & ~nulls(column))
+    written = np.flatnonzero(~plain & ~cells.nulls(column))
     if len(written):
         floats = _from_floats(column.take(pa.array(written)).cast(pa.float64()).to_numpy())
         whole[written] = floats.whole
@@ -182,30 +166,29 @@ def read_times(column: pa.Array, dates: bool) -> Cells:
     """Return the column as `Moments`: of seconds for dates, of the given unit for numbers."""
     import pyarrow as pa
 
-    column = plain_column(column)
+    column = cells.plain_column(column)
     if not dates:
         if pa.types.is_decimal(column.type):
             column = column.cast(pa.string())
-        if is_text(column):
-            column = cast_if_all_fit(column, pa.int64())
-        if is_text(column):
+        if cells.is_text(column):
+            column = cells.cast_if_all_fit(column, pa.int64())
+        if cells.is_text(column):
             return _written_times(column)
-        cells = read_numbers(column, "t")
-        if cells.values.dtype.kind == "i":
-            cells.values = Moments(cells.values)
-            return cells
-        infinite = np.isinf(cells.values)
-        if infinite.any():
-            cells.bad.append(Bad("t", "not finite", infinite))
-        cells.values = _from_floats(np.where(infinite, cells.values.dtype.type(0), cells.values))
-        return cells
-    if is_text(column):
-        return _written_dates(without_missing(column))
-    bad = empty_cells(column, "t")
+        found = cells.read_numbers(column, "t")
+        if found.values.dtype.kind == "i":
+            found.values = Moments(found.values)
+            return found
+        infinite = np.isinf(found.values)
+        found.bad.append(Bad("t", "not finite", infinite))
+        found.values = _from_floats(np.where(infinite, found.values.dtype.type(0), found.values))
+        return found
+    if cells.is_text(column):
+        return _written_dates(cells.without_missing(column))
+    bad = cells.empty_cells(column, "t")
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
     ticks = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return Cells(_from_seconds(ticks, PER_SECOND[column.type.unit]), bad)
+    return Cells(_from_seconds(ticks, PER_SECOND[column.type.unit]), [bad])
 
 
 def _written_times(column: pa.Array) -> Cells:
@@ -213,21 +196,19 @@ def _written_times(column: pa.Array) -> Cells:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    column, bad = numerals(column, "t")
-    bad += empty_cells(column, "t", bad)
-    infinite = matching(column, r"^(?i:[+-]?inf(inity)?)$") & ~nulls(column)
-    if infinite.any():
-        bad.append(Bad("t", "not finite", infinite))
-        column = pc.if_else(pa.array(infinite), pa.scalar(None, pa.string()), column)
-    return Cells(_from_decimals(column), bad)
+    column, wrong = cells.numerals(column, "t")
+    missing = cells.empty_cells(column, "t", [wrong])
+    infinite = cells.matching(column, r"^(?i:[+-]?inf(inity)?)$") & ~cells.nulls(column)
+    column = pc.if_else(pa.array(infinite), pa.scalar(None, pa.string()), column)
+    return Cells(_from_decimals(column), [wrong, missing, Bad("t", "not finite", infinite)])
 
 
 def _written_dates(column: pa.Array) -> Cells:
     """Return ISO dates; those without a zone are UTC."""
     import pyarrow as pa
 
-    missing, wrong = nulls(column), ~matching(column, DATE)
-    zoned = ~missing & matching(column, _ZONED)
+    missing, wrong = cells.nulls(column), ~cells.matching(column, DATE)
+    zoned = ~missing & cells.matching(column, _ZONED)
     whole, rest = np.zeros(len(column), np.int64), np.zeros(len(column))
     for zone, rows in (("UTC", zoned & ~wrong), (None, ~zoned & ~missing & ~wrong)):
         places = np.flatnonzero(rows)
@@ -238,9 +219,7 @@ def _written_dates(column: pa.Array) -> Cells:
                 continue
             whole[part] = moments.whole
             rest[part] = 0 if moments.rest is None else moments.rest
-    bad = empty_cells(column, "t")
-    if wrong.any():
-        bad.append(Bad("t", NOT_A_DATE, wrong))
+    bad = [cells.empty_cells(column, "t"), Bad("t", cells.NOT_A_DATE, wrong)]
     return Cells(Moments.of(whole, rest, _DATE_SLACK), bad)
 
 
@@ -253,8 +232,8 @@ def _parsed_dates(
     if not len(column):
         return
     for unit, per_second in PER_SECOND.items():
-        ticks = cast_if_all_fit(column, pa.timestamp(unit, zone))
-        if not is_text(ticks):
+        ticks = cells.cast_if_all_fit(column, pa.timestamp(unit, zone))
+        if not cells.is_text(ticks):
             moments = _from_seconds(ticks.cast(pa.int64()).to_numpy(), per_second)
             yield first, len(column), moments
             return
@@ -280,11 +259,12 @@ def whole_times(values: Any, unit: str = "s") -> tuple[IntArray, str]:
     if array.dtype.kind in "OUT" and array.ndim == 1:
         import pyarrow as pa
 
-        cells = read_times(pa.array(array.tolist(), pa.string()), dates=False)
-        for bad in cells.bad:
-            row = int(bad.rows.argmax())
-            raise DataError(f"{bad.reason} in row {row}: {array[row]!r}; give finite numbers")
-        moments = cells.values
+        found = read_times(pa.array(array.tolist(), pa.string()), dates=False)
+        for bad in found.bad:
+            if bad.rows.any():
+                row = int(bad.rows.argmax())
+                raise DataError(f"{bad.reason} in row {row}: {array[row]!r}; give finite numbers")
+        moments = found.values
     elif array.dtype.kind != "f" or array.ndim != 1:
         raise DataError(f"t has dtype {array.dtype} and shape {array.shape}; give numbers [events]")
     elif not np.isfinite(array).all():

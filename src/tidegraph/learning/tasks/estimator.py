@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,15 +26,10 @@ from tidegraph.evaluation import Result, Split, latest_split
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.models import Network
-from tidegraph.learning.settings import (
-    TrainingSettings,
-)
+from tidegraph.learning.settings import TrainingSettings
 from tidegraph.learning.tasks.recorded import Recorded, all_or_nothing
 from tidegraph.learning.training import Epoch, Training, fit, read_tensors, write_tensors
 from tidegraph.store.trajectories import copy_store
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Estimator", "pieces"]
 
@@ -162,12 +157,9 @@ class Estimator(Recorded):
         They may bring new nodes, after the known ones: `events.continuing(model.stream)`.
         """
         self._check_fitted()
-        self._append(events, self._joined(events))  # checks them before anything changes
+        self._append(events)
         self._features = self._new_features()
         return self
-
-    def _joined(self, events: EventStream) -> EventStream:
-        return self._stream.joined(events)
 
     def partial_fit(self: _Own, events: EventStream, *, progress: Progress | None = None) -> _Own:
         """Add later events to the state and train further on what they teach; return self.
@@ -261,8 +253,9 @@ class Estimator(Recorded):
             advice = ", or overwrite=True" if a_model else ""
             raise StateFileError(f"{whole} exists; give a directory that does not{advice}")
         directory = whole.with_name(f".{whole.name}.saving")
-        if directory.exists():  # left by a save that was killed
-            shutil.rmtree(directory)
+        before = whole.with_name(f".{whole.name}.replaced")
+        for leftover in (directory, before):  # by a save that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
         directory.mkdir(parents=True)
         copy_store(self._directory, directory / "trajectories")
         events_file, held = self._shared_events
@@ -284,13 +277,9 @@ class Estimator(Recorded):
         (directory / "settings.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         write_tensors(directory / "model.safetensors", self._network.state_dict(), about)
         if a_model:
-            before = whole.with_name(f".{whole.name}.replaced")
-            shutil.rmtree(before, ignore_errors=True)  # left by a save that was killed
             put_in_place(whole, before)
-            put_in_place(directory, whole)
-            shutil.rmtree(before)
-        else:
-            put_in_place(directory, whole)
+        put_in_place(directory, whole)
+        shutil.rmtree(before, ignore_errors=True)
 
     def _learned(self) -> dict[str, Any]:
         """Return what the training found besides weights, in plain types."""

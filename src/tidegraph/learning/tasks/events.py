@@ -13,7 +13,6 @@ from torch import Tensor
 
 from tidegraph import evaluation
 from tidegraph.core.errors import DataError
-from tidegraph.engine.channels import Sketch
 from tidegraph.evaluation import Result, Split
 from tidegraph.evaluation.metrics import log_loss
 from tidegraph.events.columns import IntArray
@@ -82,9 +81,6 @@ class EventClassifier(EventSettings, Classifier):
         assert stream.labels is not None
         learnable_classes(stream.labels[rows], part)
 
-    def propagated(self, stream: EventStream) -> Sketch:
-        return Sketch(self.columns, seed=self.seed)
-
     def _divided(self, split: Split) -> tuple[EventStream, EventStream]:
         stream = self._stream
         rows, part = self.examples(stream, split)
@@ -113,7 +109,7 @@ class EventClassifier(EventSettings, Classifier):
         if self.known_labels:
             known_t = stream.t + self.label_delay
             labels = KnownLabels(stream, known_t, self.classes_, self._share, self._span)
-        pairs = PairFeatures(self._trajectories, self._history, self.propagated(stream), edges)
+        pairs = PairFeatures(self._trajectories, self._history, self._sketch(), edges)
         return EventFeatures(self.own_, pairs, labels, periods(stream.unit, self._span))
 
     def _read(self, examples: EventStream) -> Tensor:

@@ -15,7 +15,6 @@ from tidegraph import evaluation
 from tidegraph.core.declarations import Setting
 from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
-from tidegraph.engine.channels import Sketch
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.columns import IntArray, whole_numbers
 from tidegraph.events.stream import EventStream
@@ -83,14 +82,10 @@ class LinkPredictor(LinkSettings, Estimator):
                     " give a longer stream or another split"
                 )
 
-    def propagated(self, stream: EventStream) -> Sketch:
-        return Sketch(self.columns, seed=self.seed)
-
     def _new_features(self) -> PairFeatures:
-        sketch = self.propagated(self._stream)
         found = carried(self._stream) if self.edge_features else None
         edges = None if found is None else EdgeFeatures(self._stream, found)
-        return PairFeatures(self._trajectories, self._history, sketch, edges)
+        return PairFeatures(self._trajectories, self._history, self._sketch(), edges)
 
     def _pair_features(self, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
         """Return what the decoder reads about pairs; no columns where it reads none."""
@@ -235,12 +230,12 @@ class LinkPredictor(LinkSettings, Estimator):
         """
         self._check_fitted()
         _K.check(k)
+        sources, times = self._columns(src=src, t=t)
         if np.ndim(src) or np.ndim(t):
             raise DataError("rank answers for one source at one time; call it once for each")
-        (node,), (time,) = self._columns(src=src, t=t)
+        node, time = sources[0], times[0]
         past = self._stream.before(int(time))
-        (nodes,) = [past.dst] if candidates is None else self._columns(dst=candidates)
-        nodes = np.unique(nodes)
+        nodes = np.unique(past.dst if candidates is None else self._columns(dst=candidates)[0])
         if without_self:
             nodes = nodes[nodes != node]
         if without_known:
@@ -250,11 +245,7 @@ class LinkPredictor(LinkSettings, Estimator):
         return nodes[best], found[best]
 
     def evaluate(
-        self,
-        split: Split,
-        *,
-        samplers: Sequence[str] = SAMPLERS,
-        **options: Any,
+        self, split: Split, *, samplers: Sequence[str] = SAMPLERS, **options: Any
     ) -> Result:
         """Return AP and AUC under TGN's protocol, of the model and of the heuristics."""
         self._check_fitted()
@@ -278,10 +269,21 @@ class LinkPredictor(LinkSettings, Estimator):
         return len(self._stream) + np.arange(len(events))
 
     def _further(self, lessons: ArrayLike, most: int, replay: float) -> _Examples | None:
-        places = np.asarray(lessons)
-        if places.size == 0:
+        if not np.size(lessons):
             return None
-        _check_places(places, len(self._stream))
+        advice = "give whole numbers, positions in the stream"
+        places = whole_numbers(lessons, "events", advice=advice, error=DataError)
+        count = len(self._stream)
+        if (
+            places.ndim != 1
+            or (np.diff(places) <= 0).any()
+            or not 0 <= places[0] <= places[-1] < count
+        ):
+            raise DataError(
+                f"events are {places.dtype} {list(places.shape)}, from {places.flat[0]} to"
+                f" {places.flat[-1]}; give whole numbers [k], positions in the stream from 0 to"
+                f" below {count:,}, ascending, each once"
+            )
         places = places[-most:]
         first = int(places[0])
         again = self._repeated(len(places), first, replay, seed=first)
@@ -293,21 +295,6 @@ def _distinct(nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray, IntArra
     times, rank = np.unique(t, return_inverse=True)
     keys, place = np.unique(nodes * len(times) + rank.reshape(-1), return_inverse=True)
     return keys // len(times), times[keys % len(times)], place.reshape(-1)
-
-
-def _check_places(events: NDArray[Any], count: int) -> None:
-    """Raise DataError unless these are distinct ascending positions in so many events."""
-    if events.dtype.kind not in "iu" or events.ndim != 1:
-        raise DataError(
-            f"events are {events.dtype} {list(events.shape)}; give positions in the stream, whole"
-            " numbers [k]"
-        )
-    events = whole_numbers(events, "positions of events", error=DataError)  # uint64 has no -1
-    if (np.diff(events) <= 0).any() or events[0] < 0 or events[-1] >= count:
-        raise DataError(
-            f"events are {events[0]} to {events[-1]}; give positions in the stream, from 0 to"
-            f" below {count:,}, ascending, each once"
-        )
 
 
 def _past_pairs(

@@ -11,6 +11,7 @@ from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream, NodeLabels
 from tidegraph.learning.features import RECENT, carried, last_and_mean, squash
 from tidegraph.learning.history import History
+from tidegraph.learning.settings import NodeSettings
 from tidegraph.store.trajectories import Trajectories
 
 __all__ = ["NodeFeatures", "of_day_and_week", "periods"]
@@ -32,10 +33,10 @@ class NodeFeatures:
 
     span: length of the training period, which must hold several days or weeks for the time of day
         or week to be read.
+    settings: `activity`, whether to read the numbers of `History` for the node and for its last
+        partner, and the time of day and week; `edge_features`, whether to read those of the latest
+        event and their mean over the latest ones.
     states: whether to read the representations themselves too.
-    activity: whether to read the numbers of `History` for the node and for its last partner, and
-        the time of day and week.
-    edge_features: whether to read those of the latest event and their mean over the latest ones.
     known: labels with the times from which they are known, or None. They give the node's last
         label and the share of each of `classes` among its own labels, among the last labels of its
         partners, and among the last labels of their partners.
@@ -47,22 +48,18 @@ class NodeFeatures:
         trajectories: Trajectories,
         history: History,
         x: FloatArray,
+        settings: NodeSettings,
         *,
         span: float,
         states: bool,
-        activity: bool,
-        edge_features: bool,
         known: NodeLabels | None,
         classes: IntArray,
     ) -> None:
-        self._trajectories = trajectories
-        self._history = history
-        self._x = x
-        self._states = states
-        self._activity = activity
-        self._edge_features = carried(stream) if edge_features else None
+        self._trajectories, self._history, self._x = trajectories, history, x
+        self._states, self._activity = states, settings.activity
+        self._edge_features = carried(stream) if settings.edge_features else None
         self._classes = len(classes)
-        self._periods = periods(stream.unit, span) if activity else np.zeros(0)
+        self._periods = periods(stream.unit, span)
         # Every event is listed at both of its ends.
         self._events = Past(np.concatenate([stream.src, stream.dst]), np.tile(stream.t, 2))
         self._partner = np.concatenate([stream.dst, stream.src])

@@ -100,9 +100,6 @@ class NodeClassifier(NodeSettings, Classifier):
     def propagated(self, stream: EventStream) -> Sketch | ArrayLike:
         return self._sketch() if stream.node_features is None else stream.node_features
 
-    def _sketch(self) -> Sketch:
-        return Sketch(self.columns, seed=self.seed)
-
     def _new_features(self) -> NodeFeatures:
         stream, x = self._stream, self._stream.node_features
         if x is None:
@@ -112,10 +109,9 @@ class NodeClassifier(NodeSettings, Classifier):
             self._trajectories,
             self._history,
             x,
+            self,
             span=self._span,
             states=self.reads_states_,
-            activity=self.activity,
-            edge_features=self.edge_features,
             known=self.known(stream) if self.known_labels else None,
             classes=self.classes_,
         )
@@ -126,11 +122,11 @@ class NodeClassifier(NodeSettings, Classifier):
         # Propagated random features identify the neighbours, which networks learn by heart.
         has_features = self._stream.node_features is not None
         self.reads_states_ = has_features if self.states is None else self.states
-        learned, held_out = (
-            self._latest(examples, examples.part == part, self.max_examples)
-            for part in (TRAIN, VALIDATION)
+        assert examples.part is not None
+        return (
+            self._latest(examples, examples.part == TRAIN, self.max_examples),
+            self._latest(examples, examples.part == VALIDATION, self.max_examples),
         )
-        return learned, held_out
 
     def _read(self, examples: NodeLabels) -> Tensor:
         return torch.from_numpy(self._features(examples.node, examples.t))

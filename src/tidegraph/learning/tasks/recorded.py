@@ -35,6 +35,7 @@ from tidegraph.learning.settings import (
     default_half_lives,
 )
 from tidegraph.store.trajectories import Trajectories, copy_store, record
+from tidegraph.store.writer import Watch
 
 if TYPE_CHECKING:
     import pandas
@@ -136,15 +137,20 @@ class Recorded(ModelSettings):
 
     @all_or_nothing
     def observe(
-        self, stream: EventStream, split: Split, *, progress: Progress | None = None
+        self,
+        stream: EventStream,
+        split: Split,
+        *,
+        progress: Progress | None = None,
+        watch: Watch | None = None,
     ) -> None:
         """Propagate and record: the part of `fit` that works on the graph."""
         self._check_learnable(stream, split)
         self._span = _span(stream, split)
         self._directory = self._temporary() if self.path is None else Path(self.path)
         self._saved = False
-        propagator = self.propagator(stream)
-        record(stream, propagator, self._directory, epsilon=self.epsilon, progress=progress)
+        propagator, epsilon = self.propagator(stream), self.epsilon
+        record(stream, propagator, self._directory, epsilon=epsilon, progress=progress, watch=watch)
         self._open(stream)
 
     def reopen(self, stream: EventStream, split: Split) -> None:
@@ -166,7 +172,10 @@ class Recorded(ModelSettings):
 
     def propagated(self, stream: EventStream) -> Sketch | ArrayLike:
         """Return the features of the stream's nodes to propagate: its own, or random ones."""
-        raise NotImplementedError
+        return self._sketch()
+
+    def _sketch(self) -> Sketch:
+        return Sketch(self.columns, seed=self.seed)
 
     def propagator(self, stream: EventStream) -> Propagator:
         """Return a new engine as `observe` makes it for the stream, before any of its events."""
@@ -198,11 +207,12 @@ class Recorded(ModelSettings):
         self._history = History(stream.nodes, activity_half_lives(self._span))
         self._history.append(stream)
 
-    def _append(self, events: EventStream, stream: EventStream) -> None:
-        """Record later events, with which the stream is `stream`.
+    def _joined(self, events: EventStream) -> EventStream:
+        return self._stream.joined(events)
 
-        A saved model stays as it was saved: the events go to a copy of its record.
-        """
+    def _append(self, events: EventStream) -> None:
+        """Record later events, those of a saved model to a copy of its record."""
+        stream = self._joined(events)  # checks them before anything changes
         if self._saved:
             copy = self._temporary()
             copy_store(self._directory, copy)

@@ -9,12 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import ParameterError
-from tidegraph.events.datasets.generators.draws import Draws, at_least, normal
+from tidegraph.events.columns import IntArray
+from tidegraph.events.datasets.generators.draws import Draws, normal, require
 from tidegraph.events.stream import EventStream, NodeLabels
-
-__all__ = ["generate_communities"]
-
-IntArray = NDArray[np.int64]
 
 
 def generate_communities(
@@ -42,10 +39,8 @@ def generate_communities(
     >>> len(stream), stream.nodes
     (200, 50)
     """
-    at_least("nodes", nodes, 2 * communities)
-    at_least("events", events, 1)
-    at_least("communities", communities, 2)
-    at_least("features", features, 0)
+    require(nodes=(nodes, 2 * communities), events=(events, 1))
+    require(communities=(communities, 2), features=(features, 0))
     for name, share in (("mixing", mixing), ("repeats", repeats)):
         if not 0 <= share < 1:
             raise ParameterError(f"{name} is {share}; give a share of at least 0 and below 1")
@@ -76,7 +71,8 @@ def generate_communities(
     if features:
         centres = normal(draws, 7, np.arange(communities * features)).reshape(-1, features)
         noise = normal(draws, 9, np.arange(nodes * features)).reshape(-1, features)
-        node_features = (centres[membership.at_start()] + noise).astype(np.float32)
+        at_start = membership.at(np.arange(nodes), np.zeros(nodes, dtype=np.int64))
+        node_features = (centres[at_start] + noise).astype(np.float32)
     return EventStream(
         src=src,
         dst=dst,
@@ -109,11 +105,10 @@ class _Membership:
         # Two switches of a node at the same time are one.
         alone = np.append((np.diff(node) != 0) | (np.diff(since) != 0), True)
         self._node, self._since = node[alone], since[alone]
-        self._begin = np.searchsorted(self._node, np.arange(nodes + 1))
         # A switch leads to any other community: a step of 1 .. communities-1 around the ring.
         count = len(self._node)
         step = 1 + (draws.uniform(22, np.arange(count)) * (communities - 1)).astype(np.int64)
-        starts = self._begin[:-1]
+        starts = np.searchsorted(self._node, np.arange(nodes))
         step[starts] = (draws.uniform(23, np.arange(nodes)) * communities).astype(np.int64)
         walked = np.cumsum(step)
         before = walked[starts] - step[starts]
@@ -124,9 +119,6 @@ class _Membership:
     def at(self, node: IntArray, t: IntArray) -> IntArray:
         place = np.searchsorted(self._key, node * (self._last + 2) + t, side="right") - 1
         return np.asarray(self._label[place])
-
-    def at_start(self) -> IntArray:
-        return np.asarray(self._label[self._begin[:-1]])
 
     def partners(
         self, draws: Draws, src: IntArray, t: IntArray, inside: NDArray[np.bool_]

@@ -8,20 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import ParameterError
-
-__all__ = ["VERSION", "Draws", "at_least", "between", "first_of", "normal", "normalised", "shares"]
+from tidegraph.events.columns import FloatArray, IntArray
 
 VERSION = 1  # of what a seed stands for: raised when the same seed gives another stream
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 class Draws:
     """Random numbers addressed by purpose and row (the mixing function of SplitMix64)."""
 
     def __init__(self, seed: int) -> None:
-        between("seed", seed, 0, 2**63 - 1)
+        require(seed=(seed, 0, 2**63 - 1))
         self._seed = _mix(np.array([seed], dtype=np.uint64))
 
     def bits(self, purpose: int, rows: NDArray[Any]) -> NDArray[np.uint64]:
@@ -77,13 +73,9 @@ def normalised(weights: FloatArray) -> FloatArray:
     return np.asarray(cumulative / cumulative[-1])
 
 
-def at_least(name: str, value: float, least: float) -> None:
-    """Raise ParameterError if a setting is too small."""
-    if not value >= least:
-        raise ParameterError(f"{name} is {value:,}; give at least {least:,}")
-
-
-def between(name: str, value: float, least: float, most: float) -> None:
-    """Raise ParameterError if a setting is out of range."""
-    if not least <= value <= most:
-        raise ParameterError(f"{name} is {value:,}; give {least:,} to {most:,}")
+def require(**settings: tuple[float, ...]) -> None:
+    """Raise ParameterError unless each `name=(value, least)` or `(value, least, most)` holds."""
+    for name, (value, least, *most) in settings.items():
+        if not value >= least or any(value > end for end in most):
+            accepted = f"{least:,} to {most[0]:,}" if most else f"at least {least:,}"
+            raise ParameterError(f"{name} is {value:,}; give {accepted}")

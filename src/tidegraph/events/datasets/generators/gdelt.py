@@ -10,21 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.progress import Progress
+from tidegraph.events.columns import FloatArray, IntArray
 from tidegraph.events.datasets.generators.draws import (
     VERSION,
     Draws,
-    at_least,
-    between,
     first_of,
     normalised,
+    require,
     shares,
 )
-from tidegraph.events.datasets.storage import EDGES, LABELS, NODE_FEATURES, Target
-
-__all__ = ["generate_gdelt_like"]
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+from tidegraph.events.datasets.storage import EDGES, LABELS, write_directory
 
 
 def generate_gdelt_like(
@@ -48,36 +43,29 @@ def generate_gdelt_like(
     average; actors of the same label meet more often. `features` binary columns depend on the
     actor's first label. Defaults are the numbers of the real data set, except for `pairs`.
     """
-    at_least("classes", classes, 2)
-    at_least("nodes", nodes, 2 * classes)
-    between("pairs", pairs, nodes, nodes * (nodes - 1) // 2)
-    at_least("events", events, pairs)
-    at_least("steps", steps, 1)
-    at_least("features", features, 0)
-    between("changes", changes, 0.0, _News.EPOCHS / 2)
-    news = _News(Draws(seed), nodes, events, pairs, steps, classes, changes)
-    target = Target(path, progress)
-    target.columns(EDGES, events, news.rows, {"src": "int32", "dst": "int32", "t": "int64"})
-    node, t, label = news.labels()
-    target.columns(
-        LABELS,
-        len(node),
-        lambda first, last: {
-            "node": node[first:last],
-            "t": t[first:last],
-            "label": label[first:last],
-        },
-        {"node": "int32", "t": "int64", "label": "int16"},
+    require(
+        classes=(classes, 2),
+        nodes=(nodes, 2 * classes),
+        pairs=(pairs, nodes, nodes * (nodes - 1) // 2),
+        events=(events, pairs),
+        steps=(steps, 1),
+        features=(features, 0),
+        changes=(changes, 0.0, _News.EPOCHS / 2),
     )
-    if features:
-        target.matrix(
-            NODE_FEATURES,
-            nodes,
-            lambda first, last: news.features(first, last, features),
-            features,
-            "uint8",
-        )
-    return target.close(
+    news = _News(Draws(seed), nodes, events, pairs, steps, classes, changes)
+    labels = news.labels()
+    return write_directory(
+        path,
+        {
+            EDGES: (events, news.rows, {"src": "int32", "dst": "int32", "t": "int64"}),
+            LABELS: (
+                len(labels["node"]),
+                lambda first, last: {name: each[first:last] for name, each in labels.items()},
+                {"node": "int32", "t": "int64", "label": "int16"},
+            ),
+        },
+        news.features,
+        "uint8",
         {
             "generator": "gdelt",
             "title": f"Made up in the shape of GDELT: {events:,} events (seed {seed})",
@@ -91,7 +79,8 @@ def generate_gdelt_like(
             "features": features,
             "seed": seed,
             "version": VERSION,
-        }
+        },
+        progress,
     )
 
 
@@ -127,9 +116,7 @@ class _News:
         hour = step / 4
         day = 1 + 0.5 * np.sin(2 * np.pi * hour / 24)
         week = np.where(hour // 24 % 7 < 5, 1.0, 0.6)
-        burst = (
-            1 - self._draws.uniform(0, step // 96)
-        ) ** -0.4  # of a whole day, with a heavy tail
+        burst = (1 - self._draws.uniform(0, step // 96)) ** -0.4  # of a day, with a heavy tail
         return np.asarray(day * week * burst * (0.5 + self._draws.exponential(1, step)))
 
     def _labels(self, changes: float) -> NDArray[np.int16]:
@@ -203,13 +190,13 @@ class _News:
         chosen = np.where((rows % self._guaranteed == 0) & (turn < self._pairs), turn, chosen)
         return {"src": self._src[chosen], "dst": self._dst[chosen], "t": step * self.STEP_MIN}
 
-    def labels(self) -> tuple[IntArray, IntArray, NDArray[np.int16]]:
+    def labels(self) -> dict[str, NDArray[Any]]:
         """Return node, time and label at the start and at each change, by time."""
         changed = np.diff(self._label, axis=1, prepend=np.int16(-1)) != 0
         epoch, node = np.nonzero(changed.T)
         # The first step that rows() assigns to the epoch.
         t = -(-epoch * self._steps // self._epochs) * self.STEP_MIN
-        return node, t, self._label[node, epoch]
+        return {"node": node, "t": t, "label": self._label[node, epoch]}
 
     def features(self, first: int, last: int, columns: int) -> NDArray[np.uint8]:
         cell = np.arange(first * columns, last * columns).reshape(-1, columns)

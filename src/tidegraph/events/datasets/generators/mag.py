@@ -13,29 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError
-from tidegraph.core.progress import Progress, silent
+from tidegraph.core.progress import Progress
+from tidegraph.events.columns import FloatArray, IntArray
 from tidegraph.events.datasets import storage
 from tidegraph.events.datasets.generators.draws import (
     VERSION,
     Draws,
-    at_least,
-    between,
     first_of,
     normalised,
+    require,
     shares,
 )
-from tidegraph.events.datasets.storage import (
-    DESCRIPTION,
-    EDGES,
-    LABELS,
-    NODE_FEATURES,
-    Target,
-)
-
-__all__ = ["generate_mag_features", "generate_mag_like"]
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+from tidegraph.events.datasets.storage import DESCRIPTION, EDGES, LABELS, NODE_FEATURES
 
 
 def generate_mag_like(
@@ -58,24 +47,17 @@ def generate_mag_like(
     class. Labels are known from a paper's year on. Memory is that of one year's papers; defaults
     are the numbers of the real data set.
     """
-    at_least("classes", classes, 1)
-    at_least("years", years, 1)
-    between("nodes", nodes, max(2, years), 2**31 - 1)
-    at_least("edges", edges, 1)
-    at_least("features", features, 0)
+    require(classes=(classes, 1), years=(years, 1), nodes=(nodes, max(2, years), 2**31 - 1))
+    require(edges=(edges, 1), features=(features, 0))
     papers = _Papers(Draws(seed), nodes, edges, years, classes)
-    target = Target(path, progress)
-    target.columns(EDGES, edges, papers.rows, {"src": "int32", "dst": "int32", "t": "int16"})
-    target.columns(LABELS, nodes, papers.labels, {"node": "int32", "t": "int16", "label": "int16"})
-    if features:
-        target.matrix(
-            NODE_FEATURES,
-            nodes,
-            lambda first, last: papers.features(first, last, features),
-            features,
-            "float32",
-        )
-    return target.close(
+    return storage.write_directory(
+        path,
+        {
+            EDGES: (edges, papers.rows, {"src": "int32", "dst": "int32", "t": "int16"}),
+            LABELS: (nodes, papers.labels, {"node": "int32", "t": "int16", "label": "int16"}),
+        },
+        papers.features,
+        "float32",
         {
             "generator": "mag",
             "title": f"Made up in the shape of MAG: {edges:,} citations (seed {seed})",
@@ -87,7 +69,8 @@ def generate_mag_like(
             "features": features,
             "seed": seed,
             "version": VERSION,
-        }
+        },
+        progress,
     )
 
 
@@ -99,7 +82,7 @@ def generate_mag_features(
     The file equals the one that `generate_mag_like` writes with `features=columns`, so that a large
     graph need not be generated again.
     """
-    at_least("columns", columns, 1)
+    require(columns=(columns, 1))
     directory = Path(path)
     try:
         described = json.loads((directory / DESCRIPTION).read_text(encoding="utf-8"))
@@ -109,25 +92,16 @@ def generate_mag_features(
         papers = _Papers(Draws(described["seed"]), *sizes)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{directory} holds no generated citations: {error}") from error
-    file = directory / NODE_FEATURES
     if described["features"] not in (0, columns):
         raise DataError(
             f"{directory} has {described['features']} features already; ask for that number, or"
             " generate another directory"
         )
     if not described["features"]:
-        nodes: int = described["nodes"]
-        report = progress or silent
-        storage.write_matrix(
-            file,
-            nodes,
-            lambda first, last: papers.features(first, last, columns),
-            columns,
-            "float32",
-            lambda done: report(done, nodes, f"rows of {NODE_FEATURES}"),
-        )
-        storage.describe(directory, described | {"features": columns})
-    return file
+        described["features"] = columns
+        storage.write_features(directory, papers.features, "float32", described, progress)
+        storage.describe(directory, described)
+    return directory / NODE_FEATURES
 
 
 class _Papers:
@@ -155,9 +129,8 @@ class _Papers:
         references[self._first[1:] < 2] = 0.0  # there is nothing to cite
         self._edges = shares(references, edges)
         popularity = (1.0 + np.arange(classes, dtype=np.float64)) ** -0.5
-        self._class = np.array(
-            [shares(popularity, count) for count in papers]
-        )  # [years, classes + 1]
+        # [years, classes + 1]
+        self._class = np.array([shares(popularity, count) for count in papers])
         # One sorted list for all years, by year and then by place.
         self._class_first = (self._class[:, :-1] + self._first[:-1, None]).ravel()
         age = year[:, None] - year
@@ -165,12 +138,8 @@ class _Papers:
         self._cited_year = np.cumsum(attention, axis=1) / attention.sum(axis=1, keepdims=True)
         self._factor = np.array([_coprime(1_000_000_007, count) for count in papers.tolist()])
         self._fame = np.array([_coprime(998_244_353, count) for count in papers.tolist()])
-        self._inverse = np.array(
-            [
-                pow(int(a), -1, int(n)) if n > 1 else 0
-                for a, n in zip(self._factor, papers, strict=True)
-            ]
-        )
+        pairs = zip(self._factor.tolist(), papers.tolist(), strict=True)
+        self._inverse = np.array([pow(a, -1, n) if n > 1 else 0 for a, n in pairs])
         self._shift = (draws.uniform(0, year) * papers).astype(np.int64)
         self._lengths: dict[int, FloatArray] = {}
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from tidegraph.core.progress import Progress
 from tidegraph.evaluation import Split, evaluate_link
-from tidegraph.evaluation.heuristics import EdgeBank, Heuristic, Popularity
+from tidegraph.evaluation.heuristics import Heuristic
+from tidegraph.evaluation.memory import Asked
 from tidegraph.events.stream import EventStream
 from tidegraph.reproduce import data
 
@@ -191,17 +192,11 @@ class SeenOrItem(Heuristic):
     """
 
     name = "seen, else is it an item?"
+    per_event = False
 
-    def __init__(self) -> None:
-        self._pairs, self._items = EdgeBank(), Popularity()
-
-    def update(self, events: EventStream) -> None:
-        self._pairs.update(events)
-        self._items.update(events)
-
-    def score(self, src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.float64]:
-        item = (self._items.score(src, dst, t) > 0).astype(np.float64)
-        return np.where(self._pairs.score(src, dst, t) > 0, 2.0, item)
+    def score(self, asked: Asked) -> NDArray[np.float64]:
+        item = (asked.destination.count > 0).astype(np.float64)
+        return np.where(asked.pair.count > 0, 2.0, item)
 
 
 def _seen_or_item(trial: Trial) -> dict[str, Any]:

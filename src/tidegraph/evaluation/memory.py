@@ -89,17 +89,20 @@ class Asked:
     @cached_property
     def pair(self) -> Known:
         """What is known of src → dst."""
-        return Known(self, self.memory.pairs, self.src * self.memory.events.nodes + self.dst)
+        return self._known(self.memory.pairs, self.src * self.memory.events.nodes + self.dst)
 
     @cached_property
     def reverse(self) -> Known:
         """What is known of dst → src."""
-        return Known(self, self.memory.pairs, self.dst * self.memory.events.nodes + self.src)
+        return self._known(self.memory.pairs, self.dst * self.memory.events.nodes + self.src)
 
     @cached_property
     def destination(self) -> Known:
         """What is known of all events into dst."""
-        return Known(self, self.memory.destinations, self.dst)
+        return self._known(self.memory.destinations, self.dst)
+
+    def _known(self, series: _Series, key: IntArray) -> Known:
+        return Known(series, key, self.t, self.known)  # not of self: no cycle keeps it alive
 
 
 class Known:
@@ -109,12 +112,12 @@ class Known:
     met: the questions with a count above 0.
     """
 
-    def __init__(self, asked: Asked, series: _Series, key: IntArray) -> None:
-        first, end = series.past.span(key, asked.known)
+    def __init__(self, series: _Series, key: IntArray, t: IntArray, known: IntArray) -> None:
+        first, end = series.past.span(key, known)
         self.count: IntArray = end - first
         self.met: IntArray = np.flatnonzero(self.count)
         self._last = end[self.met] - 1
-        self._asked, self._series = asked, series
+        self._series, self._t = series, t
         self._faded: dict[float, FloatArray] = {}
 
     @cached_property
@@ -126,7 +129,7 @@ class Known:
         """Return the sum of e^(-age / scale) over the events, [B]."""
         if scale not in self._faded:
             result = np.zeros(len(self.count))
-            age = self.last - self._asked.t[self.met]
+            age = self.last - self._t[self.met]
             result[self.met] = self._series.heat(scale)[self._last] * np.exp(age / scale)
             self._faded[scale] = result
         return self._faded[scale]

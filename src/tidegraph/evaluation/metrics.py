@@ -80,16 +80,20 @@ def link_metrics(
 
 
 def _precision_and_area(true: FloatArray, false: FloatArray) -> tuple[float, float]:
-    """Return AP and AUC from one curve, in a quarter of the time of computing each by itself."""
-    from sklearn.metrics import auc, roc_curve
+    """Return AP and AUC from one curve, to the bit as scikit-learn's `roc_curve` and `auc`.
 
-    labels = np.repeat([1, 0], [len(true), len(false)])
-    false_rate, recall, _ = roc_curve(
-        labels, np.concatenate([true, false]), drop_intermediate=False
-    )
-    hits, misses = recall[1:] * len(true), false_rate[1:] * len(false)
-    precision = hits / (hits + misses)
-    return float(np.sum(np.diff(recall) * precision)), float(auc(false_rate, recall))
+    These check their arguments for longer than they compute on a batch.
+    """
+    scores = np.concatenate([true, false])
+    order = np.argsort(-scores, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)  # of equal scores
+    hits = np.append(0, np.cumsum(order < len(true))[ends])
+    recall = hits / len(true)
+    false_rate = (np.append(0, ends + 1) - hits) / len(false)
+    found, wrong = recall[1:] * len(true), false_rate[1:] * len(false)
+    gained = np.diff(recall)
+    area = np.diff(false_rate) * (recall[1:] + recall[:-1]) / 2.0
+    return float(np.sum(gained * (found / (found + wrong)))), float(np.sum(area))
 
 
 def ranks(

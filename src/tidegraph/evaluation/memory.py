@@ -143,7 +143,7 @@ class _Series:
     """
 
     def __init__(self, key: IntArray, t: IntArray) -> None:
-        self.past = Past(key, np.arange(len(key)))
+        self.past = Past(key)
         self.t = t[self.past.order]
         self._heat: dict[float, FloatArray] = {}
 

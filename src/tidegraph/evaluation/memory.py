@@ -52,16 +52,15 @@ class Memory:
     def mean_gap(self) -> IntArray:
         """The mean over pairs of their mean time between events, rounded down, for every k.
 
-        A pair that occurred once counts as 0. Sums are exact for whole gaps of any size, and within
-        2^-b per pair for the fractions: with that much added, no mean falls short of a whole number
-        that it reaches.
+        A pair that occurred once counts as 0. Sums of whole gaps are exact, and those of fractions
+        are off by less than 2^-bits per pair: with that much added, no mean falls short of a whole
+        number that it reaches.
         """
         series = self.pairs
-        gap, rest = np.divmod(
-            series.t - series.t[series.begin], divisor := np.maximum(series.number, 1)
-        )
+        divisor = np.maximum(series.number, 1)
+        gap, rest = np.divmod(series.t - series.t[series.begin], divisor)
         pairs = np.maximum(self.distinct, 1)
-        bits = 61 - int(pairs[-1]).bit_length()
+        bits = min(52, 61 - int(pairs[-1]).bit_length())  # a float64 has 53, an int64 63
         part = np.rint(np.ldexp(rest / divisor, bits)).astype(np.int64)
         high, low, fraction = (
             series.added(np.where(series.number > 0, value - np.roll(value, 1), 0))

@@ -178,7 +178,7 @@ def _heuristics(cell: Cell, workplace: Workplace, report: Report) -> dict[str, A
     times = _StageTimes()
     trial = workplace.trial_of(cell)
     with times.stage("score"):
-        table = trial.evaluate(None).table
+        table = trial.evaluate(None, progress=_part(report, 0.0, 0.9)).table
         if cell.kind == "event-rules":
             table |= _seen_or_item(trial)
     return {"rules": table, **times.stages()}

@@ -132,7 +132,12 @@ class Run:
                 stream.save(events)
         progress(0, 1, "heuristics")
         heuristics = self._scores(
-            stages, "heuristics", self._heuristics_as, directory, lambda: None
+            stages,
+            "heuristics",
+            self._heuristics_as,
+            directory,
+            lambda: None,
+            prefixed(progress, "heuristics, "),
         )
         scores = self._scores_of_seeds(stages, progress)
         if wanted.html:
@@ -170,9 +175,11 @@ class Run:
         scores, seeds = [], self.settings.seeds
         for number, seed in enumerate(seeds):
             of = f"seed {seed}, " if len(seeds) > 1 else ""
-            one = _Seed(self, seed, stages, prefixed(progress, of))
+            report = prefixed(progress, of)
+            one = _Seed(self, seed, stages, report)
+            name = f"score/{seed}"
             scores.append(
-                self._scores(stages, f"score/{seed}", one.scored_as, one.directory, one.model)
+                self._scores(stages, name, one.scored_as, one.directory, one.model, report)
             )
             if number and not self.settings.keep:
                 one.fitting.forget()
@@ -218,13 +225,15 @@ class Run:
         scored_as: str,
         directory: Path,
         model: Callable[[], Any],
+        progress: Progress,
     ) -> Scores:
         """Return the scores of the model, which is made only if they are not known yet."""
         path = directory / f"{name.partition('/')[0]}.json"
         if not stages.finished(name, scored_as, path):
             asked = model()
             with stages.stage(name, scored_as, path):
-                write_json(path, dataclasses.asdict(self._trial.evaluate(asked)))
+                found = self._trial.evaluate(asked, progress=progress)
+                write_json(path, dataclasses.asdict(found))
         return Scores(**json.loads(path.read_bytes()))
 
     def _observe(self, stages: Stages, seed: _Seed, progress: Progress) -> None:

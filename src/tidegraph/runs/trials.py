@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tidegraph import evaluation
 from tidegraph.core.errors import DataError, ParameterError
+from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import SnapshotSplit, Split
 from tidegraph.evaluation.results import Scores
 from tidegraph.events.stream import EventStream
@@ -65,7 +66,7 @@ class Trial(ABC):
         """Return a model that has not learned yet and records to `path`."""
 
     @abstractmethod
-    def evaluate(self, model: Model | None) -> Scores:
+    def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
         """Score the test events with the model, or with the heuristics if it is None."""
 
 
@@ -81,20 +82,21 @@ class _EventTrial(_LinkTrial):
         super().__init__(*about)
         self.events, self.training = self.stream, split
 
-    def evaluate(self, model: Model | None) -> Scores:
+    def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
         assert not isinstance(model, NodeClassifier)
         score = None if model is None else model.decision_function
         asked = self.protocol
+        options = _options(model) | {"progress": progress}
         samplers = asked.samplers or ("random-dst",)
         results = [
             evaluation.evaluate_link(
-                score, self.events, self.training, samplers=samplers, **_options(model)
+                score, self.events, self.training, samplers=samplers, **options
             )
         ]
         if asked.ranks:
             results.append(
                 evaluation.evaluate_ranking(
-                    score, self.events, self.training, sample=asked.rank_sample, **_options(model)
+                    score, self.events, self.training, sample=asked.rank_sample, **options
                 )
             )
         return Scores.of(results)
@@ -118,11 +120,12 @@ class _SnapshotTrial(_LinkTrial):
         )
         self._split = split
 
-    def evaluate(self, model: Model | None) -> Scores:
+    def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
         assert not isinstance(model, NodeClassifier)
         score = None if model is None else self._scorer(model)
+        options = _options(model) | {"progress": progress}
         return Scores.of(
-            [evaluation.evaluate_snapshots(score, self.stream, self._split, **_options(model))]
+            [evaluation.evaluate_snapshots(score, self.stream, self._split, **options)]
         )
 
     def _scorer(self, model: LinkPredictor) -> Callable[[IntArray, int], NDArray[np.float32]]:
@@ -167,7 +170,7 @@ class _NodeTrial(Trial):
     def model(self, *, seed: int, path: str | None) -> NodeClassifier:
         return with_settings(NodeClassifier(), self._settings, {"seed": seed, "path": path})
 
-    def evaluate(self, model: Model | None) -> Scores:
+    def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
         if model is not None:
             assert isinstance(model, NodeClassifier)
             return Scores.of([model.evaluate(self.training, parts=("test",))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,9 +62,9 @@ def evaluate_link(
     make = heuristics or scoring.heuristics_for(stream, split)
     memories = scoring.Memories(stream, split)
     scorers = len(scoring.Panel(make, memories).names) + (score is not None)
-    # For every negative a draw and, by every scorer, a score and its share of the metrics.
-    negatives = len(samplers) * sum(len(split.part(part)) for part in parts)
-    work = scoring.Work(progress, negatives * (1 + 2 * scorers))
+    # Every negative is drawn, every pair scored by all, and the metrics count the negatives again.
+    kinds, events = len(samplers), sum(len(split.part(part)) for part in parts)
+    work = scoring.Work(progress, events * (kinds + scorers * (2 * kinds + 1)))
     for part in parts:
         positions = split.part(part)
         if len(positions) == 0:
@@ -83,9 +84,9 @@ def evaluate_link(
         scores: list[_Scores] = []
         if score is not None:
             begun = time.perf_counter()
-            true, *false = [scoring.ask(score, *some, t) for some in pairs]
+            report = partial(work.add, what=f"{part}, scoring")
+            true, *false = [scoring.ask(score, *some, t, report=report) for some in pairs]
             scores.append((model, true, false, time.perf_counter() - begun))
-            work.add(len(positions) * len(drawn), f"{part}, scoring")
         batch = np.arange(len(positions)) // batch_size
         panel = scoring.Panel(make, memories)
         scores += _by_heuristics(panel, pairs, t, positions[batch * batch_size], work, part)
@@ -117,7 +118,7 @@ def _by_heuristics(
         answers = panel.scores(src, dst, np.tile(t[rows], kinds), np.tile(row[rows], kinds))
         for scorer, answer in enumerate(answers):
             found[scorer, :, rows] = answer.reshape(kinds, -1)
-            work.add(len(t[rows]) * (kinds - 1), f"{part}, scoring by {panel.names[scorer]}")
+            work.add(len(answer), f"{part}, scoring by {panel.names[scorer]}")
     for name, (true, *false), elapsed_s in zip(panel.names, found, panel.elapsed_s, strict=True):
         yield name, true, false, elapsed_s
 

@@ -52,12 +52,23 @@ def without_features(stream: EventStream) -> EventStream:
     return EventStream(stream.src, stream.dst, stream.t, stream.nodes)
 
 
-def ask(score: PairScore, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-    """Return one finite score per pair; raise EvaluationError if `score` gives anything else."""
+def ask(
+    score: PairScore,
+    src: IntArray,
+    dst: IntArray,
+    t: IntArray,
+    *,
+    report: Callable[[int], None] = lambda pairs: None,
+) -> FloatArray:
+    """Return one finite score per pair; raise EvaluationError if `score` gives anything else.
+
+    `report` is called with the number of pairs scored since the last call.
+    """
     found = []
     for rows in slices(len(src), PAIRS_AT_ONCE):
         pairs = src[rows], dst[rows], t[rows]
         found.append(_checked(score(*pairs), *pairs))
+        report(len(found[-1]))
     return np.concatenate(found)
 
 

@@ -24,7 +24,7 @@ __all__ = ["SEEDS", "evaluate_link"]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 _Pairs = tuple[IntArray, IntArray]
-_Scores = tuple[str, FloatArray, Sequence[FloatArray], float]  # scorer, true, false, seconds
+_Scores = tuple[str, FloatArray, list[FloatArray], float]  # scorer, true, false, seconds
 
 SEEDS = {"validation": 0, "new_validation": 1, "test": 2, "new_test": 3}
 

@@ -693,6 +693,14 @@ def test_a_heuristic_is_shown_all_events_before_a_batch_and_none_of_it() -> None
     assert witness.asked == [(known + 25 * batch, 2 * size) for batch, size in enumerate(sizes)]
 
 
+def test_a_batch_holds_at_least_one_event() -> None:
+    stream = random_stream(8)
+    split = evaluation.tgn_split(stream)
+    for evaluate in (evaluation.evaluate_link, evaluation.evaluate_ranking):
+        with pytest.raises(ParameterError, match="batch_size is 0"):
+            evaluate(None, stream, split, batch_size=0)
+
+
 def test_an_evaluation_reports_its_progress_until_all_is_done() -> None:
     stream = random_stream(8)
     split = evaluation.tgn_split(stream)

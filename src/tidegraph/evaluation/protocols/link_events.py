@@ -71,6 +71,7 @@ def evaluate_link(
             builder.warn(f"{part} is empty and was left out")
             continue
         src, dst, t = scoring.columns(stream, positions)
+        row = scoring.begin_of_batch(positions, batch_size)
         drawn: dict[str, _Pairs] = {}
         for wanted in samplers:
             sampler = _sampler(wanted, stream, split, part, seeds)
@@ -87,9 +88,8 @@ def evaluate_link(
             report = partial(work.add, what=f"{part}, scoring")
             true, *false = [scoring.ask(score, *some, t, report=report) for some in pairs]
             scores.append((model, true, false, time.perf_counter() - begun))
-        batch = np.arange(len(positions)) // batch_size
         panel = scoring.Panel(make, memories)
-        scores += _by_heuristics(panel, pairs, t, positions[batch * batch_size], work, part)
+        scores += _by_heuristics(panel, pairs, t, row, work, part)
         for number, name in enumerate(drawn):
             seed = None if name == GivenNegatives.name else seeds[part]
             for scorer, true, false, elapsed_s in scores:

@@ -69,7 +69,7 @@ def evaluate_ranking(
     sampler = "all-dst" if given is None else GivenNegatives.name
     width = 1 + (len(destinations) if given is None else given.shape[1])
     # Batches are those of the whole part, so that a sample meets the same memory as the whole.
-    row = positions[np.arange(len(positions)) // batch_size * batch_size]
+    row = scoring.begin_of_batch(positions, batch_size)
     make = heuristics or scoring.heuristics_for(stream, split)
     panel = scoring.Panel(make, scoring.Memories(stream, split))
     names = [*([] if score is None else [model]), *panel.names]

@@ -36,10 +36,16 @@ def reject_removals(stream: EventStream) -> None:
 
 
 def slices(length: int, size: int) -> Iterator[slice]:
-    """Divide rows into batches; the last one may be smaller."""
+    """Yield pieces of some rows; the last one may be smaller."""
+    for first in range(0, length, size):
+        yield slice(first, min(first + size, length))
+
+
+def begin_of_batch(positions: IntArray, size: int) -> IntArray:
+    """Return the first event of the batch of each position."""
     if size < 1:
         raise ParameterError(f"batch_size is {size}; it must be at least 1")
-    return (slice(first, min(first + size, length)) for first in range(0, length, size))
+    return positions[np.arange(len(positions)) // size * size]
 
 
 def columns(stream: EventStream, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:

@@ -340,7 +340,7 @@ class NodeSettings(ModelSettings):
     members: int = setting(
         4,
         "networks whose answers are averaged",
-        "1 is faster, with more spread",
+        "1 is faster, with more spread between seeds",
         least=1,
         most=1000,
     )

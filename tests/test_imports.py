@@ -62,8 +62,8 @@ LAYERS: dict[str, list[str]] = {
         "shards",
     ],
     "evaluation": [
-        "heuristics metrics negatives splits verdicts",
-        "results",
+        "memory metrics negatives splits verdicts",
+        "heuristics results",
         "protocols.scoring",
         "protocols.link_events protocols.nodes protocols.ranking protocols.snapshots",
         "protocols",

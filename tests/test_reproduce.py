@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from tidegraph import EventStream, cli, evaluation
 from tidegraph.core.errors import ParameterError
+from tidegraph.evaluation.memory import Memory
 from tidegraph.events import datasets
 from tidegraph.reproduce import claims, driver, figures, targets
 from tidegraph.reproduce import data as data_of_tables
@@ -433,10 +434,10 @@ def test_a_figure_that_fails_leaves_the_one_before(
 
 
 def test_a_seen_pair_scores_above_an_item_and_an_item_above_the_rest() -> None:
-    heuristic = SeenOrItem()
-    heuristic.update(EventStream(np.array([0, 1]), np.array([2, 3]), np.array([1, 2]), nodes=5))
-    asked = np.array([0, 0, 0, 0])
-    assert heuristic.score(asked, np.array([2, 3, 4, 1]), np.full(4, 3)).tolist() == [2, 1, 0, 0]
+    stream = EventStream(np.array([0, 1]), np.array([2, 3]), np.array([1, 2]), nodes=5)
+    src, dst = np.array([0, 0, 0, 0]), np.array([2, 3, 4, 1])
+    asked = Memory(stream).ask(src, dst, np.full(4, 3), np.full(4, 2))
+    assert SeenOrItem().score(asked).tolist() == [2, 1, 0, 0]
 
 
 @pytest.mark.slow

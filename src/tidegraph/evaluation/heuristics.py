@@ -1,19 +1,19 @@
 """Heuristics: what can be achieved without learning, to compare every result with.
 
-Each remembers the events it has seen and scores from that memory alone. As published, the protocols
-show them every event before a batch and none of the batch itself. Some can also score, as models
-do, from all events before each single one (`per_event`).
+Each scores pairs from the events that are known when it is asked. As published, these are all
+events before a batch and none of the batch itself. Some are also scored, as models are, from all
+events before each single one (`per_event`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import EvaluationError, ParameterError
+from tidegraph.evaluation.memory import Asked
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream, NodeLabels
 
@@ -25,6 +25,7 @@ __all__ = [
     "LastLabel",
     "Majority",
     "NodeHeuristic",
+    "OnlineHeuristic",
     "Popularity",
     "Recency",
     "link_heuristics",
@@ -34,71 +35,54 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-EventScore = Callable[[IntArray, IntArray, IntArray], FloatArray]  # src, dst, t -> [B]
 
 
 class Heuristic(ABC):
-    """A scorer of pairs that remembers events and learns nothing."""
+    """A scorer of pairs that learns nothing.
+
+    per_event: whether it is also scored with all events before each single one.
+    """
 
     name: str
+    per_event: bool = True
+
+    @abstractmethod
+    def score(self, asked: Asked) -> FloatArray:
+        """Return how likely each pair is at its time, from the events that are known."""
+
+
+class OnlineHeuristic(Heuristic):
+    """A heuristic that keeps its own memory: it is shown events, and asked, in turn.
+
+    It never holds an event that it must not know, but is asked batch by batch.
+    """
+
+    per_event = False
+    _shown = 0
 
     @abstractmethod
     def update(self, events: EventStream) -> None:
         """Remember events, none of them earlier than those seen so far."""
 
     @abstractmethod
-    def score(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+    def answer(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
         """Return how likely each pair is at its time, none of them before the last event seen."""
 
-    def score_all(self, src: IntArray, t: int, nodes: int) -> FloatArray:
-        """Return scores [sources, nodes] of every node as destination; sources are distinct."""
-        flat = self.score(
-            np.repeat(src, nodes), np.tile(np.arange(nodes), len(src)), np.full(len(src) * nodes, t)
-        )
-        return flat.reshape(len(src), nodes)
-
-    def per_event(self, events: EventStream) -> EventScore | None:
-        """Return a scorer that remembers, for each pair, all of `events` strictly before its time.
-
-        None if the memory is only defined as a whole. Events that this object has seen itself do
-        not count.
-        """
-        return None
-
-
-class _Pairs:
-    """The slots of all pairs that have occurred, found by binary search."""
-
-    def __init__(self) -> None:
-        self.nodes = 0
-        self.keys = np.zeros(0, dtype=np.int64)
-
-    def slots(self, src: IntArray, dst: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
-        """Return the slots of pairs and whether they have one; if not, the slot means nothing."""
-        wanted = src * self.nodes + dst
-        if len(self.keys) == 0:
-            return np.zeros(len(wanted), dtype=np.int64), np.zeros(len(wanted), dtype=bool)
-        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return place, self.keys[place] == wanted
-
-    def admit(self, src: IntArray, dst: IntArray, nodes: int) -> tuple[IntArray, IntArray]:
-        """Return the slots of pairs, old or new, and where the old slots have moved."""
-        if self.nodes not in (0, nodes):
+    def score(self, asked: Asked) -> FloatArray:
+        order = np.argsort(asked.known, kind="stable")
+        known, first = np.unique(asked.known[order], return_index=True)
+        if len(known) and known[0] < self._shown:
             raise EvaluationError(
-                f"events have {nodes} nodes, and those seen before had {self.nodes}; "
-                "use one stream, or a new heuristic"
+                f"{self.name} has seen {self._shown} events and is asked what it knew after "
+                f"{known[0]}; use a new one"
             )
-        self.nodes = nodes
-        given = src * nodes + dst
-        before = self.keys
-        self.keys = np.union1d(before, given)
-        return np.searchsorted(self.keys, given), np.searchsorted(self.keys, before)
-
-
-def _moved(values: NDArray[np.float64], to: IntArray, size: int, empty: float) -> FloatArray:
-    result = np.full(size, empty)
-    result[to] = values
-    return result
+        result = np.zeros(len(asked))
+        for count, rows in zip(known.tolist(), np.split(order, first[1:]), strict=True):
+            if count > self._shown:
+                self.update(asked.memory.events[self._shown : count])
+                self._shown = count
+            result[rows] = self.answer(asked.src[rows], asked.dst[rows], asked.t[rows])
+        return result
 
 
 class EdgeBank(Heuristic):
@@ -120,52 +104,33 @@ class EdgeBank(Heuristic):
                 f"proportion is {proportion}; give a share of the events, above 0 and below 1"
             )
         self.name = f"edgebank-{memory}"
+        self.per_event = memory == "unlimited"  # the others are published for batches alone
         self._memory, self._proportion = memory, proportion
-        self._pairs = _Pairs()
-        self._count, self._first, self._last = np.zeros(0), np.zeros(0), np.zeros(0)
-        self._times: list[IntArray] = []
 
-    def update(self, events: EventStream) -> None:
-        if len(events) == 0:
-            return
-        slot, old = self._pairs.admit(events.src, events.dst, events.nodes)
-        size = len(self._pairs.keys)
-        self._count = _moved(self._count, old, size, 0.0) + np.bincount(slot, minlength=size)
-        self._first = _moved(self._first, old, size, np.inf)
-        self._last = _moved(self._last, old, size, -np.inf)
-        np.minimum.at(self._first, slot, events.t)
-        np.maximum.at(self._last, slot, events.t)
-        if self._memory == "window":
-            self._times.append(events.t)
+    def score(self, asked: Asked) -> FloatArray:
+        result = np.zeros(len(asked))
+        result[asked.pair.met] = self._holds(asked)
+        return result
 
-    def score(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-        slot, known = self._pairs.slots(src, dst)
-        if not known.any():
-            return np.zeros(len(src))
-        return np.where(known, self._in_memory()[slot], 0.0)
-
-    def per_event(self, events: EventStream) -> EventScore | None:
-        if self._memory != "unlimited":
-            return None
-        past = _pairs_of(events)
-
-        def score(src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-            first, end = past.span(src * events.nodes + dst, t)
-            return (end > first).astype(np.float64)
-
-        return score
-
-    def _in_memory(self) -> FloatArray:
+    def _holds(self, asked: Asked) -> NDArray[np.bool_] | bool:
+        """Return whether it holds the pairs that have been met."""
+        pair, memory, known = asked.pair, asked.memory, asked.known[asked.pair.met]
         if self._memory == "unlimited":
-            return np.ones(len(self._count))
-        if self._memory == "repeat":
-            return np.asarray(self._count >= self._count.mean(), dtype=np.float64)
+            return True
+        if self._memory == "repeat":  # mean count: known / distinct
+            return np.asarray(pair.count[pair.met] * memory.distinct[known] >= known)
         if self._memory == "window":
-            start = np.quantile(np.concatenate(self._times), 1 - self._proportion)
-        else:
-            gaps = (self._last - self._first) / np.maximum(self._count - 1, 1)
-            start = self._last.max() - gaps.mean()  # a single occurrence counts as a gap of 0
-        return np.asarray(self._last >= start, dtype=np.float64)
+            return np.asarray(pair.last >= self._quantile(memory.events.t, known))
+        return np.asarray(memory.events.t[known - 1] - pair.last <= memory.mean_gap[known])
+
+    def _quantile(self, t: IntArray, known: IntArray) -> FloatArray:
+        """Return what np.quantile does for the first `known[b]` times, which are sorted."""
+        place = (known - 1) * (1 - self._proportion)
+        below = place.astype(np.int64)
+        share = place - below
+        low, high = t[below], t[np.minimum(below + 1, known - 1)]
+        step = high - low
+        return np.where(share < 0.5, low + step * share, high - step * (1 - share))
 
 
 class EdgeMemory(Heuristic):
@@ -198,68 +163,16 @@ class EdgeMemory(Heuristic):
         self.name = name or "+".join(part for part, weight in parts.items() if weight)
         self._scale = scale
         self._forward, self._reverse, self._popularity = forward, reverse, popularity
-        self._pairs = _Pairs()
-        self._heat, self._into = np.zeros(0), np.zeros(0)  # of pairs, and of destinations
-        self._now = 0  # the time at which the heats are valid
 
-    def update(self, events: EventStream) -> None:
-        if len(events) == 0:
-            return
-        now = int(events.t[-1])
-        slot, old = self._pairs.admit(events.src, events.dst, events.nodes)
-        size = len(self._pairs.keys)
-        if len(self._into):
-            cooled = np.exp((self._now - now) / self._scale)
-            self._heat, self._into = self._heat * cooled, self._into * cooled
-        else:
-            self._into = np.zeros(events.nodes)
-        fresh = np.exp((events.t - now) / self._scale)
-        self._heat = _moved(self._heat, old, size, 0.0)
-        self._heat += np.bincount(slot, weights=fresh, minlength=size)
-        self._into += np.bincount(events.dst, weights=fresh, minlength=events.nodes)
-        self._now = now
-
-    def score(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-        total = np.zeros(len(src))
-        if len(self._heat) == 0:
-            return total
-        for weight, (slot, known) in (
-            (self._forward, self._pairs.slots(src, dst)),
-            (self._reverse, self._pairs.slots(dst, src)),
-        ):
-            total += weight * np.where(known, self._heat[slot], 0.0)
-        total += self._popularity * self._into[dst]
-        return total * np.exp((self._now - t) / self._scale)
-
-    def score_all(self, src: IntArray, t: int, nodes: int) -> FloatArray:
-        # From the pairs in memory to the table, instead of looking up every cell of it.
-        if len(self._heat) == 0:
-            return np.zeros((len(src), nodes))
-        row = np.full(nodes, -1)
-        row[src] = np.arange(len(src))
-        u, v = self._pairs.keys // nodes, self._pairs.keys % nodes
-        total = np.tile(self._popularity * self._into, (len(src), 1))
-        for weight, near, far in ((self._forward, u, v), (self._reverse, v, u)):
-            asked = row[near] >= 0
-            total[row[near[asked]], far[asked]] += weight * self._heat[asked]
-        return total * float(np.exp((self._now - t) / self._scale))
-
-    def per_event(self, events: EventStream) -> EventScore:
-        pairs = _Heat(_pairs_of(events), events.t, self._scale)
-        into = _Heat(Past(events.dst, events.t), events.t, self._scale)
-
-        def score(src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-            total = np.zeros(len(src))
-            for weight, heat, key in (
-                (self._forward, pairs, src * events.nodes + dst),
-                (self._reverse, pairs, dst * events.nodes + src),
-                (self._popularity, into, dst),
-            ):
-                if weight:
-                    total += weight * heat.before(key, t)
-            return total
-
-        return score
+    def score(self, asked: Asked) -> FloatArray:
+        total = np.zeros(len(asked))
+        if self._forward:
+            total += self._forward * asked.pair.faded(self._scale)
+        if self._reverse:
+            total += self._reverse * asked.reverse.faded(self._scale)
+        if self._popularity:
+            total += self._popularity * asked.destination.faded(self._scale)
+        return total
 
 
 class Popularity(Heuristic):
@@ -267,24 +180,8 @@ class Popularity(Heuristic):
 
     name = "popularity"
 
-    def __init__(self) -> None:
-        self._into = np.zeros(0)
-
-    def update(self, events: EventStream) -> None:
-        more = np.bincount(events.dst, minlength=events.nodes).astype(np.float64)
-        self._into = more + self._into if len(self._into) else more
-
-    def score(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-        return self._into[dst] if len(self._into) else np.zeros(len(dst))
-
-    def per_event(self, events: EventStream) -> EventScore:
-        past = Past(events.dst, events.t)
-
-        def score(src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-            first, end = past.span(dst, t)
-            return (end - first).astype(np.float64)
-
-        return score
+    def score(self, asked: Asked) -> FloatArray:
+        return asked.destination.count.astype(np.float64)
 
 
 class Recency(Heuristic):
@@ -295,60 +192,11 @@ class Recency(Heuristic):
             raise ParameterError(f"recency of {of!r} is unknown; give pair or destination")
         self.name = f"recency-{of}"
         self._of_pair = of == "pair"
-        self._pairs = _Pairs()
-        self._last = np.zeros(0)
 
-    def update(self, events: EventStream) -> None:
-        src = events.src if self._of_pair else np.zeros_like(events.dst)
-        slot, old = self._pairs.admit(src, events.dst, events.nodes)
-        self._last = _moved(self._last, old, len(self._pairs.keys), -np.inf)
-        np.maximum.at(self._last, slot, events.t)
-
-    def score(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-        slot, known = self._pairs.slots(src if self._of_pair else np.zeros_like(dst), dst)
-        if not known.any():
-            return np.zeros(len(dst))
-        return np.where(known, 1.0 / (1.0 + t - self._last[slot]), 0.0)
-
-    def per_event(self, events: EventStream) -> EventScore:
-        past = _pairs_of(events) if self._of_pair else Past(events.dst, events.t)
-
-        def score(src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-            row, known = past.latest(src * events.nodes + dst if self._of_pair else dst, t, 1)
-            result = np.zeros(len(dst))
-            met = known[:, 0]
-            result[met] = 1.0 / (1.0 + t[met] - events.t[row[met, 0]])
-            return result
-
-        return score
-
-
-def _pairs_of(events: EventStream) -> Past:
-    return Past(events.src * events.nodes + events.dst, events.t)
-
-
-class _Heat:
-    """Sums of e^(-age / scale) over past events, as of any time."""
-
-    def __init__(self, past: Past, t: IntArray, scale: float) -> None:
-        self._past, self._scale = past, scale
-        self._t = t[past.order]
-        self._heat = np.ones(len(t))  # right after each event, of it and those of its key before
-        # Sums over the last 1, 2, 4, ... events, each from two of half the length: no power of e
-        # exceeds 1, and the number of passes is that of the longest series' binary digits.
-        row, begin, length = np.arange(len(t)), past.begin, 1
-        while len(later := np.flatnonzero(row - length >= begin)):
-            earlier = later - length
-            faded = np.exp((self._t[earlier] - self._t[later]) / scale)
-            self._heat[later] += faded * self._heat[earlier]
-            length *= 2
-
-    def before(self, key: IntArray, t: IntArray) -> FloatArray:
-        first, end = self._past.span(key, t)
-        result = np.zeros(len(key))
-        known = np.flatnonzero(end > first)
-        last = end[known] - 1
-        result[known] = self._heat[last] * np.exp((self._t[last] - t[known]) / self._scale)
+    def score(self, asked: Asked) -> FloatArray:
+        known = asked.pair if self._of_pair else asked.destination
+        result = np.zeros(len(asked))
+        result[known.met] = 1.0 / (1.0 + asked.t[known.met] - known.last)
         return result
 
 

@@ -67,31 +67,53 @@ def link_metrics(
     if batch_size < 1:
         raise ParameterError(f"batch_size is {batch_size}; it must be at least 1")
     values = [
-        _precision_and_area(true[first : first + batch_size], false[first : first + batch_size])
+        _of_batch(true[first : first + batch_size], false[first : first + batch_size])
         for first in range(0, len(true), batch_size)
     ]
     ap, auc = np.mean(values, axis=0)
-    everything = np.concatenate([true, false])
-    labels = np.repeat([1, 0], len(true))
+    ap_global, auc_global = _of_all(true, false)
     return {
         "ap": float(ap),
         "auc": float(auc),
-        "ap_global": average_precision(labels, everything),
-        "auc_global": roc_auc(labels, everything),
+        "ap_global": ap_global,
+        "auc_global": auc_global,
     }
 
 
-def _precision_and_area(true: FloatArray, false: FloatArray) -> tuple[float, float]:
-    """Return AP and AUC from one curve, in a quarter of the time of computing each by itself."""
-    from sklearn.metrics import auc, roc_curve
+# What follows agrees to the bit with scikit-learn's `roc_curve` and `auc` on a batch, and with its
+# `average_precision_score` and `roc_auc_score` on all. Those check their arguments for longer than
+# they compute on a batch, and sort all scores anew for each metric.
 
-    labels = np.repeat([1, 0], [len(true), len(false)])
-    false_rate, recall, _ = roc_curve(
-        labels, np.concatenate([true, false]), drop_intermediate=False
-    )
-    hits, misses = recall[1:] * len(true), false_rate[1:] * len(false)
-    precision = hits / (hits + misses)
-    return float(np.sum(np.diff(recall) * precision)), float(auc(false_rate, recall))
+
+def _curve(true: FloatArray, false: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return how many of each are at or above every distinct score, from none to all."""
+    scores = np.concatenate([true, false])
+    order = np.argsort(-scores, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)  # of equal scores
+    hits = np.append(0.0, np.cumsum(order < len(true))[ends])
+    return hits, np.append(0.0, ends + 1.0) - hits
+
+
+def _of_batch(true: FloatArray, false: FloatArray) -> tuple[float, float]:
+    """Return AP and AUC of a batch."""
+    hits, misses = _curve(true, false)
+    recall, false_rate = hits / len(true), misses / len(false)
+    found, wrong = recall[1:] * len(true), false_rate[1:] * len(false)
+    return float(np.sum(np.diff(recall) * (found / (found + wrong)))), _area(false_rate, recall)
+
+
+def _of_all(true: FloatArray, false: FloatArray) -> tuple[float, float]:
+    """Return AP and AUC of all batches at once: AP is summed from below, AUC over corners only."""
+    hits, misses = _curve(true, false)
+    gained = np.diff(hits / len(true)) * (hits[1:] / (hits[1:] + misses[1:]))
+    corner = np.ones(len(hits), dtype=bool)
+    corner[2:-1] = (np.diff(hits[1:], 2) != 0) | (np.diff(misses[1:], 2) != 0)
+    area = _area(misses[corner] / len(false), hits[corner] / len(true))
+    return float(np.sum(gained[::-1].copy())), area
+
+
+def _area(x: FloatArray, y: FloatArray) -> float:
+    return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2.0))
 
 
 def ranks(

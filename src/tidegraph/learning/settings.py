@@ -334,7 +334,7 @@ class ClassSettings(ModelSettings):
     members: int = setting(
         4,
         "networks whose answers are averaged",
-        "1 is faster, with more spread",
+        "1 is faster, with more spread between seeds",
         least=1,
         most=1000,
     )

@@ -171,7 +171,7 @@ def replay(
 ) -> Gathered:
     """Propagate the stream through a new engine for nothing but the telemetry."""
     propagator = predictor.propagator(stream)
-    again = Replay(propagator, stream, telemetry.steps.offsets, progress=report)
+    again = Replay(propagator, telemetry.steps, progress=report)
     while telemetry.gathered is None:
         again.advance(telemetry(propagator, again.steps, again.touched))
     return telemetry.gathered

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from tidegraph.core import resume
 from tidegraph.core.progress import Progress
 from tidegraph.evaluation import Split, evaluate_link
-from tidegraph.evaluation.heuristics import EdgeBank, Heuristic, Popularity
+from tidegraph.evaluation.heuristics import Heuristic
+from tidegraph.evaluation.memory import Asked
 from tidegraph.evaluation.results import Scores
 from tidegraph.events.stream import EventStream
 from tidegraph.reproduce import data
@@ -168,7 +169,7 @@ def _heuristics(cell: Cell, workplace: Workplace, report: Report) -> dict[str, A
     times = _StageTimes()
     trial = workplace.trial_of(cell)
     with times.stage("score"):
-        table = trial.evaluate(None).table
+        table = trial.evaluate(None, progress=_part(report, 0.0, 0.9)).table
         if cell.kind == "event-rules":
             about = trial.events, trial.training
             samplers = trial.protocol.samplers or ()
@@ -187,17 +188,11 @@ class SeenOrItem(Heuristic):
     """
 
     name = "seen, else is it an item?"
+    per_event = False
 
-    def __init__(self) -> None:
-        self._pairs, self._items = EdgeBank(), Popularity()
-
-    def update(self, events: EventStream) -> None:
-        self._pairs.update(events)
-        self._items.update(events)
-
-    def score(self, src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.float64]:
-        item = (self._items.score(src, dst, t) > 0).astype(np.float64)
-        return np.where(self._pairs.score(src, dst, t) > 0, 2.0, item)
+    def score(self, asked: Asked) -> NDArray[np.float64]:
+        item = (asked.destination.count > 0).astype(np.float64)
+        return np.where(asked.pair.count > 0, 2.0, item)
 
 
 # Nodes --------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def evaluate(
     models = [trial.model(seed=seed, path=None) for seed in seeds]
     report(0, len(seeds), "heuristics")
     with times.stage("heuristics"):
-        heuristics = trial.evaluate(None)
+        heuristics = trial.evaluate(None, progress=prefixed(report, "heuristics, "))
     scores = []
     for number, seed in enumerate(seeds):
         model = models.pop(0)  # so that its record on disk is deleted with it
@@ -76,7 +76,7 @@ def evaluate(
             model.train(trial.training, progress=of_seed)
         report(number, len(seeds), f"seed {seed}, scoring")
         with times.stage("score"):
-            scores.append(trial.evaluate(model))
+            scores.append(trial.evaluate(model, progress=of_seed))
         del model
     return summary(trial, seeds, heuristics, scores, elapsed_s=times.elapsed_s())
 

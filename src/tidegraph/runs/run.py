@@ -124,7 +124,8 @@ class Run:
             **{name: self.settings.model.get(name) for name in ("ask_after", "label_delay")},
         )
         path = directory / "heuristics.json"
-        heuristics = self._scores(stages, "heuristics", known_as, path, lambda: None)
+        reporting = prefixed(progress, "heuristics, ")
+        heuristics = self._scores(stages, "heuristics", known_as, path, lambda: None, reporting)
         scores = self._scores_of_seeds(stages, progress)
         if wanted.html:
             progress(0, 1, "looking back for the report")
@@ -159,9 +160,10 @@ class Run:
         scores, seeds = [], self.settings.seeds
         for number, seed in enumerate(seeds):
             of = f"seed {seed}, " if len(seeds) > 1 else ""
-            one = _Seed(self, seed, stages, prefixed(progress, of))
-            path = one.directory / "score.json"
-            scores.append(self._scores(stages, f"score/{seed}", one.scored_as, path, one.model))
+            report = prefixed(progress, of)
+            one = _Seed(self, seed, stages, report)
+            path, name = one.directory / "score.json", f"score/{seed}"
+            scores.append(self._scores(stages, name, one.scored_as, path, one.model, report))
             if number and not self.settings.keep:
                 one.fitting.forget()
         for seed in set(stages.seeds()) - set(seeds):  # of earlier settings
@@ -187,13 +189,20 @@ class Run:
         return {"name": split.name, "test_time": split.test_time, "parameters": split.parameters}
 
     def _scores(
-        self, stages: Stages, name: str, scored_as: str, path: Path, model: Callable[[], Any]
+        self,
+        stages: Stages,
+        name: str,
+        scored_as: str,
+        path: Path,
+        model: Callable[[], Any],
+        progress: Progress,
     ) -> Scores:
         """Return the scores of the model, which is made only if they are not known yet."""
         if not stages.finished(name, scored_as, path):
             asked = model()
             with stages.stage(name, scored_as, path):
-                write_json(path, dataclasses.asdict(self._trial.evaluate(asked)))
+                found = self._trial.evaluate(asked, progress=progress)
+                write_json(path, dataclasses.asdict(found))
         return Scores(**read_json(path))
 
     def _observe(self, stages: Stages, seed: _Seed, progress: Progress) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tidegraph import evaluation
 from tidegraph.core.errors import DataError, ParameterError
+from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import SnapshotSplit, Split
 from tidegraph.evaluation.results import Scores
 from tidegraph.events.stream import EventStream
@@ -62,16 +63,16 @@ class Trial(ABC):
         return {}
 
     @abstractmethod
-    def evaluate(self, model: Model | None) -> Scores:
+    def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
         """Score the test events with the model, or with the heuristics if it is None."""
 
 
 class _LinkTrial(Trial):
     """Test events against sampled negatives, and among all destinations."""
 
-    def evaluate(self, model: Model | None) -> Scores:
+    def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
         assert model is None or isinstance(model, LinkPredictor)
-        asked, options = self.protocol, _options(model)
+        asked, options = self.protocol, _options(model) | {"progress": progress}
         about = None if model is None else model.decision_function, self.events, self.training
         samplers = asked.samplers or ("random-dst",)
         results = [evaluation.evaluate_link(*about, samplers=samplers, **options)]
@@ -90,11 +91,12 @@ class _SnapshotTrial(Trial):
 
     snapshots: SnapshotSplit
 
-    def evaluate(self, model: Model | None) -> Scores:
+    def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
         assert model is None or isinstance(model, LinkPredictor)
         score = None if model is None else self._scorer(model)
+        options = _options(model) | {"progress": progress}
         return Scores.of(
-            [evaluation.evaluate_snapshots(score, self.stream, self.snapshots, **_options(model))]
+            [evaluation.evaluate_snapshots(score, self.stream, self.snapshots, **options)]
         )
 
     def _scorer(self, model: LinkPredictor) -> Callable[[IntArray, int], NDArray[np.float32]]:
@@ -127,7 +129,7 @@ def _options(model: Model | None) -> dict[str, Any]:
 class _NodeTrial(Trial):
     """Labels of nodes in the test period."""
 
-    def evaluate(self, model: Model | None) -> Scores:
+    def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
         asked = self.model(seed=0, path=None) if model is None else model
         assert isinstance(asked, NodeClassifier)
         if model is not None:
@@ -146,7 +148,7 @@ class _NodeTrial(Trial):
 class _EventTrial(Trial):
     """Labels of events in the test period."""
 
-    def evaluate(self, model: Model | None) -> Scores:
+    def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
         if model is not None:
             assert isinstance(model, EventClassifier)
             found = model.evaluate(self.training, parts=("test",), heuristics=False)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import ParameterError
+from tidegraph.core.progress import Progress
 from tidegraph.evaluation import metrics
-from tidegraph.evaluation.heuristics import Heuristic
 from tidegraph.evaluation.negatives import GivenNegatives, NegativeSampler, negative_sampler
 from tidegraph.evaluation.protocols import scoring
 from tidegraph.evaluation.protocols.scoring import HeuristicFactory, PairScore
@@ -22,8 +23,8 @@ __all__ = ["SEEDS", "evaluate_link"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-_Negatives = Mapping[str, Sequence[tuple[IntArray, IntArray]]]  # [sampler]: pairs of each batch
-_Scores = tuple[FloatArray, dict[str, FloatArray], float]  # positives, negatives, seconds
+_Pairs = tuple[IntArray, IntArray]
+_Scores = tuple[str, FloatArray, list[FloatArray], float]  # scorer, true, false, seconds
 
 SEEDS = {"validation": 0, "new_validation": 1, "test": 2, "new_test": 3}
 
@@ -40,6 +41,7 @@ def evaluate_link(
     heuristics: HeuristicFactory | None = None,
     model: str = "model",
     training_negatives: str | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Evaluate each true pair against one false pair: AP and AUC, per batch and global, as TGN.
 
@@ -58,67 +60,67 @@ def evaluate_link(
     own = None if score is None else model
     builder = ResultBuilder("link", stream, own, "ap", training_negatives)
     make = heuristics or scoring.heuristics_for(stream, split)
-    per_event = scoring.per_event_scores(make(), stream)
+    memories = scoring.Memories(stream, split)
+    scorers = len(scoring.Panel(make, memories).names) + (score is not None)
+    # Every negative is drawn, every pair scored by all, and the metrics count the negatives again.
+    kinds, events = len(samplers), sum(len(split.part(part)) for part in parts)
+    work = scoring.Work(progress, events * (kinds + scorers * (2 * kinds + 1)))
     for part in parts:
         positions = split.part(part)
         if len(positions) == 0:
             builder.warn(f"{part} is empty and was left out")
             continue
-        batches = scoring.batches_of(positions, batch_size)
-        drawn: dict[str, list[tuple[IntArray, IntArray]]] = {}
+        src, dst, t = scoring.columns(stream, positions)
+        row = scoring.begin_of_batch(positions, batch_size)
+        drawn: dict[str, _Pairs] = {}
         for wanted in samplers:
             sampler = _sampler(wanted, stream, split, part, seeds)
-            drawn[sampler.name] = [
-                sampler.sample(*scoring.columns(stream, batch)) for batch in batches
-            ]
-        scores = [] if score is None else [(model, _scores_of(score, stream, batches, drawn))]
-        for heuristic in make():
-            of_batches = _scores_by_batch(heuristic, stream, split, batches, drawn)
-            scores.append((heuristic.name, of_batches))
-        for name, of_event in per_event.items():
-            scores.append((name, _scores_of(of_event, stream, batches, drawn)))
-        for name in drawn:
+            batches = []
+            for rows in scoring.slices(len(positions), batch_size):
+                batches.append(sampler.sample(src[rows], dst[rows], t[rows]))
+                work.add(len(src[rows]), f"{part}, drawing {sampler.name}")
+            sources, destinations = zip(*batches, strict=True)
+            drawn[sampler.name] = np.concatenate(sources), np.concatenate(destinations)
+        pairs = [(src, dst), *drawn.values()]
+        scores: list[_Scores] = []
+        if score is not None:
+            begun = time.perf_counter()
+            report = partial(work.add, what=f"{part}, scoring")
+            true, *false = [scoring.ask(score, *some, t, report=report) for some in pairs]
+            scores.append((model, true, false, time.perf_counter() - begun))
+        panel = scoring.Panel(make, memories)
+        scores += _by_heuristics(panel, pairs, t, row, work, part)
+        for number, name in enumerate(drawn):
             seed = None if name == GivenNegatives.name else seeds[part]
-            for scorer, (positive, negative, elapsed_s) in scores:
-                values = metrics.link_metrics(positive, negative[name], batch_size=batch_size)
-                builder.add(Row(part, name, scorer, values, len(positive), seed, elapsed_s))
+            for scorer, true, false, elapsed_s in scores:
+                values = metrics.link_metrics(true, false[number], batch_size=batch_size)
+                builder.add(Row(part, name, scorer, values, len(true), seed, elapsed_s))
+                work.add(len(true), f"{part}, measuring {scorer}")
     return builder.result(split, {"batch_size": batch_size, "seeds": dict(seeds)})
 
 
-def _scores_of(
-    score: PairScore, stream: EventStream, batches: Sequence[IntArray], drawn: _Negatives
-) -> _Scores:
-    """Ask a scorer that answers for any time about all batches together."""
-    begun = time.perf_counter()
-    src, dst, t = scoring.columns(stream, np.concatenate(batches))
-    positive = scoring.ask(score, src, dst, t)
-    negative = {}
-    for name, pairs in drawn.items():
-        sources, destinations = zip(*pairs, strict=True)
-        negative[name] = scoring.ask(
-            score, np.concatenate(sources), np.concatenate(destinations), t
-        )
-    return positive, negative, time.perf_counter() - begun
+def _by_heuristics(
+    panel: scoring.Panel,
+    pairs: Sequence[_Pairs],
+    t: IntArray,
+    row: IntArray,
+    work: scoring.Work,
+    part: str,
+) -> Iterator[_Scores]:
+    """Ask all heuristics about true pairs and the false ones of each sampler, in pieces.
 
-
-def _scores_by_batch(
-    heuristic: Heuristic,
-    stream: EventStream,
-    split: Split,
-    batches: Sequence[IntArray],
-    drawn: _Negatives,
-) -> _Scores:
-    """Ask a heuristic about each batch before it sees it."""
-    begun = time.perf_counter()
-    positive: list[FloatArray] = []
-    negative: dict[str, list[FloatArray]] = {name: [] for name in drawn}
-    for number, batch in enumerate(scoring.with_memory(heuristic, stream, split, batches)):
-        src, dst, t = scoring.columns(stream, batch)
-        positive.append(heuristic.score(src, dst, t))
-        for name, pairs in drawn.items():
-            negative[name].append(heuristic.score(*pairs[number], t))
-    merged = {name: np.concatenate(scores) for name, scores in negative.items()}
-    return np.concatenate(positive), merged, time.perf_counter() - begun
+    `row` is the first event of each one's batch.
+    """
+    kinds = len(pairs)
+    found = np.empty((len(panel.names), kinds, len(t)))
+    for rows in scoring.slices(len(t), max(1, scoring.PAIRS_AT_ONCE // kinds)):
+        src, dst = (np.concatenate([some[end][rows] for some in pairs]) for end in (0, 1))
+        answers = panel.scores(src, dst, np.tile(t[rows], kinds), np.tile(row[rows], kinds))
+        for scorer, answer in enumerate(answers):
+            found[scorer, :, rows] = answer.reshape(kinds, -1)
+            work.add(len(answer), f"{part}, scoring by {panel.names[scorer]}")
+    for name, (true, *false), elapsed_s in zip(panel.names, found, panel.elapsed_s, strict=True):
+        yield name, true, false, elapsed_s
 
 
 def _sampler(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import EvaluationError
+from tidegraph.core.progress import Progress
 from tidegraph.evaluation import metrics
 from tidegraph.evaluation.negatives import GivenNegatives
 from tidegraph.evaluation.protocols import scoring
@@ -37,6 +39,7 @@ def evaluate_ranking(
     heuristics: HeuristicFactory | None = None,
     model: str = "model",
     training_negatives: str | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Rank each true destination among others as TGB does: MRR and hits, a tie counts half.
 
@@ -65,48 +68,34 @@ def evaluate_ranking(
     reached = _reached(stream) if given is None else None
     sampler = "all-dst" if given is None else GivenNegatives.name
     width = 1 + (len(destinations) if given is None else given.shape[1])
-    at_once = max(1, scoring.PAIRS_AT_ONCE // width)
-
-    def ranked(score: PairScore, batch: IntArray) -> FloatArray:
-        return np.concatenate(
-            [ranked_at_once(score, rows) for rows in scoring.batches_of(batch, at_once)]
-        )
-
-    def ranked_at_once(score: PairScore, batch: IntArray) -> FloatArray:
-        src, dst, t = scoring.columns(stream, positions[batch])
-        others = np.tile(destinations, (len(batch), 1)) if given is None else given[batch]
-        candidates = np.concatenate([dst[:, None], others], axis=1)  # [B, width]
-        flat = scoring.ask(score, np.repeat(src, width), candidates.ravel(), np.repeat(t, width))
-        table = flat.reshape(candidates.shape)
-        true = None if reached is None else reached(src, t, others)
-        return metrics.ranks(table[:, 0], table[:, 1:], without=true)
-
-    def add(scorer: str, rank: FloatArray, begun: float) -> None:
-        values = {"mrr": metrics.mrr(rank)}
-        values |= {f"hits@{k}": metrics.hits_at(rank, k) for k in (1, 3, 10)}
-        elapsed_s = time.perf_counter() - begun
-        builder.add(Row(part, sampler, scorer, values, len(rank), None, elapsed_s))
-
-    make = heuristics or scoring.heuristics_for(stream, split)
-    if score is not None:
-        begun = time.perf_counter()
-        add(model, ranked(score, chosen), begun)
     # Batches are those of the whole part, so that a sample meets the same memory as the whole.
-    batches = scoring.batches_of(np.arange(len(positions)), batch_size)
-    for heuristic in make():
-        begun = time.perf_counter()
-        shown = scoring.with_memory(
-            heuristic, stream, split, [positions[batch] for batch in batches]
-        )
-        found = []
-        for batch, _ in zip(batches, shown, strict=True):
-            asked = batch[np.isin(batch, chosen)]
-            if len(asked):
-                found.append(ranked(heuristic.score, asked))
-        add(heuristic.name, np.concatenate(found), begun)
-    for name, of_event in scoring.per_event_scores(make(), stream).items():
-        begun = time.perf_counter()
-        add(name, ranked(of_event, chosen), begun)
+    row = scoring.begin_of_batch(positions, batch_size)
+    make = heuristics or scoring.heuristics_for(stream, split)
+    panel = scoring.Panel(make, scoring.Memories(stream, split))
+    names = [*([] if score is None else [model]), *panel.names]
+    rank, own_s = np.empty((len(names), len(chosen))), 0.0
+    work = scoring.Work(progress, len(names) * len(chosen))
+    for rows in scoring.slices(len(chosen), max(1, scoring.PAIRS_AT_ONCE // width)):
+        asked = chosen[rows]
+        src, dst, t = scoring.columns(stream, positions[asked])
+        others = np.tile(destinations, (len(asked), 1)) if given is None else given[asked]
+        true = None if reached is None else reached(src, t, others)
+        candidates = np.concatenate([dst[:, None], others], axis=1)  # [B, width]
+        pairs = np.repeat(src, width), candidates.ravel(), np.repeat(t, width)
+        answers = panel.scores(*pairs, np.repeat(row[asked], width))
+        if score is not None:
+            begun = time.perf_counter()
+            answers = itertools.chain([scoring.ask(score, *pairs)], answers)
+            own_s += time.perf_counter() - begun
+        for number, answer in enumerate(answers):
+            table = answer.reshape(candidates.shape)
+            rank[number, rows] = metrics.ranks(table[:, 0], table[:, 1:], without=true)
+            work.add(len(asked), f"{part}, ranking by {names[number]}")
+    spent = [*([] if score is None else [own_s]), *panel.elapsed_s]
+    for name, ranks, elapsed_s in zip(names, rank, spent, strict=True):
+        values = {"mrr": metrics.mrr(ranks)}
+        values |= {f"hits@{k}": metrics.hits_at(ranks, k) for k in (1, 3, 10)}
+        builder.add(Row(part, sampler, name, values, len(ranks), None, elapsed_s))
     return builder.result(split, {"batch_size": batch_size, "sample": sample, "seed": seed})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -9,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import EvaluationError, ParameterError
+from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation.heuristics import Heuristic, link_heuristics
+from tidegraph.evaluation.memory import Asked, Memory
 from tidegraph.evaluation.splits import Split
 from tidegraph.events.batch import Op
 from tidegraph.events.stream import EventStream
@@ -19,7 +22,7 @@ IntArray = NDArray[np.int64]
 PairScore = Callable[[IntArray, IntArray, IntArray], ArrayLike]  # src, dst, t -> [B]
 HeuristicFactory = Callable[[], Sequence[Heuristic]]
 
-# A model is a function of its arguments, so it can score many batches at once.
+# Scorers answer for any time, so that they can be asked about many batches at once.
 PAIRS_AT_ONCE = 1 << 16
 
 
@@ -32,11 +35,17 @@ def reject_removals(stream: EventStream) -> None:
         )
 
 
-def batches_of(positions: IntArray, size: int) -> list[IntArray]:
-    """Divide positions into batches; the last one may be smaller."""
+def slices(length: int, size: int) -> Iterator[slice]:
+    """Yield pieces of some rows; the last one may be smaller."""
+    for first in range(0, length, size):
+        yield slice(first, min(first + size, length))
+
+
+def begin_of_batch(positions: IntArray, size: int) -> IntArray:
+    """Return the first event of the batch of each position."""
     if size < 1:
         raise ParameterError(f"batch_size is {size}; it must be at least 1")
-    return [positions[first : first + size] for first in range(0, len(positions), size)]
+    return positions[np.arange(len(positions)) // size * size]
 
 
 def columns(stream: EventStream, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -49,25 +58,40 @@ def without_features(stream: EventStream) -> EventStream:
     return EventStream(stream.src, stream.dst, stream.t, stream.nodes)
 
 
-def ask(score: PairScore, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-    """Return one finite score per pair; raise EvaluationError if `score` gives anything else."""
+def ask(
+    score: PairScore,
+    src: IntArray,
+    dst: IntArray,
+    t: IntArray,
+    *,
+    report: Callable[[int], None] = lambda pairs: None,
+) -> FloatArray:
+    """Return one finite score per pair; raise EvaluationError if `score` gives anything else.
+
+    `report` is called with the number of pairs scored since the last call.
+    """
     found = []
-    for first in range(0, len(src), PAIRS_AT_ONCE):
-        rows = slice(first, first + PAIRS_AT_ONCE)
-        answer = np.asarray(score(src[rows], dst[rows], t[rows]), dtype=np.float64)
-        if answer.shape != src[rows].shape:
-            raise EvaluationError(
-                f"scores of shape {answer.shape} were returned for {len(src[rows])} pairs; "
-                "return one number per pair"
-            )
-        if not np.isfinite(answer).all():
-            pair = int(np.argmin(np.isfinite(answer)))
-            raise EvaluationError(
-                f"the score of ({src[rows][pair]}, {dst[rows][pair]}) at t={t[rows][pair]} is "
-                f"{answer[pair]}; scores must be finite numbers"
-            )
-        found.append(answer)
+    for rows in slices(len(src), PAIRS_AT_ONCE):
+        pairs = src[rows], dst[rows], t[rows]
+        found.append(_checked(score(*pairs), *pairs))
+        report(len(found[-1]))
     return np.concatenate(found)
+
+
+def _checked(answer: ArrayLike, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+    scores = np.asarray(answer, dtype=np.float64)
+    if scores.shape != src.shape:
+        raise EvaluationError(
+            f"scores of shape {scores.shape} were returned for {len(src)} pairs; "
+            "return one number per pair"
+        )
+    if not np.isfinite(scores).all():
+        pair = int(np.argmin(np.isfinite(scores)))
+        raise EvaluationError(
+            f"the score of ({src[pair]}, {dst[pair]}) at t={t[pair]} is {scores[pair]}; "
+            "scores must be finite numbers"
+        )
+    return scores
 
 
 def heuristics_for(stream: EventStream, split: Split) -> HeuristicFactory:
@@ -79,24 +103,72 @@ def heuristics_for(stream: EventStream, split: Split) -> HeuristicFactory:
     return partial(link_heuristics, scale)
 
 
-def per_event_scores(heuristics: Sequence[Heuristic], stream: EventStream) -> dict[str, PairScore]:
-    """Return, by name, those that can score each event from all events before it."""
-    events = without_features(stream)
-    scores = {f"{one.name}@event": one.per_event(events) for one in heuristics}
-    return {name: score for name, score in scores.items() if score is not None}
+class Work:
+    """How much of an evaluation is done, in units of its own."""
+
+    def __init__(self, report: Progress | None, total: int) -> None:
+        self._report, self._total, self._done = report or silent, total, 0
+
+    def add(self, units: int, what: str) -> None:
+        """Report that more is done."""
+        self._done += units
+        self._report(self._done, self._total, what)
 
 
-def with_memory(
-    heuristic: Heuristic, stream: EventStream, split: Split, batches: Sequence[IntArray]
-) -> Iterator[IntArray]:
-    """Yield each batch after showing the heuristic every event of the split before it."""
-    visible = np.zeros(len(stream), dtype=bool)
-    for rows in (split.train, split.validation, split.test):
-        visible[rows] = True
-    events = without_features(stream)
-    done = 0
-    for batch in batches:
-        first = int(batch[0])
-        heuristic.update(events[done:first].where(visible[done:first]))
-        done = first
-        yield batch
+class Memories:
+    """What heuristics may know: the events of the split before a batch, or all before each one."""
+
+    def __init__(self, stream: EventStream, split: Split) -> None:
+        visible = np.zeros(len(stream), dtype=bool)
+        for rows in (split.train, split.validation, split.test):
+            visible[rows] = True
+        events = without_features(stream)
+        self._all = Memory(events)
+        self._of_split = self._all if visible.all() else Memory(events.where(visible))
+        self._visible = np.concatenate([[0], np.cumsum(visible)])  # among the first k events
+
+    def of_batch(self, src: IntArray, dst: IntArray, t: IntArray, row: IntArray) -> Asked:
+        """Ask what is known before the event in `row`, the first one of the batch."""
+        return self._of_split.ask(src, dst, t, self._visible[row])
+
+    def of_event(self, src: IntArray, dst: IntArray, t: IntArray) -> Asked:
+        """Ask what is known strictly before `t`."""
+        return self._all.ask(src, dst, t, np.searchsorted(self._all.events.t, t))
+
+
+class Panel:
+    """Fresh heuristics, asked together so that they share what they look up.
+
+    names: as results call them; those that know all events before each one come last, with @event.
+    elapsed_s: the seconds each has spent. What they share counts for the first that needs it.
+    """
+
+    def __init__(self, make: HeuristicFactory, memories: Memories) -> None:
+        self._memories = memories
+        self._of_batch = make()
+        self._of_event = [one for one in make() if one.per_event]
+        self.names = [one.name for one in self._of_batch]
+        self.names += [f"{one.name}@event" for one in self._of_event]
+        self.elapsed_s = [0.0] * len(self.names)
+
+    def scores(
+        self, src: IntArray, dst: IntArray, t: IntArray, row: IntArray
+    ) -> Iterator[FloatArray]:
+        """Yield the scores of each heuristic; `row[b]` is the first event of the batch.
+
+        Batches have to come in the order of time.
+        """
+        asked = self._memories.of_batch(src, dst, t, row)
+        yield from self._answers(self._of_batch, asked, first=0)
+        if self._of_event:
+            asked = self._memories.of_event(src, dst, t)
+            yield from self._answers(self._of_event, asked, first=len(self._of_batch))
+
+    def _answers(
+        self, heuristics: Sequence[Heuristic], asked: Asked, *, first: int
+    ) -> Iterator[FloatArray]:
+        for number, heuristic in enumerate(heuristics, first):
+            begun = time.perf_counter()
+            scores = _checked(heuristic.score(asked), asked.src, asked.dst, asked.t)
+            self.elapsed_s[number] += time.perf_counter() - begun
+            yield scores

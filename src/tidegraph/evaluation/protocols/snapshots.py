@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import EvaluationError, ParameterError
+from tidegraph.core.progress import Progress
 from tidegraph.evaluation import metrics
-from tidegraph.evaluation.heuristics import snapshot_heuristics
+from tidegraph.evaluation.heuristics import Heuristic, snapshot_heuristics
+from tidegraph.evaluation.memory import Memory
 from tidegraph.evaluation.protocols import scoring
 from tidegraph.evaluation.protocols.scoring import HeuristicFactory
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
@@ -20,6 +22,7 @@ from tidegraph.events.stream import EventStream
 
 __all__ = ["evaluate_snapshots"]
 
+FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 TableScore = Callable[[IntArray, int], ArrayLike]  # sources, task -> [sources, nodes]
 
@@ -35,6 +38,7 @@ def evaluate_snapshots(
     heuristics: HeuristicFactory | None = None,
     model: str = "model",
     training_negatives: str | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Rank the edges of the next snapshot among all pairs of its sources, by both MRRs in use.
 
@@ -53,27 +57,23 @@ def evaluate_snapshots(
     builder = ResultBuilder("snapshots", stream, own, "mrr-full", training_negatives)
     order = np.argsort(split.index, kind="stable")
     bounds = np.searchsorted(split.index[order], np.arange(split.snapshots + 1))
-
-    def snapshots(first: int, last: int) -> EventStream:
-        taken = order[bounds[first] : bounds[last]]
-        return EventStream(
-            stream.src[taken], stream.dst[taken], split.index[taken], stream.nodes, unit="step"
-        )
-
-    known = list((heuristics or snapshot_heuristics)())
+    order = order[bounds[0] :]  # those in a snapshot
+    bounds -= bounds[0]
+    events = EventStream(
+        stream.src[order], stream.dst[order], split.index[order], stream.nodes, unit="step"
+    )
+    memory = Memory(events)
     scorers: dict[str, TableScore] = {} if score_all is None else {model: score_all}
-    for heuristic in known:
+    for heuristic in (heuristics or snapshot_heuristics)():
         if heuristic.name in scorers:
             raise ParameterError(f"two scorers are called {heuristic.name!r}; rename one")
-        scorers[heuristic.name] = partial(heuristic.score_all, nodes=stream.nodes)
-        heuristic.update(snapshots(0, tasks[0]))
+        scorers[heuristic.name] = partial(_table, heuristic, memory, bounds)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in scorers}
     spent = dict.fromkeys(scorers, 0.0)
+    work = scoring.Work(progress, len(tasks) * len(scorers))
     pairs = 0
     for task in tasks:
-        for heuristic in known:
-            heuristic.update(snapshots(task, task + 1))
-        target = snapshots(task + 1, task + 2)
+        target = events[int(bounds[task + 1]) : int(bounds[task + 2])]
         keys = np.unique(target.src * stream.nodes + target.dst)
         sources, row = np.unique(keys // stream.nodes, return_inverse=True)
         column = keys % stream.nodes
@@ -98,7 +98,22 @@ def evaluate_snapshots(
                     ),
                 }
             )
+            work.add(1, f"snapshot {task + 1} by {name}")
     for name, values in found.items():
         means = {key: float(np.mean([value[key] for value in values])) for key in values[0]}
         builder.add(Row(part, "all-nodes", name, means, pairs, seed, spent[name]))
     return builder.result(split, {"negatives": negatives, "seed": seed})
+
+
+def _table(
+    heuristic: Heuristic, memory: Memory, bounds: IntArray, sources: IntArray, task: int
+) -> FloatArray:
+    """Score every node as destination of each source from the snapshots up to `task`."""
+    nodes = np.arange(memory.events.nodes)
+    table = np.empty((len(sources), len(nodes)))
+    for rows in scoring.slices(len(sources), max(1, scoring.PAIRS_AT_ONCE // len(nodes))):
+        src = np.repeat(sources[rows], len(nodes))
+        dst = np.tile(nodes, len(sources[rows]))
+        t, known = np.full(len(src), task), np.full(len(src), bounds[task + 1])
+        table[rows] = heuristic.score(memory.ask(src, dst, t, known)).reshape(-1, len(nodes))
+    return table

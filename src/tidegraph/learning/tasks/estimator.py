@@ -255,7 +255,8 @@ class Estimator(Recorded):
         directory = whole.with_name(f".{whole.name}.saving")
         before = whole.with_name(f".{whole.name}.replaced")
         for leftover in (directory, before):  # by a save that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
+            if leftover.exists():
+                shutil.rmtree(leftover)
         directory.mkdir(parents=True)
         copy_store(self._directory, directory / "trajectories")
         events_file, held = self._shared_events
@@ -279,7 +280,8 @@ class Estimator(Recorded):
         if a_model:
             put_in_place(whole, before)
         put_in_place(directory, whole)
-        shutil.rmtree(before, ignore_errors=True)
+        if a_model:
+            shutil.rmtree(before)
 
     def _learned(self) -> dict[str, Any]:
         """Return what the training found besides weights, in plain types."""

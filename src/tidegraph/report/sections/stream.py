@@ -28,15 +28,17 @@ def engine(seen: Observations) -> Html:
     t, events, steps, seconds, touched, certified = (seen.arrays[f"replay.{k}"] for k in names)
     rate = events / np.maximum(seconds, 1e-9)
     total = float(events.sum() / max(seconds.sum(), 1e-9))
+    done, of = "replayed", " of engine time"
+    if about.get("recorded"):
+        done, of = "recorded", ", recording included"
     return section(
         "How the representations were updated",
         element(
             "p",
-            f"The stream was {'recorded' if about.get('recorded') else 'replayed'} with the model's"
-            " settings"
+            f"The stream was {done} with the model's settings"
             f" ({counted(len(about['channels']), 'channel')}, r_max {about['r_max']:g} in units of"
             f" {about['r_max_unit']}, {counted(about['threads'], 'thread')}): {compact(total)}"
-            f" events per second{'' if about.get('recorded') else ' of engine time'}.",
+            f" events per second{of}.",
         ),
         figures(
             chart(

@@ -8,7 +8,13 @@ from numpy.typing import NDArray
 from tidegraph.events.stream import EventStream
 from tidegraph.events.vocabulary import IS_MISSING
 
-__all__ = ["own_numbers"]
+__all__ = ["carried_columns", "own_numbers"]
+
+
+def carried_columns(stream: EventStream) -> list[str]:
+    """Return the names of the columns of a table that its events carry, besides the weight."""
+    numbers = [name for name in stream.vocabulary.features if not name.endswith(IS_MISSING)]
+    return [*numbers, *stream.vocabulary.categories]
 
 
 def own_numbers(stream: EventStream) -> tuple[tuple[str, ...], NDArray[np.float64]]:

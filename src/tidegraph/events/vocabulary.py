@@ -78,7 +78,8 @@ class Vocabulary:
         """
         changes: dict[str, Any] = {}
         labels, features, categories = self.labels or earlier.labels, self.features, {}
-        if rows["labels"] is not None and labelled and self.labels != earlier.labels:
+        known = rows["labels"] is not None and labelled and (rows["labels"] >= 0).any()
+        if known and self.labels != earlier.labels:
             if not (self.labels and earlier.labels):
                 raise EventError("one stream has words as labels, the other numbers; use one kind")
             changes["labels"], labels = _recoded(rows["labels"], self.labels, earlier.labels)

@@ -26,7 +26,7 @@ from tidegraph.events.moments import span_in_words
 from tidegraph.events.stream import EventStream
 
 if TYPE_CHECKING:
-    from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+    from tidegraph.learning.tasks import EventClassifier, LinkPredictor, NodeClassifier
 
 __all__ = ["COLOURED_BY", "INTERVALS", "Gathered", "Telemetry", "engine", "evenly"]
 
@@ -145,7 +145,7 @@ class Telemetry:
 
 
 def engine(
-    predictor: LinkPredictor | NodeClassifier,
+    predictor: LinkPredictor | NodeClassifier | EventClassifier,
     stream: EventStream,
     split: Split,
     file: Path | None,
@@ -164,7 +164,7 @@ def engine(
 
 
 def replay(
-    predictor: LinkPredictor | NodeClassifier,
+    predictor: LinkPredictor | NodeClassifier | EventClassifier,
     stream: EventStream,
     telemetry: Telemetry,
     report: Progress,
@@ -297,7 +297,7 @@ class _OutOfTime(Exception):
 
 def _explained(
     movers: dict[str, Any],
-    predictor: LinkPredictor | NodeClassifier,
+    predictor: LinkPredictor | NodeClassifier | EventClassifier,
     stream: EventStream,
     report: Progress,
 ) -> dict[str, Any]:

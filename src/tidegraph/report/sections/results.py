@@ -14,14 +14,18 @@ from tidegraph.report.vocabulary import ABSENT, against, condition, metric_words
 
 __all__ = ["all_numbers", "headline", "opening", "parameters", "repeat"]
 
+_QUESTIONS = {
+    "link": "Which links come next?",
+    "node": "Which class does each node have at a given time?",
+    "events": "Which class does each event have?",
+}
+
 
 def opening(run: FinishedRun) -> Html:
     """Return the title, the question, and how the answers are evaluated."""
     results = run.results
     data = results.get("data") or {}
-    what = "Which class does each node have at a given time?"
-    if run.task == "link":
-        what = "Which links come next?"
+    what = _QUESTIONS[run.task]
     size = " and ".join(
         f"{data[name]:,} {name}" for name in ("events", "nodes") if isinstance(data.get(name), int)
     )

@@ -40,6 +40,9 @@ def opening(run: FinishedRun) -> Html:
             f" The data has {size}{when}." if size else None,
             f" The protocol is {protocol}{_sizes(results)}." if protocol else None,
             _trained(results.get("seeds") or []),
+            f" Of an event it reads {'; '.join(results['inputs'])}; all else was before it."
+            if results.get("inputs")
+            else None,
             id="asked",
         ),
     )

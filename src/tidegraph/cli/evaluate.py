@@ -27,8 +27,6 @@ from tidegraph.cli.terminal import Command, console, echo_json, progress
 from tidegraph.core.declarations import assignments, declared
 from tidegraph.learning.settings import Evaluation, LinkSettings
 
-__all__ = ["evaluate"]
-
 
 @click.command(cls=Command)
 @data_options

@@ -16,34 +16,6 @@ from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.learning.presets import LINK_PRESETS
 from tidegraph.learning.settings import PROTOCOLS, Data, Evaluation, LinkSettings, RunSettings
 
-__all__ = [
-    "COUNT",
-    "DIRECTORY",
-    "FLOATS",
-    "JSON_OPTION",
-    "NEW_FILE",
-    "PATH",
-    "PRESET_OPTION",
-    "READING_NAMES",
-    "R_MAX_OPTION",
-    "SEED_OPTION",
-    "SETTINGS_OPTION",
-    "SPLITTING_PROTOCOLS",
-    "THREADS_OPTION",
-    "WRITABLE_FILE",
-    "as_seeds",
-    "engine_options",
-    "option",
-    "print_settings",
-    "reading_options",
-    "sampler_option",
-    "set_option",
-    "setting_option",
-    "snapshot_options",
-    "time_options",
-    "together",
-]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tidegraph.events.stream import EventStream
 
-__all__ = ["moment_text", "names_by_side", "next_steps", "percent", "print_results"]
-
 
 def percent(value: Mapping[str, Any]) -> str:
     """Return a mean over seeds as a percentage, with its spread if there are several."""

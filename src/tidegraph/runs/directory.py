@@ -26,17 +26,6 @@ from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.runs import config, stages
 from tidegraph.runs.config import Settings
 
-__all__ = [
-    "CONFIG",
-    "METRICS",
-    "compare",
-    "is_run",
-    "model_directory",
-    "read_metrics",
-    "read_settings",
-    "run_directory",
-]
-
 CONFIG, METRICS = "config.toml", "metrics.json"
 # Without these in its metrics.json a run cannot be compared with another.
 _RESULTS = ("config", "data", "split", "seeds", "metrics", "heuristics", "headlines", "elapsed_s")

@@ -21,16 +21,6 @@ from tidegraph.learning.presets import model_settings
 from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
 from tidegraph.runs.protocol import Protocol, split_stream
 
-__all__ = [
-    "LIVE",
-    "MODEL",
-    "Model",
-    "Trial",
-    "make_trial",
-    "trial_settings",
-    "with_settings",
-]
-
 IntArray = NDArray[np.int64]
 Model = LinkPredictor | NodeClassifier
 _AnyModel = TypeVar("_AnyModel", bound=Model)

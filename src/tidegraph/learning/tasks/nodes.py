@@ -25,8 +25,6 @@ from tidegraph.learning.tasks.node_features import NodeFeatures
 from tidegraph.learning.tasks.recorded import check_lengths
 from tidegraph.learning.training import Training
 
-__all__ = ["NodeClassifier"]
-
 FloatArray = NDArray[np.float32]
 
 _NODES_AT_ONCE = 1 << 15

@@ -12,8 +12,6 @@ from tidegraph.report.markup import Html, details, element, figures, join, secti
 from tidegraph.report.run_files import FinishedRun
 from tidegraph.report.vocabulary import ABSENT, against, condition, metric_words, with_spread
 
-__all__ = ["all_numbers", "headline", "opening", "parameters", "repeat"]
-
 
 def opening(run: FinishedRun) -> Html:
     """Return the title, the question, and how the answers are evaluated."""

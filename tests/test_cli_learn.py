@@ -749,7 +749,7 @@ def test_a_foreign_directory_is_not_an_unfinished_training(tmp_path: Path) -> No
     unfinished(path).mkdir()
     (unfinished(path) / "letters").mkdir()
     stream = datasets.generate_communities(20, 200)
-    with pytest.raises(StateFileError, match="move it away"):
+    with pytest.raises(StateFileError, match="letters; give an empty or a new directory"):
         train(stream, path, settings=QUICK)
     shutil.rmtree(unfinished(path))
     with pytest.raises(StateFileError, match=f"{tmp_path / 'no'} is not a directory"):

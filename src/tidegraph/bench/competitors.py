@@ -17,8 +17,6 @@ from tidegraph.bench.graphs import Stream
 from tidegraph.bench.measuring import Skipped
 from tidegraph.engine.propagator import Propagator
 
-__all__ = ["PowerIteration", "Solution", "Yardstick", "needs_scipy"]
-
 
 class Yardstick:
     """The plain method in C++: one column at a time, with new threads for every step."""

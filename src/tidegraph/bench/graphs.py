@@ -14,8 +14,6 @@ from tidegraph.engine.propagator import Propagator
 from tidegraph.events import datasets
 from tidegraph.events.batch import Batch
 
-__all__ = ["MEAN_DEGREE", "PowerLaw", "Stream", "load_stream"]
-
 EXPONENT = 2.5
 MEAN_DEGREE = 20
 

@@ -14,17 +14,6 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import ParameterError, TidegraphError
 from tidegraph.engine.propagator import Propagator
 
-__all__ = [
-    "BenchSettings",
-    "BrokenPromise",
-    "Measurement",
-    "Skipped",
-    "check_promise",
-    "median_ratio",
-    "spread_nodes",
-    "worst_ratio",
-]
-
 _PROMISE = 1 + 1e-6  # the largest accepted ratio of certified to promised error
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from tidegraph.core.durable import replace_file
 
-__all__ = ["drawing", "plot_growth", "plot_scale"]
-
 
 @contextmanager
 def drawing(

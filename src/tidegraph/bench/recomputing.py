@@ -22,8 +22,6 @@ from tidegraph.engine.propagator import Propagator
 from tidegraph.events import datasets
 from tidegraph.events.batch import Batch
 
-__all__ = ["recompute", "static"]
-
 _WARM_STEPS = 50  # applied one by one before a step is timed
 
 

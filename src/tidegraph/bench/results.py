@@ -14,8 +14,6 @@ from typing import Any
 from tidegraph.core import machine
 from tidegraph.core.durable import replace_file
 
-__all__ = ["circumstances", "script_command", "without_paths", "write_json"]
-
 
 def circumstances(command: str) -> dict[str, Any]:
     """Return how a result was made: the command, the machine, the version and the commit."""

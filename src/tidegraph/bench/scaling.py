@@ -24,8 +24,6 @@ from tidegraph.engine.channels import Sketch
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch, Op
 
-__all__ = ["growth", "memory"]
-
 
 class _Growing:
     """A power-law graph that random events change: two additions, then a removal, and so on."""

@@ -23,8 +23,6 @@ from tidegraph.engine.propagator import Propagator
 from tidegraph.events import datasets
 from tidegraph.events.batch import Batch
 
-__all__ = ["latency", "threads", "uci", "wikipedia"]
-
 
 def _time_stream(stream: Stream, settings: BenchSettings, threads: int) -> tuple[float, Propagator]:
     propagator = stream.propagator(threads, settings.seed)

@@ -16,8 +16,6 @@ from tidegraph.cli.terminal import Group, console, echo_json, progress, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["bench"]
-
 _BUSY = 0.5  # load average from which times are not to be trusted
 
 

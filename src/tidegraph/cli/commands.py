@@ -23,8 +23,6 @@ from tidegraph.cli.terminal import Command, Group
 from tidegraph.cli.train import train
 from tidegraph.cli.verify import verify
 
-__all__ = ["main"]
-
 
 @click.group(
     cls=Group, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}

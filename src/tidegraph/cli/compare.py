@@ -15,8 +15,6 @@ from tidegraph.cli.terminal import Command, console, echo_json, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["compare"]
-
 
 @click.command(cls=Command)
 @click.argument("directories", metavar="RUN...", nargs=-1, required=True, type=DIRECTORY)

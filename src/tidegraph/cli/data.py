@@ -25,8 +25,6 @@ from tidegraph.core.words import bytes_in_words, counted
 if TYPE_CHECKING:
     from tidegraph.events.describe import Description
 
-__all__ = ["data"]
-
 _SHARE = click.FloatRange(0, 1, max_open=True)
 _FILE = option("-o --output", "A new file.", type=NEW_FILE, required=True)
 _DIRECTORY = option("-o --output", "A new or empty directory.", type=DIRECTORY, required=True)

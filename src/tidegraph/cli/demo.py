@@ -7,8 +7,6 @@ import click
 from tidegraph.cli.options import THREADS_OPTION
 from tidegraph.cli.terminal import Command, console, progress, table
 
-__all__ = ["demo"]
-
 
 @click.command(cls=Command)
 @THREADS_OPTION

@@ -30,8 +30,6 @@ from tidegraph.cli.terminal import Command, console, echo_json, progress
 from tidegraph.core.declarations import declared
 from tidegraph.learning.settings import Evaluation
 
-__all__ = ["evaluate"]
-
 
 @click.command(cls=Command)
 @data_options

@@ -11,8 +11,6 @@ from tidegraph.cli.reading import FLIGHTS_OPTION, read_and_report
 from tidegraph.cli.terminal import Command, echo_json, progress
 from tidegraph.core.errors import DataError
 
-__all__ = ["explain"]
-
 
 @click.command(cls=Command)
 @FLIGHTS_OPTION

@@ -14,8 +14,6 @@ from tidegraph.engine.verify import Replay
 from tidegraph.events import datasets
 from tidegraph.events.stream import EventStream
 
-__all__ = ["DATA", "HALF_LIFE_DAYS", "Month", "Mover", "Story", "stream_flights"]
-
 DATA = "nyc-flights"
 HALF_LIFE_DAYS = 7
 _COLUMNS = 64

@@ -23,37 +23,6 @@ from tidegraph.learning.settings import (
     RunSettings,
 )
 
-__all__ = [
-    "COUNT",
-    "DIRECTORY",
-    "FLOATS",
-    "JSON_OPTION",
-    "LABEL_DELAY_OPTION",
-    "NEW_FILE",
-    "PATH",
-    "PRESET_OPTION",
-    "READING_NAMES",
-    "R_MAX_OPTION",
-    "SEED_OPTION",
-    "SETTINGS_OPTION",
-    "SPLITTING_PROTOCOLS",
-    "TASK_OPTION",
-    "THREADS_OPTION",
-    "WRITABLE_FILE",
-    "as_seeds",
-    "engine_options",
-    "model_options",
-    "option",
-    "print_settings",
-    "reading_options",
-    "sampler_option",
-    "set_option",
-    "setting_option",
-    "snapshot_options",
-    "time_options",
-    "together",
-]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

@@ -23,8 +23,6 @@ from tidegraph.core.words import counted
 if TYPE_CHECKING:
     from tidegraph.events.stream import EventStream
 
-__all__ = ["predict"]
-
 
 @click.command(cls=Command)
 @click.argument("model", metavar="DIRECTORY", type=PATH)

@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from tidegraph.events.read_report import ReadReport
     from tidegraph.events.stream import EventStream
 
-__all__ = [
-    "FLIGHTS_OPTION",
-    "data_options",
-    "is_saved_stream",
-    "print_report",
-    "read_and_report",
-    "read_events",
-    "require_exists",
-]
-
 FLIGHTS_OPTION = option(
     "--data",
     "A data set, a file of events with columns src, dst, t and perhaps weight, or what"

@@ -23,8 +23,6 @@ from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
 
-__all__ = ["record"]
-
 
 @click.command(cls=Command)
 @click.argument("data", metavar="DATA")

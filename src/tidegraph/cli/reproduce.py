@@ -13,8 +13,6 @@ from tidegraph.cli.options import DIRECTORY, JSON_OPTION, as_seeds, option
 from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 from tidegraph.reproduce.texts import about_targets
 
-__all__ = ["reproduce"]
-
 _SUMMARIES = {name: about["summary"] for name, about in about_targets().items()}
 _OUTPUT = Path("benchmarks/results/reproduce")
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tidegraph.events.stream import EventStream
 
-__all__ = ["moment_text", "names_by_side", "next_steps", "percent", "print_results"]
-
 
 _LOSSES = ("brier", "log_loss")  # no shares, and the lower the better
 

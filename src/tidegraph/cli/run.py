@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from tidegraph.runs.config import Settings
     from tidegraph.runs.run import Run
 
-__all__ = ["resume", "run"]
-
 # Settings under [data] whose options have other names in Python.
 _COLUMN_OPTIONS = {"format_": "format", "t": "time"}
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from tidegraph.engine.embeddings import Embeddings
 
-__all__ = ["embeddings", "graph", "plan", "propagate"]
-
 _MEMORY = option(
     "--memory", "What the process may use; files in the page cache do not count.", "8G"
 )

@@ -29,8 +29,6 @@ from tidegraph.learning.settings import LinkSettings
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["sweep"]
-
 _BETWEEN_VALUES = re.compile(r",(?![^\[{]*[\]}])")  # a comma inside a list or object is part of it
 
 

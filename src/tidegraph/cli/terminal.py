@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = [
-    "Command",
-    "Failure",
-    "Group",
-    "Rejection",
-    "console",
-    "echo_json",
-    "failure",
-    "on_interrupt",
-    "print_json_at_end",
-    "progress",
-    "table",
-]
-
-
 _EXTRAS = {  # by module: the extra that installs it
     "scipy": "bench",
     "matplotlib": "report",

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from tidegraph.runs.training import Trained
 
-__all__ = ["train"]
-
 
 @click.command(cls=Command)
 @data_options

@@ -20,8 +20,6 @@ from tidegraph.cli.options import (
 from tidegraph.cli.reading import FLIGHTS_OPTION, read_and_report
 from tidegraph.cli.terminal import Command, console, echo_json, progress, table
 
-__all__ = ["verify"]
-
 _REPORTED = (
     *("steps", "events", "holds", "worst_error_over_bound", "worst_error_over_threshold"),
     *("drift", "events_per_s"),

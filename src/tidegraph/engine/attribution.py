@@ -21,8 +21,6 @@ from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch, Op
 from tidegraph.events.stream import EventStream
 
-__all__ = ["Attribution"]
-
 _TOLERANCE = 1e-3  # of the adjoint's residual between events, in r_max: estimates err by far more
 _TIGHT = 1e-13  # of the same when the representation itself is read from it
 _SAME = 1e-15  # weights this close are one weight, read at two times

@@ -15,8 +15,6 @@ from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.engine.bridge import Native
 from tidegraph.engine.compact import CompactGraph
 
-__all__ = ["BaseGraph", "check_fits"]
-
 # Lists that change are copied into memory. Once the copies take this many bytes, and this share of
 # the lists below them, all lists are written to new files.
 _MERGE_BYTES = 64 << 20

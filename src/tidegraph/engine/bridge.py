@@ -14,8 +14,6 @@ from tidegraph.core.machine import cores
 from tidegraph.engine.channels import Channel, EngineSettings
 from tidegraph.engine.saving import Description
 
-__all__ = ["CallLock", "Native", "make_native", "thread_count"]
-
 Native: TypeAlias = "_native.PropagatorF32 | _native.PropagatorF64"
 
 # Codes that native/ knows.

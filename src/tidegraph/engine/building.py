@@ -30,8 +30,6 @@ from tidegraph.events.datasets import storage
 from tidegraph.events.stored_names import ORDER_BYTES, StoredNames, files_of
 from tidegraph.events.tables.numbering import Ids
 
-__all__ = ["build"]
-
 _STAGES = 3  # of what an unfinished build has left
 _ROWS = 1 << 24  # pairs handed to the core at once
 _ENTRY_BYTES, _WEIGHT_BYTES = 4, 8  # of a list in memory

@@ -13,17 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.errors import ParameterError
 
-__all__ = [
-    "Audit",
-    "Channel",
-    "Direction",
-    "Distribution",
-    "EngineSettings",
-    "RMaxUnit",
-    "Sketch",
-    "is_number",
-]
-
 Direction: TypeAlias = Literal["out", "in", "both"]
 Distribution: TypeAlias = Literal["gaussian", "uniform", "sign"]
 RMaxUnit: TypeAlias = Literal["rms", "absolute", "l1"]

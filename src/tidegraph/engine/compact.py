@@ -45,22 +45,6 @@ from tidegraph.events.batch import Batch
 from tidegraph.events.names import known_nodes
 from tidegraph.events.stored_names import Kind, StoredNames, files_of
 
-__all__ = [
-    "HEADER",
-    "UNFINISHED",
-    "VERSION",
-    "CompactGraph",
-    "file_digests",
-    "joined_weights",
-    "mapped",
-    "memory_bytes",
-    "memory_text",
-    "open_graph",
-    "resumable",
-    "split_weights",
-    "write_header",
-]
-
 Weights: TypeAlias = NDArray[np.float32]
 Fractions: TypeAlias = NDArray[np.int32]
 Lists: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32], Weights | None, Fractions | None]

@@ -23,18 +23,6 @@ from tidegraph.engine.compact import file_digests
 from tidegraph.events.names import known_nodes
 from tidegraph.events.stored_names import StoredNames
 
-__all__ = [
-    "FORMAT",
-    "MANIFEST",
-    "PIECE_BYTES",
-    "ROUNDING",
-    "VERSION",
-    "Block",
-    "Embeddings",
-    "listed_blocks",
-    "pieces",
-]
-
 MANIFEST = "embeddings.json"
 FORMAT, VERSION = "tidegraph embeddings", 1
 PIECE_BYTES = 1 << 22  # of an array read, or written, at once

@@ -20,8 +20,6 @@ from tidegraph.events.moments import dates
 from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import EventStream
 
-__all__ = ["EventShare", "Explanation", "NeighbourShare", "explain"]
-
 _STILL = 1e-10  # a relative movement that rounding can cause
 
 

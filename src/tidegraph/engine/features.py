@@ -12,8 +12,6 @@ from tidegraph.core.errors import ParameterError
 from tidegraph.engine.channels import RMaxUnit, Sketch
 from tidegraph.engine.precision import Dtype, advise_float64, check_features
 
-__all__ = ["Features"]
-
 # A copy of all features in float64 would double their memory. Pieces are small because the
 # allocator holds on to the memory of large ones.
 _PIECE_ROWS = 1 << 12

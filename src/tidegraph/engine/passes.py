@@ -47,8 +47,6 @@ from tidegraph.engine.planning import WIDEST_PASS, Stored, pass_bytes, plan
 from tidegraph.engine.precision import Dtype, check_dtype, check_features
 from tidegraph.engine.propagator import Propagator
 
-__all__ = ["propagate_in_passes"]
-
 _KIND = "a directory of embeddings"
 
 

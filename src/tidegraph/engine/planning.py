@@ -13,8 +13,6 @@ from tidegraph.engine.channels import EngineSettings
 from tidegraph.engine.compact import memory_bytes, memory_text
 from tidegraph.engine.precision import Dtype
 
-__all__ = ["WIDEST_PASS", "Plan", "Stored", "pass_bytes", "plan"]
-
 Stored: TypeAlias = Literal["float32", "float16"]
 
 # All costs. Bytes follow from the structures in native/. Times are those of one thread of an AMD

@@ -10,16 +10,6 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import ParameterError, PrecisionError
 from tidegraph.engine.channels import EngineSettings
 
-__all__ = [
-    "Dtype",
-    "advise_float64",
-    "check_dtype",
-    "check_estimates",
-    "check_features",
-    "check_thresholds",
-    "check_tolerance",
-]
-
 Dtype: TypeAlias = Literal["float32", "float64"]
 
 

@@ -31,8 +31,6 @@ from tidegraph.events.batch import Batch
 from tidegraph.events.names import known_nodes
 from tidegraph.events.steps import Steps
 
-__all__ = ["Propagator", "propagate"]
-
 _BLOCK_COLUMNS = 96
 _FLOAT64 = np.dtype(np.float64)
 _ROWS_BETWEEN_MERGES = 1 << 20  # over a compact graph, how often to look at changed lists

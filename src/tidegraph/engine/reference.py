@@ -25,8 +25,6 @@ from tidegraph.engine.channels import Audit, Channel, Direction, EngineSettings,
 from tidegraph.engine.features import Features
 from tidegraph.events.batch import Batch, Op
 
-__all__ = ["Propagator", "exact", "exact_of", "invariant_defect"]
-
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 Pair: TypeAlias = tuple[int, int]

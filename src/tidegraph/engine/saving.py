@@ -10,8 +10,6 @@ from tidegraph.engine.channels import Channel, EngineSettings, Sketch
 from tidegraph.engine.compact import CompactGraph, open_graph
 from tidegraph.engine.precision import Dtype
 
-__all__ = ["Description"]
-
 _KIND = "propagator"
 _LAYOUT = 3  # version of the arrays in a saved state
 

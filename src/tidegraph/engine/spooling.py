@@ -25,8 +25,6 @@ from tidegraph.events.stored_names import Kind, Naming, StoredNames
 from tidegraph.events.tables import scan_edges
 from tidegraph.events.tables.cells import is_arrow, is_text, plain_column
 
-__all__ = ["MAX_NODES", "Work", "append", "append_weights", "spool"]
-
 MAX_NODES = 0xFFFFFFFE
 _READ_BYTES = 1 << 20  # of a file at once
 _READ_ROWS = 1 << 18  # rows of a table read at once

@@ -17,8 +17,6 @@ from tidegraph.engine.reference import exact_of
 from tidegraph.events.steps import Steps
 from tidegraph.events.stream import EventStream
 
-__all__ = ["Replay", "Sample", "Verification", "sampled", "verify"]
-
 _PIECES = 100  # calls in which a replay is applied, so that progress can be shown
 
 

@@ -12,8 +12,6 @@ from tidegraph.evaluation.heuristics import LastLabel, Majority
 from tidegraph.events.own_columns import own_numbers
 from tidegraph.events.stream import EventStream, NodeLabels
 
-__all__ = ["event_heuristics"]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 EventScore = Callable[[IntArray], FloatArray]  # positions in the stream -> [B, classes]

@@ -17,22 +17,6 @@ from tidegraph.evaluation.memory import Asked
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream, NodeLabels
 
-__all__ = [
-    "DegreeOnly",
-    "EdgeBank",
-    "EdgeMemory",
-    "Heuristic",
-    "LastLabel",
-    "Majority",
-    "NodeHeuristic",
-    "OnlineHeuristic",
-    "Popularity",
-    "Recency",
-    "link_heuristics",
-    "node_heuristics",
-    "snapshot_heuristics",
-]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 

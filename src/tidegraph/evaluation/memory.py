@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream
 
-__all__ = ["Asked", "Known", "Memory"]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 

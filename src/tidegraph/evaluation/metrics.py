@@ -12,25 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph.core.errors import EvaluationError, ParameterError
 from tidegraph.events.columns import FloatArray, IntArray, whole_numbers
 
-__all__ = [
-    "Calibration",
-    "average_precision",
-    "calibration",
-    "expected_mrr_sampled",
-    "hits_at",
-    "link_metrics",
-    "log_loss",
-    "macro_f1",
-    "micro_f1",
-    "mrr",
-    "mrr_full",
-    "mrr_sampled",
-    "ndcg_at",
-    "precision_at",
-    "ranks",
-    "roc_auc",
-]
-
 # The share of the negatives of equal score that count.
 _TIES = {"half": 0.5, "against": 1.0, "for": 0.0}
 

@@ -18,17 +18,6 @@ from tidegraph.core.errors import EvaluationError, ParameterError
 from tidegraph.events.names import node_numbers
 from tidegraph.events.stream import EventStream
 
-__all__ = [
-    "SAMPLERS",
-    "GivenNegatives",
-    "HistoricalEdges",
-    "InductiveEdges",
-    "NegativeSampler",
-    "RandomDestinations",
-    "RandomNodes",
-    "negative_sampler",
-]
-
 IntArray = NDArray[np.int64]
 
 

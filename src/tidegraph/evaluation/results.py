@@ -16,17 +16,6 @@ from tidegraph.evaluation.splits import SnapshotSplit, Split
 from tidegraph.evaluation.verdicts import Verdict
 from tidegraph.events.stream import EventStream
 
-__all__ = [
-    "Result",
-    "ResultBuilder",
-    "Row",
-    "Scores",
-    "Table",
-    "mean_and_spread",
-    "over_seeds",
-    "plain_name",
-]
-
 Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
 # The parts of protocols, as runs name them.
 _PARTS = {"test": "all", "new_test": "new"}

@@ -14,18 +14,6 @@ from tidegraph.events.columns import IntArray
 from tidegraph.events.moments import PER_SECOND, SECONDS
 from tidegraph.events.stream import EventStream, NodeLabels
 
-__all__ = [
-    "ROLAND_SETTINGS",
-    "SnapshotSplit",
-    "Split",
-    "label_split",
-    "latest_split",
-    "roland_split",
-    "tgb_split",
-    "tgn_split",
-    "time_split",
-]
-
 PARTS = ("validation", "new_validation", "test", "new_test")
 _NEEDED = ("train", "validation", "test")
 _NOBODY: IntArray = np.zeros(0, dtype=np.int64)

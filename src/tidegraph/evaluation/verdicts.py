@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Heuristics", "Verdict", "best_heuristic", "outcome_of_heuristic", "verdicts"]
-
 # [heuristic][sampler][part][metric]
 Heuristics = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float | None]]]]
 

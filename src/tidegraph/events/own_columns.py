@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from tidegraph.events.stream import EventStream
 from tidegraph.events.vocabulary import IS_MISSING
 
-__all__ = ["carried_columns", "own_numbers"]
-
 
 def carried_columns(stream: EventStream) -> list[str]:
     """Return the names of the columns of a table that its events carry, besides the weight."""

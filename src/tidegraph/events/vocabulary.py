@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import EventError
 from tidegraph.events.columns import IntArray
 
-__all__ = ["IS_MISSING", "Vocabulary", "padded"]
-
 IS_MISSING = " is missing"  # after the name of a column, that of the column that flags it
 
 

@@ -21,8 +21,6 @@ from tidegraph.learning.history import History
 from tidegraph.store.shards import ShardedTrajectories
 from tidegraph.store.trajectories import Trajectories
 
-__all__ = ["RECENT", "EdgeFeatures", "PairFeatures", "carried", "last_and_mean", "squash"]
-
 FloatArray = NDArray[np.float32]
 
 _AT_ONCE = 1 << 14  # pairs whose states are in memory together

@@ -14,8 +14,6 @@ from tidegraph.events.moments import time_numbers
 from tidegraph.events.names import known_nodes
 from tidegraph.events.stream import EventStream
 
-__all__ = ["History"]
-
 _GAPS = ("last", "second_last", "fifth_last")
 _LAST = (5, 20)  # events over which a share is taken
 

@@ -13,25 +13,6 @@ from torch import Tensor, nn
 from tidegraph.core.errors import ParameterError
 from tidegraph.learning.settings import DecoderName, EncoderName, NetworkSettings
 
-__all__ = [
-    "DECODERS",
-    "ENCODERS",
-    "Concatenation",
-    "Encoder",
-    "Gru",
-    "Hadamard",
-    "Lstm",
-    "Network",
-    "Pair",
-    "StateOnly",
-    "TimeEncoding",
-    "Transformer",
-    "Window",
-    "make_decoder",
-    "make_encoder",
-    "mlp",
-]
-
 _LEAST_SIZE = 1e-6  # of a change; smaller ones are rounding
 _SIZE_SCALE = 4.0  # logarithms of sizes lie between -7 and 2
 _CLIP = 8.0  # standard deviations; values beyond were not seen in training

@@ -10,17 +10,6 @@ from tidegraph.core.declarations import declared
 from tidegraph.core.errors import ParameterError
 from tidegraph.learning.settings import model_settings_of
 
-__all__ = [
-    "LINK_PRESETS",
-    "NODE_PRESETS",
-    "PRESETS",
-    "PRESETS_OF",
-    "model_settings",
-    "preset",
-    "preset_for",
-    "preset_name",
-]
-
 _PLAIN: dict[str, dict[str, Any]] = {
     "default": {},
     "events": {},

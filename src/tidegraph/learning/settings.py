@@ -18,30 +18,6 @@ from typing import Any, Literal, TypeAlias, get_args
 from tidegraph.core.declarations import inherited, setting, validate
 from tidegraph.core.errors import ParameterError
 
-__all__ = [
-    "PROTOCOLS",
-    "RECORD_SETTINGS",
-    "SAMPLERS",
-    "SECTIONS",
-    "TASKS",
-    "ClassSettings",
-    "Data",
-    "DecoderName",
-    "EncoderName",
-    "Evaluation",
-    "EventSettings",
-    "LinkSettings",
-    "ModelSettings",
-    "NodeSettings",
-    "Report",
-    "RunSettings",
-    "Task",
-    "TrainingSettings",
-    "activity_half_lives",
-    "default_half_lives",
-    "model_settings_of",
-]
-
 Task: TypeAlias = Literal["link", "node", "events"]
 Protocol: TypeAlias = Literal["tgn", "tgb", "time", "roland"]
 Sampler: TypeAlias = Literal["random-dst", "random-all", "historical", "inductive"]

@@ -24,8 +24,6 @@ from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.learning.settings import TrainingSettings
 
-__all__ = ["Epoch", "Ranks", "Training", "fit", "joined", "read_tensors", "write_tensors"]
-
 Loss = Callable[[NDArray[np.int64]], Tensor]  # positions of examples -> a scalar
 _Value = TypeVar("_Value")
 _WARM_UP = 0.1  # share of the steps during which the learning rate grows

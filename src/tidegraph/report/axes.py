@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.events.moments import SECONDS, dates
 
-__all__ = ["Axis", "compact", "linear", "logarithmic", "time_axis", "whole_numbers"]
-
 FloatArray = NDArray[np.float64]
 
 

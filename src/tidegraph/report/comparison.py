@@ -17,8 +17,6 @@ from tidegraph.report.run_files import FinishedRun, flat
 from tidegraph.report.sections import quality
 from tidegraph.report.vocabulary import ABSENT, condition, metric_words, with_spread
 
-__all__ = ["comparison"]
-
 _Seen = Sequence[tuple[str, Observations, int]]  # name and colour of each run observed
 
 

@@ -9,8 +9,6 @@ from tidegraph.report.figures import chart
 from tidegraph.report.markup import document, element, figures, table
 from tidegraph.report.sections.stream import activity_bars, degrees
 
-__all__ = ["description"]
-
 
 def description(what: Description) -> str:
     """Return the description as a self-contained HTML page."""

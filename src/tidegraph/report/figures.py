@@ -19,8 +19,6 @@ from tidegraph.core.palette import SERIES
 from tidegraph.report.axes import Axis, linear
 from tidegraph.report.markup import Html, details, element, join, table
 
-__all__ = ["Bars", "Curve", "Points", "Rule", "chart", "figure", "legend", "strip"]
-
 FloatArray = NDArray[np.float64]
 
 _WIDTH, _HEIGHT = 380.0, 240.0

@@ -8,18 +8,6 @@ from typing import Any
 
 from tidegraph.core.palette import LIGHT, SCHEMES, SERIES_CLASSES
 
-__all__ = [
-    "Html",
-    "details",
-    "document",
-    "element",
-    "figures",
-    "join",
-    "section",
-    "table",
-    "unbroken",
-]
-
 
 class Html(str):
     """Text that is markup."""

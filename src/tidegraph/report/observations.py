@@ -24,8 +24,6 @@ from tidegraph.report.telemetry import COLOURED_BY, INTERVALS, Gathered, engine,
 if TYPE_CHECKING:  # torch takes seconds to import, and reading a report needs none of it
     from tidegraph.learning.tasks import EventClassifier, LinkPredictor, NodeClassifier
 
-__all__ = ["Observations", "read_observations", "save_observations"]
-
 IntArray = NDArray[np.int64]
 
 _FORMAT = 1

@@ -11,8 +11,6 @@ from tidegraph.core.errors import StateFileError
 from tidegraph.evaluation import Verdict, verdicts
 from tidegraph.report.observations import Observations, read_observations
 
-__all__ = ["OBSERVATIONS", "FinishedRun", "flat", "read_run"]
-
 OBSERVATIONS = "observations"
 
 

@@ -28,8 +28,6 @@ from tidegraph.events.stream import EventStream
 if TYPE_CHECKING:
     from tidegraph.learning.tasks import EventClassifier, LinkPredictor, NodeClassifier
 
-__all__ = ["COLOURED_BY", "INTERVALS", "Gathered", "Telemetry", "engine", "evenly"]
-
 IntArray = NDArray[np.int64]
 Gathered = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # facts and arrays, by name
 

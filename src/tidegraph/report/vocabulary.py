@@ -5,17 +5,6 @@ from __future__ import annotations
 from tidegraph.evaluation import Verdict
 from tidegraph.events.moments import dates
 
-__all__ = [
-    "ABSENT",
-    "against",
-    "condition",
-    "metric_words",
-    "moment",
-    "percent",
-    "signed_percent",
-    "with_spread",
-]
-
 ABSENT = "–"
 _METRICS = {
     "ap": "AP",

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tidegraph.learning.tasks.estimator import Estimator
     from tidegraph.runs.trials import Trial
 
-__all__ = ["Cell", "Workplace", "fingerprint", "measure"]
-
 IntArray = NDArray[np.int64]
 Report: TypeAlias = Callable[[float, str], None]  # the finished share of a cell, and what it does
 

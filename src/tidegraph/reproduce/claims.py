@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tidegraph.reproduce.page import NOT_YET
 
-__all__ = ["overview"]
-
 _SNAPSHOTS = ("uci", "bitcoin-alpha", "bitcoin-otc")  # on which the paper compares its variants
 
 

@@ -18,8 +18,6 @@ from tidegraph.events.stream import EventStream
 if TYPE_CHECKING:
     from tidegraph.runs.trials import Trial
 
-__all__ = ["NODE_TASKS", "NodeTask", "absent", "load", "original", "trial"]
-
 _FAST_EVENTS = 6000
 _FAST_FIRST_TEST = {"uci": 85, "bitcoin-otc": 136, "bitcoin-alpha": 136}  # only the last
 _SAMPLERS = ("random-dst", "historical", "inductive", "random-all")

@@ -20,8 +20,6 @@ from tidegraph.reproduce.claims import overview
 from tidegraph.reproduce.page import Table, page
 from tidegraph.reproduce.plan import Found, Plan, Target
 
-__all__ = ["OVERVIEW", "reproduce"]
-
 _STEPS_PER_CELL = 100  # of progress
 _FIGURE = "figure.svg"
 OVERVIEW = "overview.md"  # of all targets in a directory

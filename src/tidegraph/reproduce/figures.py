@@ -9,8 +9,6 @@ from typing import Any
 from tidegraph.bench.plots import drawing
 from tidegraph.reproduce.page import HERE, HEURISTIC, OURS, PUBLISHED, Row, Table, Value
 
-__all__ = ["curves", "dots"]
-
 _LOOK = {
     PUBLISHED: ("#6b7785", "o"),
     OURS: ("#0b6e99", "D"),

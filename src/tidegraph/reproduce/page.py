@@ -9,21 +9,6 @@ from typing import Any
 
 from tidegraph.reproduce.texts import number, published
 
-__all__ = [
-    "FAST_WARNING",
-    "HERE",
-    "HEURISTIC",
-    "NOT_YET",
-    "OURS",
-    "PUBLISHED",
-    "Row",
-    "Table",
-    "Value",
-    "page",
-    "published_rows",
-    "published_with",
-]
-
 PUBLISHED, OURS, HEURISTIC, HERE = "published", "ours", "heuristic", "theirs, measured here"
 _PERCENT = ("ap", "auc", "micro-f1")
 _FORMS = {"ap": ".2f", "auc": ".2f", "micro-f1": ".2f", "mrr": ".4f", "events_per_s": ",.0f"}

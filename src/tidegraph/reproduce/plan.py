@@ -13,8 +13,6 @@ from tidegraph.reproduce import data, figures
 from tidegraph.reproduce.cells import Cell
 from tidegraph.reproduce.page import HEURISTIC, NOT_YET, OURS, Row, Table, Value
 
-__all__ = ["HEURISTICS", "Column", "Found", "Measure", "Name", "Plan", "Target"]
-
 Measure: TypeAlias = tuple[str, str]  # sampler, metric
 Name: TypeAlias = tuple[str, str]  # data set, model
 HEURISTICS = "heuristics"  # the model of cells that learn nothing

@@ -24,8 +24,6 @@ from tidegraph.reproduce.page import (
 from tidegraph.reproduce.plan import HEURISTICS, Column, Found, Measure, Plan, Target
 from tidegraph.reproduce.texts import about_targets
 
-__all__ = ["TARGETS"]
-
 _DEFAULT = "tidegraph, default"
 _PAPER = {name: f"tidegraph, paper-{name}" for name in ("gru", "lstm", "transformer")}
 _SNAPSHOTS = ("uci", "bitcoin-alpha", "bitcoin-otc")

@@ -15,8 +15,6 @@ from tidegraph import evaluation
 from tidegraph.evaluation import SEEDS, Split, metrics
 from tidegraph.events.stream import EventStream
 
-__all__ = ["SETTINGS", "Replay", "Tgn"]
-
 IntArray = NDArray[np.int64]
 
 # The settings of PyG's example, without edge features.

@@ -31,16 +31,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = [
-    "Settings",
-    "assignments",
-    "differences",
-    "leaves",
-    "read",
-    "resolve",
-    "settings_by_key",
-]
-
 Tree = Mapping[str, Any]  # settings by name, those of a section in a tree of their own
 
 

@@ -26,17 +26,6 @@ from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.runs import config, stages
 from tidegraph.runs.config import Settings
 
-__all__ = [
-    "CONFIG",
-    "METRICS",
-    "compare",
-    "is_run",
-    "model_directory",
-    "read_metrics",
-    "read_settings",
-    "run_directory",
-]
-
 CONFIG, METRICS = "config.toml", "metrics.json"
 _SUFFIXES = {"link": "", "node": "-nodes", "events": "-events"}  # of names, by task
 # Without these in its metrics.json a run cannot be compared with another.

@@ -21,15 +21,6 @@ from tidegraph.learning.tasks import LinkPredictor
 from tidegraph.runs.protocol import Protocol, split_stream
 from tidegraph.runs.trials import LIVE, MODEL, Trial, make_trial, trial_settings, with_settings
 
-__all__ = [
-    "check_evaluation",
-    "evaluate",
-    "summary",
-    "too_few",
-    "validate",
-    "validation_result",
-]
-
 _FEW = 1000  # events of a test; the chance error of a share is then 1.6 points
 
 

@@ -20,8 +20,6 @@ from tidegraph.runs.stages import Spent, Stages, delete, read_stages
 from tidegraph.runs.trials import Model
 from tidegraph.store.trajectories import Trajectories, copy_store
 
-__all__ = ["CHECKPOINT", "MODEL", "STORE", "Fitting"]
-
 STORE, CHECKPOINT, MODEL = "trajectories", "training.safetensors", "model"
 _log = logging.getLogger(__name__)
 

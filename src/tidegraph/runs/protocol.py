@@ -13,8 +13,6 @@ from tidegraph.events.moments import moment
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.settings import PROTOCOLS, model_settings_of
 
-__all__ = ["Protocol", "split_stream"]
-
 
 @dataclass(frozen=True)
 class Protocol:

@@ -36,8 +36,6 @@ from tidegraph.runs.stages import FILE as STAGES
 from tidegraph.runs.stages import OF_SEEDS, Stages, delete, fingerprint
 from tidegraph.runs.trials import Model, Trial, make_trial
 
-__all__ = ["Run", "check"]
-
 _EVENTS, _LOG, _COMMAND = "events.tide", "log.txt", "command.txt"
 _DEFAULT_SAMPLERS = ("random-dst", "historical")
 _log = logging.getLogger(__name__)

@@ -24,8 +24,6 @@ from tidegraph.core.errors import StateFileError
 from tidegraph.core.provenance import code_digest
 from tidegraph.core.resume import write_json
 
-__all__ = ["FILE", "OF_SEEDS", "Spent", "Stages", "delete", "fingerprint", "read_stages"]
-
 FILE = "stages.json"
 OF_SEEDS = ("record", "train", "score")  # stages that every seed of a run has
 # What is being written, or was when the process was killed.

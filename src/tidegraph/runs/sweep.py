@@ -23,8 +23,6 @@ from tidegraph.learning.settings import PROTOCOLS
 from tidegraph.runs import evaluating
 from tidegraph.runs.protocol import Protocol
 
-__all__ = ["check_sweep", "sweep"]
-
 _METRICS = ("ap", "auc", "ap_global", "auc_global")
 _PROTOCOLS = tuple(name for name in PROTOCOLS if name != "roland")
 _FORMAT = 1

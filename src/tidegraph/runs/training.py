@@ -26,8 +26,6 @@ from tidegraph.runs.protocol import Protocol, split_stream
 from tidegraph.runs.stages import Stages, fingerprint
 from tidegraph.runs.trials import Model, with_settings
 
-__all__ = ["Trained", "check_training", "is_unfinished", "train", "unfinished"]
-
 _INPUTS = "run.json"
 
 

@@ -22,16 +22,6 @@ from tidegraph.learning.tasks import MODELS, EventClassifier, LinkPredictor, Nod
 from tidegraph.learning.tasks.event_features import OwnColumns
 from tidegraph.runs.protocol import Protocol, split_stream
 
-__all__ = [
-    "LIVE",
-    "MODEL",
-    "Model",
-    "Trial",
-    "make_trial",
-    "trial_settings",
-    "with_settings",
-]
-
 IntArray = NDArray[np.int64]
 Model = LinkPredictor | NodeClassifier | EventClassifier
 _AnyModel = TypeVar("_AnyModel", bound=Model)

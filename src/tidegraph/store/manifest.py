@@ -34,24 +34,6 @@ from tidegraph.store.segments import (
     other_version,
 )
 
-__all__ = [
-    "MANIFEST",
-    "NAMES",
-    "OWN_FILE",
-    "Part",
-    "StoreManifest",
-    "checkpoint_path",
-    "checkpoints",
-    "first_steps",
-    "graph_digest",
-    "names_text",
-    "part_of",
-    "read_sealed",
-    "recorded_from",
-    "write_names",
-    "write_sealed",
-]
-
 MANIFEST = "manifest.json"
 NAMES = "names.json"
 _FORMAT = "tidegraph trajectories"

@@ -20,8 +20,6 @@ from tidegraph.store.manifest import StoreManifest
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Queries", "Times"]
-
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float32]
 Times: TypeAlias = ArrayLike | datetime | Sequence[datetime]

@@ -33,8 +33,6 @@ from tidegraph.store.manifest import (
 from tidegraph.store.segments import Layout
 from tidegraph.store.writer import Writer
 
-__all__ = ["SEGMENT_BYTES", "append_to", "new_manifest", "record_into"]
-
 SEGMENT_BYTES = 1 << 27  # of records, after which a segment is sealed
 
 

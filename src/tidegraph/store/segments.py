@@ -23,20 +23,6 @@ from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.statefile import as_bytes, digest
 
-__all__ = [
-    "PIECE_BYTES",
-    "VERSION",
-    "Entry",
-    "Layout",
-    "Records",
-    "Segment",
-    "StoreDtype",
-    "first_to_merge",
-    "merge",
-    "other_version",
-    "write_segment",
-]
-
 IntArray: TypeAlias = NDArray[np.int64]
 StoreDtype: TypeAlias = Literal["float32", "float16"]
 

@@ -33,8 +33,6 @@ from tidegraph.store.recording import SEGMENT_BYTES
 from tidegraph.store.segments import Layout, StoreDtype
 from tidegraph.store.trajectories import ChangeKind, Trajectories, change_kind, record
 
-__all__ = ["ShardedTrajectories", "record_shards"]
-
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float32]
 

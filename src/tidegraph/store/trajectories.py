@@ -26,8 +26,6 @@ from tidegraph.store.recording import SEGMENT_BYTES, append_to, record_into
 from tidegraph.store.segments import PIECE_BYTES, Layout, StoreDtype
 from tidegraph.store.writer import Watch
 
-__all__ = ["ChangeKind", "Trajectories", "change_kind", "copy_store", "record"]
-
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float32]
 ChangeKind: TypeAlias = Literal["difference", "l2", "cosine"]

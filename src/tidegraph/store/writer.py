@@ -42,8 +42,6 @@ from tidegraph.store.segments import (
     write_segment,
 )
 
-__all__ = ["Watch", "Writer"]
-
 IntArray: TypeAlias = NDArray[np.int64]
 # Looks at a propagator: gets the steps done and the nodes they touched, returns the next stop.
 Watch: TypeAlias = Callable[[Propagator, int, int], int]

@@ -15,8 +15,6 @@ from tidegraph.evaluation import metrics
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
 from tidegraph.events.stream import EventStream
 
-__all__ = ["PARTS", "RowScore", "class_count", "evaluate_classes"]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 RowScore = Callable[[IntArray], ArrayLike]  # positions of examples -> [B] or [B, classes]

@@ -13,8 +13,6 @@ from tidegraph.evaluation.protocols.classes import PARTS, RowScore, class_count,
 from tidegraph.evaluation.results import Result
 from tidegraph.events.stream import EventStream
 
-__all__ = ["evaluate_events"]
-
 IntArray = NDArray[np.int64]
 
 

@@ -19,8 +19,6 @@ from tidegraph.evaluation.results import Result, ResultBuilder, Row
 from tidegraph.evaluation.splits import Split
 from tidegraph.events.stream import EventStream
 
-__all__ = ["SEEDS", "evaluate_link"]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 _Pairs = tuple[IntArray, IntArray]

@@ -14,8 +14,7 @@ from tidegraph.evaluation.results import Result
 from tidegraph.events.moments import time_numbers
 from tidegraph.events.stream import EventStream, NodeLabels
 
-__all__ = ["evaluate_nodes"]
-
+FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 NodeScore = Callable[[IntArray, IntArray], ArrayLike]  # node, t -> [B] or [B, classes]
 

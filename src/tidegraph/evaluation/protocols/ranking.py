@@ -20,8 +20,6 @@ from tidegraph.evaluation.splits import Split
 from tidegraph.events.names import node_numbers
 from tidegraph.events.stream import EventStream
 
-__all__ = ["evaluate_ranking", "tgb_evaluate"]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 

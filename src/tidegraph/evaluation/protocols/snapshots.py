@@ -20,8 +20,6 @@ from tidegraph.evaluation.results import Result, ResultBuilder, Row
 from tidegraph.evaluation.splits import SnapshotSplit
 from tidegraph.events.stream import EventStream
 
-__all__ = ["evaluate_snapshots"]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 TableScore = Callable[[IntArray, int], ArrayLike]  # sources, task -> [sources, nodes]

@@ -17,8 +17,6 @@ from tidegraph.learning.settings import ClassSettings
 from tidegraph.learning.tasks.estimator import Estimator, pieces
 from tidegraph.learning.training import Training
 
-__all__ = ["TRAIN", "VALIDATION", "Classifier", "learnable_classes"]
-
 FloatArray = NDArray[np.float32]
 
 TRAIN, VALIDATION = 0, 1  # of parts

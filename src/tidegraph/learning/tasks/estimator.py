@@ -31,8 +31,6 @@ from tidegraph.learning.tasks.recorded import Recorded, all_or_nothing
 from tidegraph.learning.training import Epoch, Training, fit, read_tensors, write_tensors
 from tidegraph.store.trajectories import copy_store
 
-__all__ = ["Estimator", "pieces"]
-
 _Own = TypeVar("_Own", bound="Estimator")
 
 _FORMAT = 1

@@ -18,8 +18,6 @@ from tidegraph.events.stream import EventStream
 from tidegraph.learning.features import PairFeatures
 from tidegraph.learning.tasks.node_features import of_day_and_week
 
-__all__ = ["EventFeatures", "KnownLabels", "OwnColumns"]
-
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 

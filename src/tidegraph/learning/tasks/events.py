@@ -24,8 +24,6 @@ from tidegraph.learning.tasks.classifier import TRAIN, VALIDATION, Classifier, l
 from tidegraph.learning.tasks.event_features import EventFeatures, KnownLabels, OwnColumns
 from tidegraph.learning.tasks.node_features import periods
 
-__all__ = ["EventClassifier"]
-
 FloatArray = NDArray[np.float32]
 
 _TEMPERATURES = (-3.0, 3.0)  # logarithms of what is tried

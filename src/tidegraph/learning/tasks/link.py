@@ -24,8 +24,6 @@ from tidegraph.learning.settings import SAMPLERS, LinkSettings, Task
 from tidegraph.learning.tasks.estimator import Estimator, pieces
 from tidegraph.learning.tasks.recorded import check_lengths
 
-__all__ = ["LinkPredictor"]
-
 FloatArray = NDArray[np.float32]
 
 _PAIRS_AT_ONCE = 1 << 16

@@ -14,8 +14,6 @@ from tidegraph.learning.history import History
 from tidegraph.learning.settings import NodeSettings
 from tidegraph.store.trajectories import Trajectories
 
-__all__ = ["NodeFeatures", "of_day_and_week", "periods"]
-
 FloatArray = NDArray[np.float32]
 
 _AT_ONCE = 1 << 14  # nodes whose states are in memory together

@@ -29,8 +29,6 @@ from tidegraph.learning.tasks.classifier import (
 from tidegraph.learning.tasks.node_features import NodeFeatures
 from tidegraph.learning.tasks.recorded import check_lengths
 
-__all__ = ["NodeClassifier"]
-
 FloatArray = NDArray[np.float32]
 
 

@@ -40,8 +40,6 @@ from tidegraph.store.writer import Watch
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Recorded", "all_or_nothing", "check_lengths"]
-
 _Own = TypeVar("_Own", bound="Recorded")
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")

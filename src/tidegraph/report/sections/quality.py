@@ -18,23 +18,6 @@ from tidegraph.report.markup import Html, element, figures, section
 from tidegraph.report.observations import Observations
 from tidegraph.report.vocabulary import ABSENT, against, moment, percent
 
-__all__ = [
-    "ScoredExamples",
-    "calibration",
-    "learning",
-    "loss_chart",
-    "measure_over_time",
-    "over_time",
-    "precision_recall",
-    "quality",
-    "roc",
-    "roc_chart",
-    "roc_curve",
-    "scored",
-    "time_chart",
-    "validation_curve",
-]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 

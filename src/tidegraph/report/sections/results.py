@@ -12,8 +12,6 @@ from tidegraph.report.markup import Html, details, element, figures, join, secti
 from tidegraph.report.run_files import FinishedRun
 from tidegraph.report.vocabulary import ABSENT, against, condition, metric_words, with_spread
 
-__all__ = ["all_numbers", "headline", "opening", "parameters", "repeat"]
-
 _QUESTIONS = {
     "link": "Which links come next?",
     "node": "Which class does each node have at a given time?",

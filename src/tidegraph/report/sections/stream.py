@@ -16,8 +16,6 @@ from tidegraph.report.observations import Observations
 from tidegraph.report.telemetry import COLOURED_BY
 from tidegraph.report.vocabulary import moment, percent, signed_percent
 
-__all__ = ["activity_bars", "data", "degrees", "engine", "mover", "movers", "node_map"]
-
 _LEAST = 5e-4  # share of a movement below which nothing is named
 
 

@@ -197,7 +197,8 @@ def _events_like(stream: EventStream, file: Path) -> EventStream:
     roles: dict[str, Any] = {role: use.column for role, use in uses.items()}
     if "label" in roles and roles["label"] not in sources.source_of(file, None, None).columns:
         del roles["label"]
-    options = {"weight": False, "label": False, "edge_features": carried_columns(stream)} | roles
+    options: dict[str, Any] = {"weight": False, "label": False} | roles
+    options["edge_features"] = carried_columns(stream)
     if stream.weight is None:
         options["weight"] = False  # one that was <= 0 became a feature
     remarks = " ".join(() if stream.report is None else stream.report.remarks)

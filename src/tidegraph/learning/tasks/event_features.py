@@ -112,7 +112,7 @@ class OwnColumns:
     def of(cls, plain: dict[str, Any]) -> OwnColumns:
         """Return what `plain` came from."""
         return cls(
-            {name: tuple(each) for name, each in plain["numbers"].items()},  # type: ignore[misc]
+            {name: tuple(each) for name, each in plain["numbers"].items()},
             {name: tuple(each) for name, each in plain["words"].items()},
             tuple(plain["left_out"]),
         )
@@ -200,7 +200,8 @@ class EventFeatures:
     def __call__(self, events: EventStream) -> FloatArray:
         """Return a row for each event, whose nodes have the numbers of the model's stream."""
         asked = events.src, events.dst, events.t
-        parts = [self._own(events), self._pairs(*asked), of_day_and_week(events.t, self._periods)]
+        parts: list[NDArray[Any]] = [self._own(events), self._pairs(*asked)]
+        parts.append(of_day_and_week(events.t, self._periods))
         if self._labels is not None:
             parts.append(self._labels(*asked))
         return np.concatenate(parts, axis=1, dtype=np.float32)

@@ -20,6 +20,7 @@ from tidegraph.cli.results import moment_text, names_by_side
 from tidegraph.cli.terminal import Command, echo_json
 from tidegraph.core.errors import DataError, StateFileError
 from tidegraph.core.words import counted
+from tidegraph.learning.settings import TASKS
 
 if TYPE_CHECKING:
     from tidegraph.events.stream import EventStream
@@ -154,8 +155,7 @@ _ASKED_BY = {
 def _task(directory: Path) -> str:
     """Return the task of a saved model."""
     about = json.loads((directory / "settings.json").read_bytes())
-    tasks = {"NodeClassifier": "node", "EventClassifier": "events"}
-    return tasks.get(about.get("task"), "link")
+    return next((task for task, kind in TASKS.items() if kind.model == about["task"]), "link")
 
 
 def _predict_events(model: Path, directory: Path, file: Path, output: Path | None) -> None:

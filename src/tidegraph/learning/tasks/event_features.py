@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from tidegraph.core.words import counted
 from tidegraph.events.own_columns import own_numbers
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.features import PairFeatures
+from tidegraph.learning.features import PairFeatures, hashed, one_hot
 from tidegraph.learning.tasks.node_features import of_day_and_week
 
 IntArray = NDArray[np.int64]
@@ -83,14 +82,12 @@ class OwnColumns:
         for name, known in self.words.items():
             assert stream.categories is not None
             words = stream.vocabulary.categories[name]
-            if known:
-                place = {word: k for k, word in enumerate(known)}
-                inputs = [place.get(word, len(known)) for word in words]  # the last: any other
-            else:
-                inputs = [zlib.crc32(word.encode()) % _BUCKETS for word in words]
+            place = {word: k for k, word in enumerate(known)}
+            inputs = [place.get(word, len(known)) for word in words]  # the last: any other
+            if not known:
+                inputs = hashed(words, _BUCKETS)
             width = len(known) + 1 if known else _BUCKETS
-            table = np.eye(width + 1)[[*inputs, width]][:, :width]  # no word, no input
-            parts.append(table[stream.categories[:, coded[name]]])
+            parts.append(one_hot(stream.categories[:, coded[name]], inputs, width))
         return np.concatenate(parts, axis=1).astype(np.float32)
 
     def described(self) -> list[str]:

@@ -69,7 +69,7 @@ LAYERS: dict[str, list[str]] = {
         "protocols",
     ],
     "learning": [
-        "settings",
+        "history_file settings",
         "edge_features history models.decoders models.encoders presets training",
         "features models tasks.link_examples tasks.node_labels",
         "tasks.estimator tasks.node_features",

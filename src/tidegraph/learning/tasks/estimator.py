@@ -54,6 +54,7 @@ _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
 
 _FORMAT = 1
+_HISTORY = "history"  # a file next to those of the record, and shared with them
 _HELD_BACK = 0.15  # of the events, where no split is given
 _PACE = Setting("pace", float, 0.1, "learning rate, as a share of that of the training", above=0)
 _REPLAY = Setting("replay", float, 0.0, "earlier examples repeated per example", least=0)
@@ -326,8 +327,9 @@ class Estimator(ModelSettings):
     def _open(self, stream: EventStream) -> None:
         self._stream = stream
         self._trajectories = Trajectories.open(self._directory)
-        self._history = History(stream.nodes, activity_half_lives(self._span))
-        self._history.append(stream)
+        half_lives = activity_half_lives(self._span)
+        file = self._directory / _HISTORY
+        self._history = History.of(stream, half_lives, file, keep=not self._saved)
 
     def _append(self, events: EventStream, stream: EventStream) -> None:
         """Record later events, with which the stream is `stream`.
@@ -340,11 +342,7 @@ class Estimator(ModelSettings):
             self._directory, self._saved = copy, False
             self._trajectories = Trajectories.open(copy)
         self._trajectories.append(events)
-        if stream.nodes == self._history.nodes:
-            self._history.append(events)
-        else:  # its tables have a row per node
-            self._history = History(stream.nodes, self._history.half_lives)
-            self._history.append(stream)
+        self._history.append(events)
         self._stream = stream
 
     def _window(self, nodes: IntArray, t: IntArray) -> Window | None:
@@ -437,6 +435,7 @@ class Estimator(ModelSettings):
             shutil.rmtree(directory)
         directory.mkdir(parents=True)
         copy_store(self._directory, directory / "trajectories")
+        self._history.save(directory / "trajectories" / _HISTORY)
         events_file, held = self._shared_events
         if events_file is not None and held is self._stream:
             link_or_copy(events_file, directory / "events")

@@ -1,5 +1,6 @@
 // What a history answers: rows of numbers about nodes and pairs.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "history.hpp"
@@ -15,7 +16,15 @@ constexpr std::size_t kLatest = 64;           // events searched for a partner
 constexpr std::int64_t kNobody = 0xffffffff;  // a node without sequels
 constexpr std::size_t kMostHalfLives = 16;    // whose numbers fit on the stack
 
-float log_of(std::size_t count) { return float(std::log1p(double(count))); }
+// Most counts are small.
+float log_of(std::size_t count) {
+  static const auto kSmall = [] {
+    std::array<float, 256> logs;
+    for (std::size_t i = 0; i < logs.size(); ++i) logs[i] = float(std::log1p(double(i)));
+    return logs;
+  }();
+  return count < kSmall.size() ? kSmall[count] : float(std::log1p(double(count)));
+}
 float log_since(std::int64_t from, std::int64_t to) {
   return float(std::log1p(double(elapsed(from, to))));
 }
@@ -113,10 +122,18 @@ void History::write_habits(const Node& node, std::int64_t partner, int role, con
   const Series& series = node.as[role];
   const std::size_t count = node.count[role], latest = std::min(count, kLatest);
   const std::size_t start = count - latest;
-  std::uint32_t partners[kLatest], links[kLatest];
-  for (std::size_t k = 0; k < latest; ++k) {
-    partners[k] = this->partner(series, start + k);
-    links[k] = link(series, start + k);
+  const std::uint32_t *partners, *links;
+  std::uint32_t copied[2][kLatest];
+  if (count <= series.old.size()) {
+    partners = tables_.roles[role].partner.data() + series.place + start;
+    links = tables_.roles[role].link.data() + series.place + start;
+  } else {
+    for (std::size_t k = 0; k < latest; ++k) {
+      copied[0][k] = this->partner(series, start + k);
+      copied[1][k] = link(series, start + k);
+    }
+    partners = copied[0];
+    links = copied[1];
   }
   const std::size_t different = count ? met(series, count - 1) : 0;
   *out++ = log_of(different);

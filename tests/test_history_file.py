@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-
 from tests.history_oracle import Row, link_row
+
 from tidegraph.core.errors import StateFileError, StorageError
 from tidegraph.events.stream import EventStream
 from tidegraph.learning import history as module
@@ -60,15 +61,15 @@ def merged_after(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[int, list[Row], list[int], list[int]]:
-    """Return the number of nodes, events, where they are divided, and times to ask about."""
+def histories(draw: st.DrawFn) -> tuple[list[Row], list[int], list[int]]:
+    """Return events, where they are divided, and times to ask about."""
     nodes = draw(st.integers(1, 5))
     node = st.integers(0, nodes - 1)
     time = st.integers(0, 40) | st.sampled_from([-FAR, FAR, 2**40])
     rows = sorted(draw(st.lists(st.tuples(node, node, time), max_size=30)), key=lambda row: row[2])
     cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=5)))
     times = draw(st.lists(time | st.integers(-5, 45), min_size=1, max_size=3))
-    return nodes, rows, cuts, times
+    return rows, cuts, times
 
 
 @settings(
@@ -76,9 +77,9 @@ def histories(draw: st.DrawFn) -> tuple[int, list[Row], list[int], list[int]]:
 )
 @given(case=histories())
 def test_answers_have_the_bits_of_counting_directly(
-    merged_after: int, case: tuple[int, list[Row], list[int], list[int]]
+    merged_after: int, case: tuple[list[Row], list[int], list[int]]
 ) -> None:
-    nodes, rows, cuts, times = case
+    rows, cuts, times = case
     history = History(1, HALF_LIVES)
     for first, last in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         part = rows[first:last]  # new nodes come when they are first named
@@ -208,6 +209,18 @@ def test_a_damaged_file_is_rejected(tmp_path: Path) -> None:
             history.verify()
 
 
+def dying_after(calls: int) -> Callable[[Any], bytes]:
+    """Return the function that computes digests, and kills the process after some calls."""
+    digest, left = history_file._digest, iter(range(calls))
+
+    def dying(data: Any) -> bytes:
+        if next(left, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return digest(data)
+
+    return dying
+
+
 def test_a_writer_killed_anywhere_leaves_the_old_file(tmp_path: Path) -> None:
     rows = random_rows(7, 300, 9)
     stream = stream_of(rows, 9)
@@ -217,15 +230,7 @@ def test_a_writer_killed_anywhere_leaves_the_old_file(tmp_path: Path) -> None:
     for kill_at in range(1, 31, 3):
         child = os.fork()
         if child == 0:
-            digest, calls = history_file._digest, [0]
-
-            def dying(data: Any) -> bytes:
-                calls[0] += 1
-                if calls[0] > kill_at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return digest(data)
-
-            history_file._digest = dying
+            history_file._digest = dying_after(kill_at)
             History.of(stream, HALF_LIVES, path)
             os._exit(0)
         _, status = os.waitpid(child, 0)

@@ -47,7 +47,7 @@ class Oracle {
  public:
   Oracle(const Stream& stream, std::vector<double> half_lives, std::int64_t t)
       : half_lives_(std::move(half_lives)), t_(t) {
-    if (!stream.t.empty()) first_ = stream.t[0];
+    first_ = stream.t.empty() ? t : stream.t[0];
     for (std::size_t e = 0; e < stream.t.size() && stream.t[e] < t; ++e) {
       const std::int64_t ends[] = {stream.src[e], stream.dst[e]};
       all_.push_back(stream.t[e]);
@@ -154,7 +154,7 @@ class Oracle {
   }
 
   std::vector<double> half_lives_;
-  std::int64_t t_, first_ = 0;
+  std::int64_t t_, first_;
   Times all_;
   std::map<std::pair<std::int64_t, int>, Events> nodes_;
   std::map<Pair, Times> pairs_, sequels_[2];

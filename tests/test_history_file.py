@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.history_oracle import Row, link_row
 
-from tidegraph.core.errors import StateFileError, StorageError
+from tidegraph.core.errors import EventError, StateFileError, StorageError
 from tidegraph.events.stream import EventStream
 from tidegraph.learning import history as module
 from tidegraph.learning import history_file
@@ -156,6 +156,22 @@ def test_a_history_is_mapped_and_goes_on(
     assert HistoryFile.open(path).description["events"] == 600
 
 
+def test_a_history_can_be_saved_wherever_its_file_has_gone(tmp_path: Path) -> None:
+    rows = random_rows(4, 300, 9)
+    path = tmp_path / "history"
+    history = History.of(stream_of(rows, 9), HALF_LIVES, path)
+    whole = path.read_bytes()
+    history.save(tmp_path / "second")
+    assert (tmp_path / "second").samefile(path)
+    History.of(stream_of(rows[:10], 9), HALF_LIVES, path)  # other events under its name
+    history.save(tmp_path / "third")
+    path.unlink()
+    history.save(tmp_path / "fourth")
+    for name in ("second", "third", "fourth"):
+        assert (tmp_path / name).read_bytes() == whole
+    assert sorted(os.listdir(tmp_path)) == ["fourth", "second", "third"]
+
+
 def test_the_file_of_other_events_is_replaced(tmp_path: Path) -> None:
     rows = random_rows(5, 200, 9)
     path = tmp_path / "history"
@@ -184,7 +200,7 @@ def test_a_damaged_file_is_rejected(tmp_path: Path) -> None:
 
     def damaged(content: bytes) -> None:
         path.write_bytes(content)
-        History.of(stream, HALF_LIVES, path)
+        History.of(stream, HALF_LIVES, path, keep=False)
 
     for content, words in (
         (b"", "is not the history of a stream"),
@@ -196,6 +212,8 @@ def test_a_damaged_file_is_rejected(tmp_path: Path) -> None:
     ):
         with pytest.raises(StateFileError, match=words):
             damaged(content)
+        History.of(stream, HALF_LIVES, path)  # recording again replaces it
+        assert path.read_bytes() == whole
     header = json.loads(whole[history_file._PREFIX.unpack_from(whole)[3] :])
     random = np.random.default_rng(0)
     for first, count, _ in header["arrays"].values():
@@ -242,6 +260,14 @@ def test_a_writer_killed_anywhere_leaves_the_old_file(tmp_path: Path) -> None:
     fresh = History(9, HALF_LIVES)
     fresh.append(stream)
     assert np.array_equal(everything(found, 10_000), everything(fresh, 10_000))
+
+
+def test_more_events_than_can_be_counted_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_EVENTS", 10)
+    history = History(2)
+    history.append(stream_of(random_rows(0, 10, 2), 2))
+    with pytest.raises(EventError, match="11 events are too many; a history holds at most 10"):
+        history.append(stream_of([(0, 1, 1000)], 2))
 
 
 def test_without_room_for_a_file_events_stay_in_memory(

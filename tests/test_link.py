@@ -604,7 +604,8 @@ def test_a_saved_model_brings_its_history(
     model = predictor(epochs=1).fit(STREAM[:CUT])
     model.advance(STREAM[CUT:])
     expected = model.decision_function(*asked)
-    model.save(tmp_path / "later")
+    for name in ("first", "later"):
+        model.save(tmp_path / name)
     with monkeypatch.context() as patch:
         patch.setattr(History, "_merge", lambda *_: pytest.fail("built again"))
         later = LinkPredictor.load(tmp_path / "later")

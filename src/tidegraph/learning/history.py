@@ -34,6 +34,7 @@ _LAST = (5, 20)  # events over which a share is taken
 # share of those in the file, all are written to a new file.
 _MERGE_EVENTS = 4096
 _MERGE_SHARE = 1 / 16
+_MOST_EVENTS = 2**32 - 2  # they are counted in 32 bits
 
 
 class History:
@@ -74,15 +75,18 @@ class History:
     ) -> History:
         """Return the history of a stream, from a file if it holds that of its first events.
 
-        Otherwise build it. A damaged file is rejected.
-
-        keep: whether to write the file if it was not found, or was not of these events.
+        keep: whether to write the file if there is none of this stream. Where files are to stay as
+            they are, a damaged one is rejected; otherwise it is replaced.
         """
         found = cls(stream.nodes, half_lives, near=path.parent)
         if path.exists():
-            file = HistoryFile.open(path)
-            if found._fits(file, stream):
-                found._stand_on(file)
+            try:
+                file = HistoryFile.open(path)
+                if found._fits(file, stream):
+                    found._stand_on(file)
+            except StateFileError:
+                if not keep:
+                    raise
         if keep and len(found) < len(stream):
             # Another process may be writing the same, or there is no room: then do without.
             with contextlib.suppress(StorageError), only_writer(path.parent):
@@ -117,6 +121,7 @@ class History:
 
         path: None for a file without a name.
         """
+        self._check_room(stream)
         nodes = max(self.nodes, stream.nodes)
         about = {
             "nodes": nodes,
@@ -130,6 +135,13 @@ class History:
                 path, self._near, about, lambda take: self._native.merge(*columns, nodes, take)
             )
         )
+
+    def _check_room(self, stream: EventStream) -> None:
+        count = len(self) + len(stream)
+        if count > _MOST_EVENTS:
+            raise EventError(
+                f"{count:,} events are too many; a history holds at most {_MOST_EVENTS:,}"
+            )
 
     def save(self, path: Path) -> None:
         """Write the history to a file, atomically; share that of these events if there is one."""
@@ -161,6 +173,7 @@ class History:
                     f"events start at {int(stream.t[0])}, but the history reaches {self._last};"
                     " append events in time order"
                 )
+            self._check_room(stream)
             later = self._native.later_events + len(stream)
             if later > max(_MERGE_EVENTS, self._merge_from):
                 try:

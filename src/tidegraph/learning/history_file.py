@@ -38,13 +38,14 @@ _COPY_AGAIN = "copy it again from the original, or record again"
 class HistoryFile:
     """The arrays of a history, mapped from its file, and their description.
 
-    path: None for a file without a name, which exists for as long as this object.
+    path: where it was; None for a file without a name, which exists for as long as this object.
     """
 
     def __init__(self, file: BinaryIO, path: Path | None) -> None:
         self.path = path
         source = "the history" if path is None else str(path)
-        size = os.fstat(file.fileno()).st_size
+        self._stat = os.fstat(file.fileno())
+        size = self._stat.st_size
         file.seek(0)
         prefix = file.read(_PREFIX.size)
         if len(prefix) < _PREFIX.size or prefix[:16] != _MAGIC:
@@ -115,20 +116,26 @@ class HistoryFile:
             raise not_written(Path(directory or tempfile.gettempdir()), error) from error
 
     def save(self, path: Path) -> None:
-        """Give the file another name, replacing what is there; copy it if it has none."""
-        if self.path is None:
-            about = self.description
-
-            def produce(take: Take) -> None:
-                for name, array in self.arrays.items():
-                    take(name, array)
-
-            replace_file(path, lambda file: _write(file, about, produce), only_writer=True)
+        """Give the file another name, replacing what is there; copy it if it has lost its own."""
+        if self.path is not None and self._has_its_name(self.path):
+            aside = path.with_name(f"{path.name}.new")
+            aside.unlink(missing_ok=True)
+            link_or_copy(self.path, aside)
+            put_in_place(aside, path)
             return
-        aside = path.with_name(f"{path.name}.new")
-        aside.unlink(missing_ok=True)
-        link_or_copy(self.path, aside)
-        put_in_place(aside, path)
+
+        def produce(take: Take) -> None:
+            for name, array in self.arrays.items():
+                take(name, array)
+
+        replace_file(path, lambda file: _write(file, self.description, produce), only_writer=True)
+
+    def _has_its_name(self, path: Path) -> bool:
+        """Return whether the file was neither moved nor replaced since it was mapped."""
+        try:
+            return os.path.samestat(path.stat(), self._stat)
+        except OSError:
+            return False
 
     def verify(self) -> None:
         """Compare every byte with its digest."""

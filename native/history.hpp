@@ -81,8 +81,8 @@ class History {
     std::uint32_t event(std::size_t i) const {
       return i < old.size() ? old[i] : later[i - old.size()];
     }
-    // The number of entries whose event is below a bound.
-    std::size_t before(std::size_t bound) const;
+    // The number of entries whose event is below a bound, and quickly if it is near the guess.
+    std::size_t before(std::size_t bound, std::size_t guess) const;
   };
 
  public:
@@ -138,9 +138,10 @@ class History {
   template <class EventAt>
   void recent_in_tables(Kind kind, std::size_t place, std::size_t i, EventAt event_at,
                         float* out) const;
-  std::size_t events_before(std::int64_t t) const;
+  std::size_t events_before(std::int64_t t, std::size_t guess) const;
+  std::size_t count_before(const Series& series, std::size_t bound) const;
 
-  Moment moment(std::int64_t t) const;
+  Moment moment(std::int64_t t, std::size_t guess) const;
   Node node_at(std::int64_t node, const Moment& now) const;
   float* write_decayed(const float* recent, std::int64_t elapsed, float* out) const;
   float* write_recent(const Series& series, std::size_t count, const Moment& now, float* out) const;

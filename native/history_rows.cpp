@@ -55,18 +55,18 @@ struct History::Node {
   std::size_t events() const { return count[0] + count[1]; }
   // The number of events up to and including one.
   std::size_t events_until(std::size_t event) const {
-    return as[0].before(event + 1) + as[1].before(event + 1);
+    return as[0].before(event + 1, count[0]) + as[1].before(event + 1, count[1]);
   }
 };
 
-History::Moment History::moment(std::int64_t t) const {
+History::Moment History::moment(std::int64_t t, std::size_t guess) const {
   const std::int64_t span = events() ? std::max<std::int64_t>(elapsed(time(0), t), 0) : 0;
-  return {t, events_before(t), float(std::log1p(double(span)) + 1)};
+  return {t, events_before(t, guess), float(std::log1p(double(span)) + 1)};
 }
 
 History::Node History::node_at(std::int64_t node, const Moment& now) const {
   Node found{{role_series(node, 0), role_series(node, 1)}, {}};
-  for (const int role : {0, 1}) found.count[role] = found.as[role].before(now.events);
+  for (const int role : {0, 1}) found.count[role] = count_before(found.as[role], now.events);
   return found;
 }
 
@@ -98,7 +98,7 @@ void History::write_node(const Node& node, const Moment& now, float* out) const 
 void History::write_pair(std::int64_t first, std::int64_t second, const Node& first_node,
                          const Node& second_node, const Moment& now, float* out) const {
   const Series series = pair_series(kPair, first, second);
-  const std::size_t count = series.before(now.events);
+  const std::size_t count = count_before(series, now.events);
   const std::size_t last = count ? series.event(count - 1) : 0;
   *out++ = count ? 1.0f : 0.0f;
   *out++ = log_of(count);
@@ -111,7 +111,7 @@ void History::write_pair(std::int64_t first, std::int64_t second, const Node& fi
 float* History::write_sequel(std::int64_t before, std::int64_t after, int role, const Moment& now,
                              float* out) const {
   const Series series = pair_series(Kind(kSequel + role), before, after);
-  const std::size_t count = series.before(now.events);
+  const std::size_t count = count_before(series, now.events);
   *out++ = log_of(count);
   *out++ = count ? log_since(time(series.event(count - 1)), now.t) : now.unseen;
   return write_recent(series, count, now, out);
@@ -172,8 +172,9 @@ void History::write_habits(const Node& node, std::int64_t partner, int role, con
 void History::node_rows(std::span<const std::int64_t> nodes, std::span<const std::int64_t> t,
                         int threads, std::span<float> out) const {
   const std::function<void(std::size_t)> chunk = [&](std::size_t i) {
+    Moment now{0, events(), 0};
     for (std::size_t row = i * kChunk; row < std::min(nodes.size(), (i + 1) * kChunk); ++row) {
-      const Moment now = moment(t[row]);
+      now = moment(t[row], now.events);  // most questions come in the order of time
       write_node(node_at(nodes[row], now), now, out.data() + row * node_columns());
     }
   };
@@ -194,7 +195,7 @@ void History::link_rows(std::span<const std::int64_t> src, std::span<const std::
   const std::size_t all_at = habits_at + 2 * habit_columns();
   const std::function<void(std::size_t)> chunk = [&](std::size_t i) {
     const std::size_t first = i * kChunk;
-    Moment now{};
+    Moment now{0, events(), 0};
     Node source, target;
     for (std::size_t row = first; row < std::min(src.size(), first + kChunk); ++row) {
       // Rankings ask about many partners of one node at one time: take over what stays.
@@ -209,7 +210,7 @@ void History::link_rows(std::span<const std::int64_t> src, std::span<const std::
       if (same_time) {
         std::copy_n(before + all_at, half_lives_.size(), at + all_at);
       } else {
-        now = moment(t[row]);
+        now = moment(t[row], now.events);  // most questions come in the order of time
         write_all(now, at + all_at);
       }
       node(src, source, nodes_at);

@@ -11,6 +11,7 @@ namespace {
 
 using Numbers = std::vector<std::uint32_t>;
 constexpr std::uint32_t kNone = 0xffffffff;
+constexpr std::size_t kAhead = 16;   // entries for which memory is fetched early
 constexpr std::size_t kPieces = 64;  // into which the entries are divided among threads
 
 template <class T>
@@ -170,6 +171,8 @@ class Builder {
         // Entries after the last marked place need no numbers.
         const std::size_t stop = first[s + 1] / kRecentEvery * kRecentEvery;
         for (std::size_t p = first[s]; p < stop; ++p) {
+          // Times lie far apart; fetch them while exponentials are computed.
+          if (p + kAhead < event.size()) __builtin_prefetch(&events_.t[event[p + kAhead]]);
           if (p == first[s])
             std::fill(now.begin(), now.end(), 1.0f);
           else

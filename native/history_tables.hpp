@@ -34,6 +34,7 @@ inline std::int64_t elapsed(std::int64_t from, std::int64_t to) {
   return std::int64_t(std::uint64_t(to) - std::uint64_t(from));
 }
 inline double decayed(double value, std::int64_t elapsed, double half_life) {
+  if (elapsed == 0) return value;  // as below, but quickly: many events come at one time
   return value * std::exp2(-double(elapsed) / half_life);
 }
 // From the decayed numbers of events after one event to those after the next.

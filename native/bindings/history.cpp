@@ -11,6 +11,9 @@ namespace tidegraph {
 namespace {
 
 using Bytes = In<std::uint8_t>;
+using Handed = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
+using Arrays = nb::typed<nb::dict, nb::str, Handed>;
+using Take = nb::typed<nb::callable, void(nb::str, Handed)>;
 
 // Owns the arrays that the history reads.
 struct Held {
@@ -35,7 +38,7 @@ void bind_history(nb::module_& module) {
   nb::class_<Held>(module, "History")
       .def(
           "__init__",
-          [](Held* self, std::size_t nodes, std::vector<double> half_lives, nb::dict arrays) {
+          [](Held* self, std::size_t nodes, std::vector<double> half_lives, Arrays arrays) {
             const HistoryTables tables = tables_in(arrays);
             new (self) Held{std::move(arrays), History(nodes, std::move(half_lives), tables)};
           },
@@ -50,11 +53,10 @@ void bind_history(nb::module_& module) {
       .def(
           "merge",
           [threads](const Held& held, const Ids& src, const Ids& dst, const Ids& t,
-                    std::size_t nodes, const nb::callable& take) {
+                    std::size_t nodes, const Take& take) {
             const Sink sink = [&](const std::string& name, std::span<const std::uint8_t> bytes) {
               nb::gil_scoped_acquire locked;
-              take(name, nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(
-                             bytes.data(), {bytes.size()}, nb::handle()));
+              take(name, Handed(bytes.data(), {bytes.size()}, nb::handle()));
             };
             nb::gil_scoped_release unlocked;
             held.history.merge(view(src), view(dst), view(t), nodes, threads(), sink);

@@ -24,55 +24,39 @@ class Builder {
       : events_(std::move(events)), nodes_(nodes), half_lives_(half_lives), threads_(threads) {}
 
   void run(const Sink& sink) {
-    const auto hand_over = [&sink](const std::string& name, auto& column) {
+    const auto hand_over = [&sink](const std::string& name, const auto& column) {
       sink(name, {reinterpret_cast<const std::uint8_t*>(column.data()),
                   column.size() * sizeof(column[0])});
     };
-    const auto hand_over_and_free = [&](const std::string& name, auto& column) {
-      hand_over(name, column);
-      column = {};
+    const auto finish = [&](const char* name, Arrays::Pairs& table) {
+      table.recent = recent_of(table.event, table.first);
+      Arrays::each_of_pairs(name, table, hand_over);
+      table = {};
     };
-    const std::size_t count = events_.t.size();
     in_parallel(2, [&](std::size_t role) { sort_role(int(role)); });
     for (const int role : {0, 1}) {
       Arrays::Role& table = arrays_.roles[role];
       table.recent = recent_of(table.event, table.first);
+      arrays_.each_of_role(role, hand_over);
+      order_[role] = std::move(table.event);
+      table = {};
     }
-    for (const int role : {0, 1}) {
-      // The order of the events is needed again: a stable sort by one node of the events in the
-      // order of the other one groups them by pair.
-      order_[role] = std::move(arrays_.roles[role].event);
-      arrays_.each_of_role(role, [&](const std::string& name, auto& column) {
-        if (&column == static_cast<void*>(&arrays_.roles[role].event))
-          hand_over(name, order_[role]);
-        else
-          hand_over_and_free(name, column);
-      });
-    }
-    const Numbers whole = {0, std::uint32_t(count)};
-    Numbers every(count);
+    Numbers every(events_.t.size());
     std::iota(every.begin(), every.end(), 0);
-    arrays_.recent = recent_of(every, whole);
+    hand_over("recent", recent_of(every, {0, std::uint32_t(every.size())}));
     every = {};
-    hand_over_and_free("recent", arrays_.recent);
+    hand_over("t", events_.t);
 
-    const std::pair<const char*, Arrays::Pairs*> tables[] = {{"sequels0", &arrays_.sequels[0]},
-                                                             {"sequels1", &arrays_.sequels[1]},
-                                                             {"pairs", &arrays_.pairs}};
+    // A stable sort by one node of the events in the order of the other one groups them by pair.
+    // The partner of a source is the destination.
     in_parallel(2, [&](std::size_t role) {
-      // The partner of a source is the destination.
       sort_pairs(previous_[role], events_.ends[1 - role], order_[1 - role], arrays_.sequels[role]);
       previous_[role] = {};
     });
-    for (const auto& [name, table] : tables) {
-      if (table == &arrays_.pairs) {
-        order_[0] = {};
-        sort_pairs(events_.ends[0], events_.ends[1], order_[1], arrays_.pairs);
-      }
-      table->recent = recent_of(table->event, table->first);
-      Arrays::each_of_pairs(name, *table, hand_over_and_free);
-    }
-    hand_over("t", events_.t);
+    finish("sequels0", arrays_.sequels[0]);
+    finish("sequels1", arrays_.sequels[1]);
+    sort_pairs(events_.ends[0], events_.ends[1], order_[1], arrays_.pairs);
+    finish("pairs", arrays_.pairs);
   }
 
  private:

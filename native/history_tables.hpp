@@ -107,7 +107,7 @@ struct HistoryEvents {
 using Sink = std::function<void(const std::string&, std::span<const std::uint8_t>)>;
 
 // Builds the tables, in time linear in events and nodes, and hands them over array by array, so
-// that the memory it needs stays below 60 bytes per event. The bytes depend on the events alone.
+// that it needs some 60 bytes per event and 40 per node. The bytes depend on the events alone.
 void build_history(HistoryEvents events, std::size_t nodes, std::span<const double> half_lives,
                    int threads, const Sink& sink);
 

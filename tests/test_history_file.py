@@ -217,9 +217,9 @@ def test_a_damaged_file_is_rejected(tmp_path: Path) -> None:
     header = json.loads(whole[history_file._PREFIX.unpack_from(whole)[3] :])
     random = np.random.default_rng(0)
     for first, count, _ in header["arrays"].values():
-        content = bytearray(whole)
-        content[first + int(random.integers(count))] ^= 1 << int(random.integers(8))
-        path.write_bytes(content)
+        altered = bytearray(whole)
+        altered[first + int(random.integers(count))] ^= 1 << int(random.integers(8))
+        path.write_bytes(altered)
         history = History(9, HALF_LIVES)
         history._stand_on(HistoryFile.open(path))
         everything(history, 300)  # wrong perhaps, but nothing worse
@@ -248,7 +248,7 @@ def test_a_writer_killed_anywhere_leaves_the_old_file(tmp_path: Path) -> None:
     for kill_at in range(1, 31, 3):
         child = os.fork()
         if child == 0:
-            history_file._digest = dying_after(kill_at)
+            pytest.MonkeyPatch().setattr(history_file, "_digest", dying_after(kill_at))
             History.of(stream, HALF_LIVES, path)
             os._exit(0)
         _, status = os.waitpid(child, 0)

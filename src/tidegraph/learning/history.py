@@ -245,8 +245,10 @@ class History:
         return np.ascontiguousarray(known_nodes(nodes, self.nodes))
 
 
-def _columns(stream: EventStream) -> tuple[NDArray[np.int64], ...]:
-    return tuple(np.ascontiguousarray(column) for column in (stream.src, stream.dst, stream.t))
+def _columns(stream: EventStream) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    columns = stream.src, stream.dst, stream.t
+    src, dst, t = (np.ascontiguousarray(column) for column in columns)
+    return src, dst, t
 
 
 def _times(t: ArrayLike) -> NDArray[np.int64]:

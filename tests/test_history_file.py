@@ -163,6 +163,9 @@ def test_a_history_can_be_saved_wherever_its_file_has_gone(tmp_path: Path) -> No
     whole = path.read_bytes()
     history.save(tmp_path / "second")
     assert (tmp_path / "second").samefile(path)
+    history.save(tmp_path / "second")
+    history.save(path)
+    assert sorted(os.listdir(tmp_path)) == ["history", "second"]
     History.of(stream_of(rows[:10], 9), HALF_LIVES, path)  # other events under its name
     history.save(tmp_path / "third")
     path.unlink()

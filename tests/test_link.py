@@ -590,6 +590,7 @@ def test_a_saved_model_brings_its_history(
 ) -> None:
     fitted.save(tmp_path / "model")
     file = tmp_path / "model" / "trajectories" / "history"
+    assert [each.name for each in file.parent.glob("history*")] == ["history"]
     asked = questions()
     with monkeypatch.context() as patch:
         patch.setattr(History, "_merge", lambda *_: pytest.fail("built again"))

@@ -117,7 +117,9 @@ class HistoryFile:
 
     def save(self, path: Path) -> None:
         """Give the file another name, replacing what is there; copy it if it has lost its own."""
-        if self.path is not None and self._has_its_name(self.path):
+        if self._is_at(path):  # renaming a file to another name of its own does nothing
+            return
+        if self.path is not None and self._is_at(self.path):
             aside = path.with_name(f"{path.name}.new")
             aside.unlink(missing_ok=True)
             link_or_copy(self.path, aside)
@@ -130,8 +132,8 @@ class HistoryFile:
 
         replace_file(path, lambda file: _write(file, self.description, produce), only_writer=True)
 
-    def _has_its_name(self, path: Path) -> bool:
-        """Return whether the file was neither moved nor replaced since it was mapped."""
+    def _is_at(self, path: Path) -> bool:
+        """Return whether the file has this name; it may have been moved or replaced."""
         try:
             return os.path.samestat(path.stat(), self._stat)
         except OSError:

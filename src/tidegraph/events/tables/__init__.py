@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError, ParameterError
+from tidegraph.core.words import counted
 from tidegraph.events.columns import IntArray
 from tidegraph.events.names import NodeNames
 from tidegraph.events.read_report import ReadReport
@@ -23,7 +24,7 @@ from tidegraph.events.tables import sources
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column
 from tidegraph.events.tables.numbering import EndNumbering, Ids
-from tidegraph.events.tables.rows import Reading, Rows
+from tidegraph.events.tables.rows import OnBad, Reading, Rows
 from tidegraph.events.tables.times import Clock, whole_times
 
 __all__ = ["TableError", "TableScan", "read_table", "scan_edges", "scan_table", "whole_times"]
@@ -41,9 +42,12 @@ def scan_table(
     edge_features: Sequence[Column] | Column = (),
     unit: str | None = None,
     ids: Ids = "number",
-    on_bad: Literal["error", "drop"] = "error",
+    on_bad: OnBad = "error",
+    date_format: str | None = None,
     header: bool | None = None,
     delimiter: str | None = None,
+    decimal: str | None = None,
+    query: str | None = None,
 ) -> TableScan:
     """Return a scan that yields the table in chunks, for tables larger than memory.
 
@@ -58,7 +62,10 @@ def scan_table(
     ([[1, 2]], 3)
     """
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
-    return TableScan(Reading(source, roles, edge_features, unit, on_bad, header, delimiter), ids)
+    dialect = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
+    return TableScan(
+        Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect), ids
+    )
 
 
 def scan_edges(
@@ -95,23 +102,29 @@ def read_table(
     unit: str | None = None,
     sort: bool = False,
     ids: Ids = "auto",
-    bipartite: bool = False,
-    on_bad: Literal["error", "drop"] = "error",
+    bipartite: bool | None = None,
+    on_bad: OnBad = "error",
+    date_format: str | None = None,
     header: bool | None = None,
     delimiter: str | None = None,
+    decimal: str | None = None,
+    query: str | None = None,
     title: str | None = None,
 ) -> EventStream:
     """Return the stream of a table of edges, with a `report` of how it was understood.
 
-    source: the path of a text file (commas, tabs, semicolons or white space; compressed or not) or
-        of a Parquet, Arrow or Feather file; an Arrow table; a pandas or Polars data frame; a dict
-        of vectors; a structured array.
-    src, dst, t, weight, op, label: the column's name, or its position from 0. None infers it from
-        the header, or without one from the order src, dst, t, weight. False ignores a weight, op
-        or label that would be inferred. An inferred weight with values <= 0 becomes an edge
-        feature. A missing label is -1.
+    source: the path of a text file (commas, tabs, semicolons or white space; compressed or not),
+        of a Parquet, Arrow or Feather file, of lines of JSON, a workbook or a database; a pattern
+        such as "logs/*.csv" or a list of paths, of tables with the same columns; "-" for standard
+        input; sqlite:///PATH, duckdb:///PATH or postgresql://USER@HOST/DATABASE; an Arrow table; a
+        pandas or Polars data frame; a dict of vectors; a structured array.
+    src, dst, t, weight, op, label: the column's name, or its position from 0, or from -1 backwards.
+        None infers it from the header, or without one from the order src, dst, t. False ignores a
+        weight, op or label that would be inferred. An inferred weight with values <= 0 becomes an
+        edge feature. A missing label is -1.
     edge_features: columns of numbers; "rest" takes all that have no other role.
-    unit: the unit of numbers in t, seconds by default. Fractions select the coarsest finer unit
+    unit: the unit of numbers in t. By default ms, us or ns if all are times since 1970, between
+        1990 and 2100, in that unit; otherwise seconds. Fractions select the coarsest finer unit
         that represents them all, digit by digit as written; anything finer than ns is rounded, and
         the report counts it. A number with an exponent is read as a float64. Dates are counted from
         1970 in the coarsest of s, ms, us, ns. Negative times are allowed.
@@ -119,10 +132,14 @@ def read_table(
     ids: "auto" keeps ids that are exactly 0 .. n-1 and numbers others in order of appearance, all
         sources before the nodes that are only destinations; "number" always numbers; "keep" takes
         integers from 0 to 2**31 - 1 as they are, whether or not all of them occur.
-    bipartite: an id means one node as a source and another as a destination, as in tables of users
-        and items; destinations are numbered after the sources.
-    on_bad: "error" raises for a row that cannot be used, "drop" drops and counts such rows.
-    header, delimiter: of text, where detection is wrong.
+    bipartite: whether an id means one node as a source and another as a destination, as in tables
+        of users and items; destinations are numbered after the sources. None: if the names of the
+        columns say so, and ids="auto"; the report says what was decided.
+    on_bad: "error" raises for a row that cannot be used, "drop" drops and counts such rows and
+        raises if they are more than 5 percent (and 10), "drop-many" drops any number.
+    date_format: of dates that are not recognised, in the codes of strptime, such as "%d/%m/%y".
+    header, delimiter, decimal: of text, where detection is wrong.
+    query: which rows of a database, as SQL or the name of a table; which sheet of a workbook.
 
     >>> stream = read_table({"from": ["ann", "bob"], "to": ["bob", "eve"], "when": [1, 2]})
     >>> stream.names[2], stream.dst.tolist()
@@ -131,8 +148,10 @@ def read_table(
     if ids not in ("auto", "keep", "number"):
         raise ParameterError(f"ids is {ids!r}; give 'auto', 'keep' or 'number'")
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
-    reading = Reading(source, roles, edge_features, unit, on_bad, header, delimiter)
-    number = EndNumbering(ids, bipartite, reading.source.name)
+    dialect = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
+    reading = Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect)
+    kinds = (reading.chosen.kinds or False) if bipartite is None else bipartite
+    number = EndNumbering(ids, kinds, reading.source.name)
     clock = reading.clock()
     pieces: dict[str, list[Any]] = {field.name: [] for field in fields(Rows)}
     for rows in reading.rows(sorted_only=not sort, weights_only=False):
@@ -147,6 +166,7 @@ def read_table(
     early = int((np.diff(times) < 0).sum())
     columns = {name: _concatenated(pieces.pop(name)) for name in list(pieces)}
     src_nodes, dst_nodes, nodes, names = number.final(columns.pop("src"), columns.pop("dst"))
+    remarks += _kinds(reading, number)
     features, weights = columns["features"], columns["weight"]
     if weights is not None and (weights <= 0).any():
         count = int((weights <= 0).sum())
@@ -239,6 +259,24 @@ class TableScan:
     def report(self) -> ReadReport:
         """How the columns were understood, and what became of the rows."""
         return self._at_end()[2]
+
+
+def _kinds(reading: Reading, number: EndNumbering) -> list[str]:
+    """Return what was made of ids that are both sources and destinations, where it was guessed."""
+    if not number.shared:
+        return []
+    src, dst = (reading.chosen.roles[role] for role in ("src", "dst"))
+    if number.apart:
+        by = "the names" if reading.chosen.kinds == "two" else "the names and ids"
+        return [
+            f"bipartite: {src!r} and {dst!r} are different nodes, also the"
+            f" {counted(number.shared, 'id')} in both, by {by} of the columns; if they are the"
+            " same: --no-bipartite, bipartite=False"
+        ]
+    return [
+        f"{counted(number.shared, 'id')} in both {src!r} and {dst!r} taken for the same nodes; if"
+        " they are not: --bipartite, bipartite=True"
+    ]
 
 
 def _rounded(clock: Clock) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from tidegraph.core.words import counted
 
 Evidence: TypeAlias = Literal["given", "name", "place"]
-_EVIDENCE: dict[Evidence, str] = {
+EVIDENCE: dict[Evidence, str] = {
     "given": "as given",
     "name": "by its name",
     "place": "by its place",
@@ -48,7 +48,7 @@ class ReadReport:
     def notes(self) -> tuple[str, ...]:
         """One sentence per column, then the remarks."""
         uses = self.columns.items()
-        found = (f"{role} is column {use.column!r}, {_EVIDENCE[use.by]}" for role, use in uses)
+        found = (f"{role} is column {use.column!r}, {EVIDENCE[use.by]}" for role, use in uses)
         order: tuple[str, ...] = ()
         if self.out_of_order:
             are = "is" if self.out_of_order == 1 else "are"

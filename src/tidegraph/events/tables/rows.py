@@ -122,7 +122,7 @@ class Reading:
         if found := re.match(cells.YEAR_FIRST, cell):
             return "%Y{0}%m{0}%d".format(found["mark"])
         found = re.match(cells.DAY_OR_MONTH, cell)
-        return None if found is None else self._day_or_month(column, cell, found["mark"])
+        return None if found is None else self._day_or_month(column, found["mark"])
 
     def _first_cell(self, column: str) -> str | None:
         """Return the first cell of a column of text that is not empty."""
@@ -136,7 +136,7 @@ class Reading:
                 return str(found[0])
         return None
 
-    def _day_or_month(self, column: str, cell: str, mark: str) -> str:
+    def _day_or_month(self, column: str, mark: str) -> str:
         """Return the format of dates whose year comes last; raise if it may be one of two.
 
         No month is above 12, so all dates together show which number is the day. Points are only
@@ -145,12 +145,16 @@ class Reading:
         import pyarrow.compute as pc
 
         day_first, month_first = (form.replace(".", mark) for form in ("%d.%m.%Y", "%m.%d.%Y"))
-        above: list[str | None] = [None, None]  # a cell whose first, second number is above 12
+        # A cell whose first or second number is above 12, and one whose numbers differ.
+        above: list[str | None] = [None, None, None]
         for batch in self.source.batches([column], "drop"):
-            for place, numbers in enumerate(day_and_month(batch.column(0))):
-                row = pc.index(pc.greater(numbers, 12), True).as_py()
+            first, second = day_and_month(batch.column(0))
+            signs = pc.greater(first, 12), pc.greater(second, 12), pc.not_equal(first, second)
+            for place, sign in enumerate(signs):
+                row = pc.index(sign, True).as_py()
                 if row >= 0 and above[place] is None:
                     above[place] = str(batch.column(0)[row]).strip()
+        *above, unlike = above
         choices: list[Options] = [{"date_format": day_first}, {"date_format": month_first}]
         if all(above):
             raise TableError(
@@ -160,14 +164,15 @@ class Reading:
                 form=choices,
                 drop=[{"on_bad": "drop"}],
             )
-        if not any(above) and mark != ".":
-            day, month, year = re.findall("[0-9]+", cell)[:3]
-            readings = (f"{year}-{m:0>2}-{d:0>2}" for d, m in ((day, month), (month, day)))
+        if not any(above) and unlike is not None and mark != ".":
+            day, month, year = re.findall("[0-9]+", unlike)[:3]
+            readings = [f"{year}-{m:0>2}-{d:0>2}" for d, m in ((day, month), (month, day))]
             raise TableError(
-                f"{self.source.name}: t is {cell!r}, which may be {' or '.join(readings)}, and no"
-                " date in the file shows which",
-                "use {form}, in this order",
-                form=choices,
+                f"{self.source.name}: t is {unlike!r}, which may be {readings[0]} or {readings[1]}:"
+                " no date in the table has a number above 12 for the day",
+                f"use {{day}} for {readings[0]}, {{month}} for {readings[1]}",
+                day=choices[:1],
+                month=choices[1:],
             )
         return month_first if above[1] else day_first
 

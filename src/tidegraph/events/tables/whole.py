@@ -6,7 +6,7 @@ import codecs
 import contextlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,10 +138,10 @@ def database_table(address: str, query: str | None) -> pa.Table:
         opened, failed = _sqlite(path), sqlite3.Error
     elif parts.scheme == "duckdb":
         duckdb = _needed("duckdb", address)
-        opened, failed = _arrow(duckdb.connect, path, read_only=True), duckdb.Error
+        opened, failed = _duckdb(duckdb, path), duckdb.Error
     else:
         driver = _needed("adbc_driver_postgresql.dbapi", address)
-        opened, failed = _arrow(driver.connect, address), driver.Error
+        opened, failed = _postgresql(driver, address), driver.Error
     try:
         with opened as rows_of:
             tables = sorted(map(str, rows_of(listing).column(0).to_pylist()))
@@ -181,11 +181,20 @@ def _sqlite(path: str) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _arrow(connect: Callable[..., Any], *arguments: Any, **options: Any) -> Iterator[Any]:
-    def rows_of(query: str) -> pa.Table:
-        cursor = connection.cursor()
-        cursor.execute(query)
-        return cursor.fetch_arrow_table()
+def _duckdb(duckdb: Any, path: str) -> Iterator[Any]:
+    import pyarrow as pa
 
-    with contextlib.closing(connect(*arguments, **options)) as connection:
+    with contextlib.closing(duckdb.connect(path, read_only=True)) as connection:
+        yield lambda query: pa.RecordBatchReader.from_stream(connection.sql(query)).read_all()
+
+
+@contextlib.contextmanager
+def _postgresql(driver: Any, address: str) -> Iterator[Any]:
+    def rows_of(query: str) -> pa.Table:
+        with contextlib.closing(connection.cursor()) as cursor:
+            cursor.execute(query)
+            return cursor.fetch_arrow_table()
+
+    # Nothing is committed, whatever the query says.
+    with contextlib.closing(driver.connect(address)) as connection:
         yield rows_of

@@ -363,6 +363,13 @@ def test_several_files_are_one_table_and_an_error_names_the_right_one(tmp_path: 
         read(f"{tmp_path}/*.csv")
     with pytest.raises(DataError, match="there is no file"):
         read_table(f"{tmp_path}/*.txt")
+    tables = [
+        pa.table({"src": ["a"], "dst": ["b"], "t": times})
+        for times in ([1], [2.5], np.array([3], "M8[s]"))
+    ]
+    assert read(tables[:2]).t.tolist() == [1000, 2500]
+    with pytest.raises(DataError, match="'t' has several types"):
+        read(tables)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -464,6 +471,19 @@ def test_columns_that_would_work_are_proposed_and_do(tmp_path: Path) -> None:
     named = command("data", "info", path, "--time", "column 0", "--src", 1, "--dst", -2, "--json")
     assert named.exit_code == 0, named.output
     assert json.loads(named.output.splitlines()[-1])["destinations"] == 7
+
+
+def test_a_rating_in_the_place_of_the_time_is_not_taken_for_one(tmp_path: Path) -> None:
+    rows = [f"{k % 7},{k % 5},{k % 21 - 10},{1_289_241_911 + 50 * k}" for k in range(40)]
+    path = write(tmp_path / "soc.csv", "\n".join(rows))
+    with pytest.raises(DataError, match="t='column 3'"):
+        read_table(path, sort=True)
+    stream = read_table(path, t=3)
+    assert stream.dst.tolist() == [k % 5 for k in range(40)]
+    assert read_table(path, t=2, sort=True).unit == "s"  # as said
+    times = [f"{1_289_241_911 + 50 * k} {k % 7} {k % 5}" for k in range(40)]
+    first = read_table(write(tmp_path / "first.txt", "\n".join(times)), t=0)
+    assert first.src.tolist() == [k % 7 for k in range(40)]
 
 
 def test_more_than_a_few_percent_are_not_dropped(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def read_events(
     given = {
         key: value
         for key in READING_NAMES
-        if (value := options.pop(key)) not in (None, ()) and (value or key == "bipartite")
+        if (value := options.pop(key)) or (key == "bipartite" and value is False)
     }
     format_, on_bad = given.pop("format_"), given.pop("on_bad")
     source: Any = name

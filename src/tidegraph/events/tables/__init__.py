@@ -62,7 +62,7 @@ def scan_table(
     ([[1, 2]], 3)
     """
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
-    dialect = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
+    dialect: Any = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
     return TableScan(
         Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect), ids
     )
@@ -148,7 +148,7 @@ def read_table(
     if ids not in ("auto", "keep", "number"):
         raise ParameterError(f"ids is {ids!r}; give 'auto', 'keep' or 'number'")
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
-    dialect = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
+    dialect: Any = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
     reading = Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect)
     kinds = (reading.chosen.kinds or False) if bipartite is None else bipartite
     number = EndNumbering(ids, kinds, reading.source.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from tidegraph.core.errors import DataError
+from tidegraph.events.moments import epoch_unit
 from tidegraph.events.read_report import ColumnUse, listed
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.cells import NUMBER, is_date, with_point
@@ -128,7 +130,8 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
             if match is None and paired.get(role) in free:
                 match = paired[role]
         else:
-            match = source.columns[place] if place < min(3, len(source.columns)) else None
+            places = [column for column in source.columns if column != chosen.roles.get("t")]
+            match = places[place] if place < min(3, len(places)) else None
             match = match if match in free else None
         if match is not None:
             chosen.uses[role] = ColumnUse(match, "name" if source.headed else "place")
@@ -154,6 +157,15 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
                 f"column {roles[role]!r} was given as both {role} and {other};"
                 f" {source.name} has {listed(source.columns)}: give each its own"
             )
+    if free and "t" in needed and chosen.uses["t"].by == "place":
+        likely = proposal(source, chosen, dated=True)
+        if likely and likely["t"] != roles["t"]:
+            raise TableError(
+                f"{source.name} has no header, and its third column holds no dates, but"
+                f" {likely['t']!r} does",
+                "name the columns, perhaps {columns}",
+                columns=[likely],
+            )
     if features == "rest":
         chosen.features = tuple(column for column in free if source.is_number(column))
         free = [column for column in free if column not in chosen.features]
@@ -161,13 +173,19 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
     return chosen
 
 
-def proposal(source: Source, chosen: Chosen) -> dict[str, str]:
-    """Return other columns for src, dst and t, if that of t hardly holds times and others do."""
-    given = {role: column for role, column in chosen.roles.items() if not chosen.is_guess(role)}
-    kept = {role: given[role] for role in ("src", "dst") if role in given}
+def proposal(source: Source, chosen: Chosen, *, dated: bool = False) -> dict[str, str]:
+    """Return other columns for src, dst and t, if that of t hardly holds times and others do.
+
+    dated: whether only dates, and numbers that are times since 1970, count as times.
+    """
+    kept = {
+        role: column
+        for role, column in chosen.roles.items()
+        if role in ("src", "dst") and not chosen.is_guess(role)
+    }
     free = [column for column in source.columns if column not in kept.values()]
     seen = _sample(source, free)
-    times = {column for column in free if _times(source, seen[column])}
+    times = {column for column in free if _times(source, seen[column], dated)}
     if chosen.roles.get("t") in times or not times:
         return {}
     # Not what names or places say, or the guess would be the same again.
@@ -175,9 +193,16 @@ def proposal(source: Source, chosen: Chosen) -> dict[str, str]:
     return likely if len(likely) == len(_NEEDED) else {}
 
 
-def _times(source: Source, cells: Sequence[str]) -> bool:
+def _times(source: Source, cells: Sequence[str], dated: bool) -> bool:
     """Whether at least half of some cells are dates or numbers."""
-    fit = [is_date(c) or bool(re.match(NUMBER, with_point(c, source.decimal))) for c in cells]
+
+    def fits(cell: str) -> bool:
+        number = with_point(cell, source.decimal)
+        if not re.match(NUMBER, number):
+            return is_date(cell)
+        return not dated or (math.isfinite(float(number)) and bool(epoch_unit(int(float(number)))))
+
+    fit = [fits(cell) for cell in cells]
     return bool(fit) and 2 * sum(fit) >= len(fit)
 
 
@@ -185,7 +210,7 @@ def _words(column: str) -> set[str]:
     """Return the words of a name in the singular, without endings such as Id.
 
     >>> sorted(_words("UserIDs")), sorted(_words("product_code"))
-    (['user'], ['code', 'product'])
+    (['user', 'userids'], ['code', 'product'])
     """
     name = next(iter(_plain([column])))
     cut = (re.sub(r"(?<=[^_])(ids?|names?|nr|no)$", "", word) for word in name.split("_"))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 1 << 18
 _BLOCK_BYTES = 1 << 22
 _HEAD_BYTES = 1 << 16
+_STDIN = "standard input"
 # The kind of a file by its first bytes, or by its name if these say nothing.
 _MAGIC = {
     b"PAR1": "parquet",
@@ -142,7 +143,13 @@ class SeveralSources(Source):
             self.comments += part.comments
 
     def kind(self, column: str) -> pa.DataType:
-        return self.parts[0].kind(column)
+        import pyarrow as pa
+
+        kinds = {part.kind(column): part.name for part in self.parts}
+        if len(kinds) > 1 and not self.is_number(column):
+            found = ", ".join(f"{kind} in {name}" for kind, name in kinds.items())
+            raise DataError(f"column {column!r} has several types: {found}; give tables alike")
+        return next(iter(kinds)) if len(kinds) == 1 else pa.float64()
 
     def is_number(self, column: str) -> bool:
         return all(part.is_number(column) for part in self.parts)
@@ -455,9 +462,6 @@ def _spooled(stream: Any) -> Path:
     return directory / _STDIN
 
 
-_STDIN = "standard input"
-
-
 def _shown(path: Path) -> str:
     return _STDIN if path.name == _STDIN else str(path)
 
@@ -511,7 +515,7 @@ def _several(sources: Sequence[Any], *options: Any) -> Source:
         first.columns,
         headed=first.headed,
         untyped=first.untyped,
-        decimal=first.decimal,
+        decimal="," if any(part.decimal == "," for part in parts) else ".",
         remarks=(f"read from {len(parts)} files, in the order of their names", *first.remarks),
         parts=parts,
     )

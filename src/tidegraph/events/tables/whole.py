@@ -70,7 +70,7 @@ def json_table(name: str, stream: Any, head: bytes) -> pa.Table:
         if text.lstrip().startswith(b"["):
             table = pa.Table.from_pylist(json.loads(stream.read()))
         else:
-            table = arrow_json.read_json(stream)
+            table = arrow_json.read_json(stream, arrow_json.ReadOptions(block_size=1 << 24))
     except (pa.ArrowException, ValueError, AttributeError) as error:
         raise DataError(
             f"{name} cannot be read as lines of JSON objects, or one array of them: {error}"
@@ -92,8 +92,8 @@ def workbook_table(path: Path, sheet: str | None) -> tuple[pa.Table, str]:
         book = calamine.CalamineWorkbook.from_path(str(path))
     except Exception as error:  # the library has one class of errors per format
         raise DataError(f"{path} cannot be read as a workbook: {error}") from error
-    names = list(book.sheet_names)
-    sheet = names[0] if sheet is None and names else sheet
+    names: list[str] = list(book.sheet_names)
+    sheet = names[0] if sheet is None else sheet
     if sheet not in names:
         raise DataError(f"{path} has no sheet {sheet!r}; it has {', '.join(map(repr, names))}")
     rows = book.get_sheet_by_name(sheet).to_python(skip_empty_area=True)

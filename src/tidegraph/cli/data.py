@@ -114,7 +114,7 @@ def info(names: tuple[str, ...], html_file: Path | None, **options: Any) -> None
     from tidegraph.events import datasets
     from tidegraph.events.describe import describe
 
-    name = names[0] if len(names) == 1 else [Path(each) for each in names]
+    name: str | list[str | Path] = names[0] if len(names) == 1 else list(names)
     as_it_is = options["sort"] or is_saved_stream(name)
     stream = read_and_report(name, options, any_order=True)
     if not as_it_is and stream.report is not None and stream.report.out_of_order:
@@ -214,7 +214,7 @@ def import_(files: tuple[str, ...], output: Path, **options: Any) -> None:
     for file in files:
         if not formats.is_there(file):
             raise DataError(f"there is no file {file}; give the path of a table")
-    paths = [Path(file) if Path(file).exists() else file for file in files]
+    paths: list[str | Path] = [Path(file) if Path(file).exists() else file for file in files]
     with progress("import") as report:
         report(0, 2, f"reading {files[0]}")
         stream = read_events(paths[0] if len(paths) == 1 else paths, options)

@@ -47,7 +47,7 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_events(
-    name: str | Path | list[Path], options: dict[str, Any], *, any_order: bool = False
+    name: str | Path | list[str | Path], options: dict[str, Any], *, any_order: bool = False
 ) -> EventStream:
     """Return the events of a data set, file or files; remove `reading_options` from `options`.
 
@@ -59,7 +59,7 @@ def read_events(
     from tidegraph.events.datasets import storage
     from tidegraph.events.tables import TableError
 
-    given = {
+    given: dict[str, Any] = {
         key: value
         for key in READING_NAMES
         if (value := options.pop(key)) or (key == "bipartite" and value is False)
@@ -122,7 +122,7 @@ def _as_options(options: Mapping[str, Any]) -> str | None:
 
 
 def read_and_report(
-    name: str | Path | list[Path],
+    name: str | Path | list[str | Path],
     options: dict[str, Any],
     *,
     any_order: bool = False,
@@ -153,7 +153,7 @@ def read_and_report(
     return stream
 
 
-def is_saved_stream(name: str | Path | list[Path]) -> bool:
+def is_saved_stream(name: str | Path | list[str | Path]) -> bool:
     """Return whether a name is that of a file in tidegraph's own format."""
     from tidegraph.events import formats
 

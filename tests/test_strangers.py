@@ -316,7 +316,7 @@ def test_an_export_of_payments_is_understood(tmp_path: Path) -> None:
         f'ch_{k},2024-01-{k + 1:02} 14:03,"{k}.50",usd,cus_{k % 3},acct_{k % 2},Paid'
         for k in range(9)
     ]
-    stream = read_table(table(tmp_path / "payments.csv", header, rows), t="Created (UTC)")
+    stream = read_table(table(tmp_path / "payments.csv", header, rows))
     assert stream.report is not None
     uses = {role: use.column for role, use in stream.report.columns.items()}
     assert uses == {
@@ -353,7 +353,7 @@ def test_several_files_are_one_table_and_an_error_names_the_right_one(tmp_path: 
         table(tmp_path / f"{k}.csv", order[0], rows)
     stream = read(f"{tmp_path}/*.csv")
     assert stream.t.tolist() == [10 * k + r for k in range(3) for r in range(4)]
-    assert "3 files" in notes(stream)
+    assert "3 tables" in notes(stream)
     assert read([tmp_path / f"{k}.csv" for k in range(3)]).digest() == stream.digest()
     write(tmp_path / "2.csv", "src,dst,t\na,b,20\na,,21\n")
     with pytest.raises(DataError, match=r"2\.csv, line 3: dst is missing"):

@@ -238,6 +238,8 @@ class TableScan:
             )
         names = None if self._ids == "keep" else NodeNames(number.sides[0].ids())
         remarks = [reading.unit_by(clock)[1], *_rounded(clock), *oddities.remarks()]
+        if reading.chosen.kinds == "two":
+            remarks.append("an id is the same node in both columns; read_table can tell them apart")
         self._end = nodes, names, reading.report(remarks)
 
     def _at_end(self) -> tuple[int, NodeNames | None, ReadReport]:

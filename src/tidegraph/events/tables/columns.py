@@ -232,8 +232,13 @@ def _named(role: str, columns: Sequence[str]) -> str | None:
 
 
 def _plain(columns: Sequence[str]) -> dict[str, str]:
-    """Return the columns by their names in lower case, words separated by underscores."""
-    return {re.sub(r"[\s.-]+", "_", column.strip().lower()): column for column in columns}
+    """Return the columns by their names in lower case, words separated by underscores.
+
+    A name with a remark, such as "Created (UTC)", counts without it too.
+    """
+    full = {re.sub(r"[\s.-]+", "_", column.strip().lower()): column for column in columns}
+    short = {re.sub(r"_?\([^)]*\)$", "", name): column for name, column in full.items()}
+    return full | {name: short[name] for name in short if name and name not in full}
 
 
 def _paired(columns: Sequence[str]) -> dict[str, str]:

@@ -516,7 +516,7 @@ def _several(sources: Sequence[Any], *options: Any) -> Source:
         headed=first.headed,
         untyped=first.untyped,
         decimal="," if any(part.decimal == "," for part in parts) else ".",
-        remarks=(f"read from {len(parts)} files, in the order of their names", *first.remarks),
+        remarks=(f"read from {len(parts)} tables, one after the other", *first.remarks),
         parts=parts,
     )
 

@@ -417,6 +417,22 @@ def test_a_database_is_asked_with_a_query_and_never_changed(tmp_path: Path) -> N
     assert "secret" not in str(error.value)
 
 
+def test_types_of_sqlite_may_change_from_row_to_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegraph.events.tables.whole._ROWS", 2)
+    path = tmp_path / "a.db"
+    rows = [(1, 2, 1, None), (2, 3, 2, 1), (3, "x", 2.5, None), (1, 1, 4, 0.5), (5, "y", 5, None)]
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        base.execute("create table e (src, dst, t, note)")
+        base.executemany("insert into e values (?, ?, ?, ?)", rows)
+    stream = read(path)
+    assert stream.name(stream.dst).tolist() == ["2", "3", "x", "1", "y"]
+    assert (stream.t.tolist(), stream.unit) == ([1000, 2000, 2500, 4000, 5000], "ms")
+    with pytest.raises(DataError, match="holds no events"):
+        read(path, query="select * from e where t > 9")
+
+
 def test_duckdb_is_asked_with_a_query(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     path = tmp_path / "a.duckdb"

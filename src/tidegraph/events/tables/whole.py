@@ -18,6 +18,7 @@ from tidegraph.events.tables.advice import TableError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_ROWS = 1 << 18  # fetched at once
 DATABASES = ("sqlite", "duckdb", "postgresql", "postgres")
 # By module: the extra that installs it.
 _EXTRAS = {"python_calamine": "excel", "duckdb": "databases", "adbc_driver_postgresql": "databases"}
@@ -51,6 +52,16 @@ def _column(values: Sequence[Any]) -> pa.Array:
         return pa.array(values)
     except pa.ArrowException:
         return pa.array([None if v is None else str(v) for v in values], pa.string())
+
+
+def _joined(pieces: Sequence[pa.Array]) -> pa.ChunkedArray:
+    """Return pieces of a column as one: of their kind, else as fractions, else as text."""
+    import pyarrow as pa
+
+    kinds = {piece.type for piece in pieces if not pa.types.is_null(piece.type)}
+    kind = pa.float64() if kinds == {pa.int64(), pa.float64()} else pa.string()
+    kind = next(iter(kinds)) if len(kinds) == 1 else kind
+    return pa.chunked_array([piece.cast(kind) for piece in pieces], kind)
 
 
 # JSON ---------------------------------------------------------------------------------------------
@@ -171,8 +182,11 @@ def _sqlite(path: str) -> Iterator[Any]:
         if cursor.description is None:
             raise sqlite3.OperationalError("it returns no rows")
         names = [column[0] for column in cursor.description]
-        columns = list(zip(*cursor.fetchall(), strict=True)) or [()] * len(names)
-        return pa.table([_column(column) for column in columns], names)
+        pieces: list[list[pa.Array]] = [[pa.nulls(0)] for _ in names]
+        while rows := cursor.fetchmany(_ROWS):
+            for piece, column in zip(pieces, zip(*rows, strict=True), strict=True):
+                piece.append(_column(column))
+        return pa.table(list(map(_joined, pieces)), names)
 
     # Nothing is ever written, whatever the query says.
     address = Path(path).absolute().as_uri() + "?mode=ro"

@@ -204,10 +204,16 @@ def _duckdb(duckdb: Any, path: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _postgresql(driver: Any, address: str) -> Iterator[Any]:
+    import pyarrow as pa
+
     def rows_of(query: str) -> pa.Table:
         with contextlib.closing(connection.cursor()) as cursor:
             cursor.execute(query)
-            return cursor.fetch_arrow_table()
+            table = cursor.fetch_arrow_table()
+        # A numeric comes as text, in a type of its own.
+        kinds = [getattr(field.type, "storage_type", field.type) for field in table.schema]
+        columns = [column.cast(kind) for column, kind in zip(table.columns, kinds, strict=True)]
+        return pa.table(columns, table.column_names)
 
     # Nothing is committed, whatever the query says.
     with contextlib.closing(driver.connect(address)) as connection:

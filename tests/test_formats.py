@@ -14,6 +14,7 @@ import pytest
 from tidegraph import DataError, EventStream, Op, read
 from tidegraph.core.errors import ParameterError
 from tidegraph.events import formats
+from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import NodeLabels
 from tidegraph.events.tables import sources
 
@@ -52,12 +53,14 @@ def events(**changes: Any) -> EventStream:
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
 def test_jodie_comes_back(unit: str, name: str, tmp_path: Path) -> None:
-    stream = bipartite(unit=unit)
+    sides = NodeNames.of_sides(range(4), range(3))
+    stream = replace(bipartite(unit=unit), names=sides)
     formats.write_jodie(stream, tmp_path / name)
     again = read(tmp_path / name)
     assert again.digest() == stream.digest()
     assert again.title == name
-    bare = bipartite(features=0)
+    assert again.number([2], "dst").tolist() == [6]  # what the file calls item 2
+    bare = replace(bipartite(features=0), names=sides)
     formats.write_jodie(bare, tmp_path / name)
     assert read(tmp_path / name).digest() == bare.digest()
 
@@ -81,12 +84,15 @@ def test_a_jodie_file_as_published_is_understood(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nodes", [7, 9])
 def test_tgn_comes_back(nodes: int, tmp_path: Path) -> None:
     features = np.random.default_rng(0).normal(size=(nodes, 2)).astype(np.float32)
-    stream = replace(bipartite(unit="ms"), nodes=nodes, node_features=features)
+    names = NodeNames(np.arange(1, nodes + 1))
+    stream = replace(bipartite(unit="ms"), nodes=nodes, node_features=features, names=names)
     path = formats.write_tgn(stream, tmp_path, "toy")
     for source in (path, tmp_path):
         again = read(source)
         assert again.digest() == stream.digest()
         assert again.title == "toy"
+        assert again.number([5]) == again.nodes_of(["5"]) == [4]  # what the file calls 5
+        assert again.name([4]) == [5]
     stored = np.load(tmp_path / "ml_toy.npy")
     assert len(stored) == len(stream) + 1
     assert not stored[0].any()

@@ -29,6 +29,7 @@ LAYERS: dict[str, list[str]] = {
         "steps",
         "stream",
         "describe own_columns tables.advice tables.cells",
+        "tables.whole",
         "tables.sources tables.numbering tables.times",
         "tables.columns",
         "tables.rows",

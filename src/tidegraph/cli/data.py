@@ -20,6 +20,7 @@ from tidegraph.cli.options import (
 )
 from tidegraph.cli.reading import is_saved_stream, print_report, read_and_report, read_events
 from tidegraph.cli.terminal import Group, console, echo_json, progress, table
+from tidegraph.core.errors import DataError
 from tidegraph.core.words import bytes_in_words, counted
 
 if TYPE_CHECKING:
@@ -86,17 +87,24 @@ def list_() -> None:
 
 
 @data.command()
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("names", metavar="NAME|FILE...", nargs=-1, required=True)
 @option(
     "--html html_file", "Also write a page with figures that any browser shows.", type=WRITABLE_FILE
 )
 @reading_options
 @JSON_OPTION
-def info(name: str, html_file: Path | None, **options: Any) -> None:
-    """Show what a stream looks like: counts, span, repetition, rhythm, degrees, labels.
+def info(names: tuple[str, ...], html_file: Path | None, **options: Any) -> None:
+    """Show how a file was understood, and what the stream looks like: counts, span, rhythm, labels.
 
     NAME is a data set of `tidegraph data list`; FILE is a file of events, in any order, or what
-    `tidegraph data import` and `tidegraph data generate` wrote.
+    `tidegraph data import` and `tidegraph data generate` wrote. Files are text (.csv, .txt, ...),
+    Parquet, Arrow, lines of JSON, workbooks (.xlsx) or databases, perhaps compressed; several are
+    read as one table. Standard input is -.
+
+    \b
+      tidegraph data info 'logs/*.csv' --time 0 --date-format %d/%m/%Y
+      tidegraph data info shop.db --query "select buyer, item, day from sales"
+      zcat calls.csv.gz | tidegraph data info - --html calls.html
 
     \b
     repeats      how often the same pair meets again; high: remembering pairs predicts well
@@ -106,6 +114,7 @@ def info(name: str, html_file: Path | None, **options: Any) -> None:
     from tidegraph.events import datasets
     from tidegraph.events.describe import describe
 
+    name: str | list[str | Path] = names[0] if len(names) == 1 else list(names)
     as_it_is = options["sort"] or is_saved_stream(name)
     stream = read_and_report(name, options, any_order=True)
     if not as_it_is and stream.report is not None and stream.report.out_of_order:
@@ -113,14 +122,15 @@ def info(name: str, html_file: Path | None, **options: Any) -> None:
     with progress("info") as report:
         report(0, 1, f"describing {len(stream):,} events")
         what = describe(stream)
-    data_set = datasets.DATA_SETS.get(name)
+    data_set = datasets.DATA_SETS.get(names[0])
     _print_description(what, None if data_set is None else data_set.citation)
     if html_file is not None:
         from tidegraph.report.description import description
 
-        html_file.write_text(description(what), encoding="utf-8")
+        html_file.write_text(description(what, stream.report), encoding="utf-8")
         click.echo(f"Wrote {html_file}")
-    echo_json({"data": name, **what.as_dict()})
+    read = None if stream.report is None else stream.report.to_dict()
+    echo_json({"data": " ".join(names), **what.as_dict(), "report": read})
 
 
 def _print_description(what: Description, citation: str | None) -> None:
@@ -181,12 +191,14 @@ def fetch(name: str, directory: Path | None) -> None:
 
 
 @data.command("import")
-@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @_FILE
 @reading_options
 @JSON_OPTION
-def import_(file: Path, output: Path, **options: Any) -> None:
+def import_(files: tuple[str, ...], output: Path, **options: Any) -> None:
     """Read events from FILE, report how it was understood, and save them in a fast format.
+
+    FILE is anything that `tidegraph data info` reads, or the address of a database.
 
     Columns and unit are guessed if they are not given. The result is one checksummed file that also
     holds ids, unit, labels and features; every --data option and load_dataset read it, much faster
@@ -194,11 +206,18 @@ def import_(file: Path, output: Path, **options: Any) -> None:
 
     \b
       tidegraph data import calls.csv --src caller --dst callee --time when --sort -o calls.tide
+      tidegraph data import sqlite:///shop.db --query "select * from calls" --sort -o calls.tide
       tidegraph data info calls.tide
     """
+    from tidegraph.events import formats
+
+    for file in files:
+        if not formats.is_there(file):
+            raise DataError(f"there is no file {file}; give the path of a table")
+    paths: list[str | Path] = [Path(file) if Path(file).exists() else file for file in files]
     with progress("import") as report:
-        report(0, 2, f"reading {file}")
-        stream = read_events(file, options)
+        report(0, 2, f"reading {files[0]}")
+        stream = read_events(paths[0] if len(paths) == 1 else paths, options)
         report(1, 2, f"writing {len(stream):,} events")
         stream.save(output)
     events, read = len(stream), {}

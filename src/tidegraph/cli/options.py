@@ -143,14 +143,17 @@ reading_options = together(
         multiple=True,
         note="; may be given several times",
     ),
-    setting_option(Data, "bipartite", note=", as in tables of users and items"),
+    setting_option(Data, "query", metavar="SQL"),
+    setting_option(Data, "bipartite", "--bipartite/--no-bipartite", default=None),
     setting_option(Data, "unit"),
+    setting_option(Data, "date_format", metavar="FORMAT"),
+    setting_option(Data, "decimal"),
     setting_option(Data, "sort"),
     setting_option(Data, "on_bad", default="error"),
 )
 READING_NAMES = (
     *("format_", "src", "dst", "t", "weight", "label", "edge_features"),
-    *("bipartite", "unit", "sort", "on_bad"),
+    *("query", "bipartite", "unit", "date_format", "decimal", "sort", "on_bad"),
 )
 # The times of the protocol `time`.
 time_options = together(

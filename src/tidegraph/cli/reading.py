@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,66 +47,64 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_events(
-    name: str | Path,
+    name: str | Path | list[str | Path],
     options: dict[str, Any],
     *,
     any_order: bool = False,
     own_columns: bool = False,
 ) -> EventStream:
-    """Return the events of a data set or file; remove `reading_options` from `options`.
+    """Return the events of a data set, file or files; remove `reading_options` from `options`.
 
     any_order: sort the rows of a file even without --sort.
     own_columns: where no --edge-feature names columns of a table, take all that have no other
         role; a column is the weight only if --weight says so.
 
-    A `Path` is never the name of a data set. If an id means two nodes, nodes have names: the id
-    in the file after "src" or "dst".
+    A `Path` is never the name of a data set.
     """
     from tidegraph.events import datasets, formats
     from tidegraph.events.datasets import storage
-    from tidegraph.events.names import NodeNames
     from tidegraph.events.tables import TableError
 
-    given = {key: value for key in READING_NAMES if (value := options.pop(key))}
+    given: dict[str, Any] = {
+        key: value
+        for key in READING_NAMES
+        if (value := options.pop(key)) or (key == "bipartite" and value is False)
+    }
     format_, on_bad = given.pop("format_"), given.pop("on_bad")
-    path = Path(name)
-    as_it_is = name in datasets.DATA_SETS or (path / storage.DESCRIPTION).is_file()
-    if as_it_is or not path.exists():
-        if given and as_it_is:
-            raise _needs_no_options(name, given)
-        return datasets.load_dataset(name)
-    columns, source = [key for key in given if key not in ("unit", "sort")], path
+    source: Any = name
+    if not isinstance(name, list):
+        as_it_is = name in datasets.DATA_SETS or (Path(name) / storage.DESCRIPTION).is_file()
+        if as_it_is or not formats.is_there(name):
+            if given and as_it_is:
+                raise _needs_no_options(name, given)
+            return datasets.load_dataset(name)
+    columns = [key for key in given if key not in ("unit", "sort")]
     if columns and format_ not in ("auto", "table"):
         raise click.BadParameter(
             f"{format_} says which columns are which; leave out --format or the columns",
             param_hint="--format",
         )
-    if format_ == "auto":
-        format_, source = ("table", path) if columns else formats.look(path)
-    if format_ == "saved":
-        if given:
-            raise _needs_no_options(name, given)
-        return formats.read(path)
-    if any_order:
-        given["sort"] = True
-    if own_columns and format_ == "table":
-        given = {"weight": False, "edge_features": "rest"} | given
     try:
-        stream = formats.read(source, format=format_, on_bad=on_bad, **given)
+        if format_ == "auto":
+            format_, source = ("table", source) if columns else formats.look(source)
+        if format_ == "saved":
+            if given:
+                raise _needs_no_options(source, given)
+            return formats.read(source)
+        if any_order:
+            given["sort"] = True
+        if own_columns and format_ == "table":
+            given = {"weight": False, "edge_features": "rest"} | given
+        return formats.read(source, format=format_, on_bad=on_bad, **given)
     except TableError as error:
         raise DataError(error.spelled(_as_options)) from error
-    if stream.names is None and (format_ == "jodie" or "bipartite" in given):
-        users = int(stream.src.max()) + 1
-        names = NodeNames.of_sides(range(users), range(stream.nodes - users))
-        stream = replace(stream, names=names)
-    return stream
 
 
 def require_exists(name: str | None) -> None:
-    """Raise the error of reading a name that is neither a data set nor a path, but at once."""
-    from tidegraph.events import datasets
+    """Raise the error of reading a name that is neither a data set nor a source, but at once."""
+    from tidegraph.events import datasets, formats
 
-    if name is not None and name not in datasets.DATA_SETS and not Path(name).exists():
+    if name is not None and name not in datasets.DATA_SETS and not formats.is_there(name):
         datasets.load_dataset(name)  # raises, and lists what there is
 
 
@@ -133,7 +130,11 @@ def _as_options(options: Mapping[str, Any]) -> str | None:
 
 
 def read_and_report(
-    name: str | Path, options: dict[str, Any], *, quiet: bool = False, **more: bool
+    name: str | Path | list[str | Path],
+    options: dict[str, Any],
+    *,
+    quiet: bool = False,
+    **more: bool,
 ) -> EventStream:
     """Return the events as `read_events` does; print how a file was understood, unless `quiet`.
 
@@ -141,15 +142,15 @@ def read_and_report(
     """
     from tidegraph.events import datasets
 
-    known = name in datasets.DATA_SETS
-    if known and Path(name).exists() and not quiet:
+    known = isinstance(name, str) and name in datasets.DATA_SETS
+    if known and isinstance(name, str) and Path(name).exists() and not quiet:
         kind = "directory" if Path(name).is_dir() else "file"
         click.echo(
             f"{name} is read as the name of a data set; for the {kind} of that name give ./{name}",
             err=True,
         )
     with progress("read", quiet=quiet) as report:
-        report(0, 1, str(name))
+        report(0, 1, f"{name[0]} and {len(name) - 1} more" if isinstance(name, list) else str(name))
         stream = read_events(name, options, **more)
     if known or quiet:
         return stream
@@ -160,11 +161,11 @@ def read_and_report(
     return stream
 
 
-def is_saved_stream(name: str | Path) -> bool:
+def is_saved_stream(name: str | Path | list[str | Path]) -> bool:
     """Return whether a name is that of a file in tidegraph's own format."""
     from tidegraph.events import formats
 
-    return Path(name).is_file() and formats.is_saved(name)
+    return not isinstance(name, list) and formats.is_saved(name)
 
 
 def print_report(report: ReadReport) -> None:

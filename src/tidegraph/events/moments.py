@@ -22,6 +22,7 @@ UNITS = (*SECONDS, "step")
 _WORDS = (("year", SECONDS["year"]), ("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0))
 # Times in this range are taken for dates; others count from an origin of their own.
 _PLAUSIBLE = (np.datetime64("1980-01-01", "s"), np.datetime64("2100-01-01", "s"))
+_EPOCHS = (631_152_000, 4_102_444_800)  # 1990 and 2100, in seconds
 
 
 def moment(when: Any, unit: str) -> int:
@@ -73,6 +74,17 @@ def _moment(when: Any, unit: str) -> int | None:
     micro = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
     nano = micro * 1000 + int(getattr(when, "nanosecond", 0))  # pandas' Timestamp has them
     return nano * PER_SECOND[unit] // 10**9
+
+
+def epoch_unit(number: int) -> str | None:
+    """Return the unit in which a number since 1970 is a time between 1990 and 2100.
+
+    >>> epoch_unit(1_704_067_444_000), epoch_unit(1_704_067_444), epoch_unit(17)
+    ('ms', 's', None)
+    """
+    begin, end = _EPOCHS
+    units = (unit for unit, per in PER_SECOND.items() if begin * per <= number < end * per)
+    return next(units, None)
 
 
 def times_of(values: Any, unit: str) -> IntArray:

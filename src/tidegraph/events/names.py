@@ -106,14 +106,27 @@ class NodeNames:
         """
         wanted = np.asarray(names)
         if side is not None and self.by_side:
-            prefixed = [f"{side} {name}" for name in wanted.ravel().tolist()]
-            wanted = np.array(prefixed, dtype=STRING).reshape(wanted.shape)
+            wanted = _on_side(wanted, side)
         look_up = self._integer_numbers if self.are_integers else self._string_numbers
         found = look_up(wanted)
+        if side is None and self.by_side and (found < 0).any():
+            found = self._numbers_on_either_side(wanted, found)
         unknown = found.ravel() < 0
         if unknown.any():
             raise self._unknown(wanted.ravel().tolist()[int(unknown.argmax())])
         return found
+
+    def _numbers_on_either_side(self, wanted: NDArray[Any], found: IntArray) -> IntArray:
+        """Return the numbers of ids, too, that occur on one side only."""
+        src, dst = (self._string_numbers(_on_side(wanted, side)) for side in ("src", "dst"))
+        both = ((found < 0) & (src >= 0) & (dst >= 0)).ravel()
+        if both.any():
+            name = wanted.ravel().tolist()[int(both.argmax())]
+            raise UnknownNodeError(
+                f"{name!r} is a source and, as another node, a destination; give 'src {name}' or"
+                f" 'dst {name}'"
+            )
+        return np.where(found < 0, np.maximum(src, dst), found)
 
     def _integer_numbers(self, wanted: NDArray[Any]) -> IntArray:
         if wanted.dtype.kind in "OUT":
@@ -153,6 +166,12 @@ class NodeNames:
         near = near or difflib.get_close_matches(str(name), names, n=1)
         hint = f"the nearest name is {near[0]!r}" if near else f"names look like {self[0]!r}"
         return UnknownNodeError(f"node {name!r} is unknown; {hint}")
+
+
+def _on_side(names: NDArray[Any], side: str) -> NDArray[Any]:
+    """Return ids of one side as names."""
+    prefixed = [f"{side} {name}" for name in names.ravel().tolist()]
+    return np.array(prefixed, dtype=STRING).reshape(names.shape)
 
 
 def _unpadded(name: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tidegraph.core.words import counted
 
 Evidence: TypeAlias = Literal["given", "name", "place"]
-_EVIDENCE: dict[Evidence, str] = {
+EVIDENCE: dict[Evidence, str] = {
     "given": "as given",
     "name": "by its name",
     "place": "by its place",
@@ -23,6 +23,13 @@ class ColumnUse(NamedTuple):
     by: Evidence
 
 
+def listed(columns: Sequence[str]) -> str:
+    """Return the names of columns in words, the first dozen of many."""
+    shown = ", ".join(repr(column) for column in columns[:12])
+    more = f" and {len(columns) - 12} more" if len(columns) > 12 else ""
+    return f"column{'s' if len(columns) != 1 else ''} {shown}{more}"
+
+
 @dataclass(frozen=True, slots=True)
 class ReadReport:
     """How the columns of a file were understood, and what became of its rows."""
@@ -34,18 +41,22 @@ class ReadReport:
     remarks: tuple[str, ...] = ()  # "t counts s, as given", ...
     columns: dict[str, ColumnUse] = field(default_factory=dict)  # by role
     out_of_order: int = 0  # rows earlier than the row before; all were sorted if there are any
+    features: tuple[str, ...] = ()  # columns that became edge features
+    ignored: tuple[str, ...] = ()  # columns that nothing was read from
 
     @property
     def notes(self) -> tuple[str, ...]:
         """One sentence per column, then the remarks."""
         uses = self.columns.items()
-        found = (f"{role} is column {use.column!r}, {_EVIDENCE[use.by]}" for role, use in uses)
+        found = (f"{role} is column {use.column!r}, {EVIDENCE[use.by]}" for role, use in uses)
         order: tuple[str, ...] = ()
         if self.out_of_order:
             are = "is" if self.out_of_order == 1 else "are"
             late = f"{counted(self.out_of_order, 'row')} {are} earlier than the row before"
             order = (f"{late}; all were sorted by time",)
-        return (*found, *order, *self.remarks)
+        features = (f"edge_features are {listed(self.features)}",) if self.features else ()
+        ignored = (f"ignored: {listed(self.ignored)}",) if self.ignored else ()
+        return (*found, *features, *ignored, *order, *self.remarks)
 
     def __str__(self) -> str:
         """Return one line of counts, then one per reason and per note."""
@@ -64,5 +75,6 @@ class ReadReport:
         found = dict(values)
         # Streams saved before columns and order were fields have them among the notes.
         found["remarks"] = tuple(found.pop("notes", found.get("remarks", ())))
+        found |= {name: tuple(found.get(name, ())) for name in ("features", "ignored")}
         uses = found.get("columns", {}).items()
         return cls(**found | {"columns": {role: ColumnUse(*use) for role, use in uses}})

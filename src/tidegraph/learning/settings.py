@@ -22,7 +22,7 @@ Task: TypeAlias = Literal["link", "node", "events"]
 Protocol: TypeAlias = Literal["tgn", "tgb", "time", "roland"]
 Sampler: TypeAlias = Literal["random-dst", "random-all", "historical", "inductive"]
 Format: TypeAlias = Literal["auto", "table", "jodie", "tgn", "tgl", "snap"]
-OnBad: TypeAlias = Literal["error", "drop"]
+OnBad: TypeAlias = Literal["error", "drop", "drop-many"]
 EncoderName: TypeAlias = Literal["state", "lstm", "gru", "transformer"]
 DecoderName: TypeAlias = Literal["pair", "concatenation", "hadamard"]
 
@@ -58,9 +58,18 @@ def activity_half_lives(span: float) -> tuple[float, ...]:
 class Data:
     """Which events to read, and how to understand a file of them."""
 
-    name: str = setting("", "the name of a data set, or the path of a file")
+    name: str = setting(
+        "",
+        "the name of a data set, the path of a file, a pattern such as 'logs/*.csv', the address of"
+        " a database, or - for standard input",
+    )
     format: Format = setting("auto", "format of the file")
-    src: str | None = setting(None, "the column that says who acts; none: guessed")
+    query: str | None = setting(
+        None, "rows of a database, as SQL or the name of a table; the sheet of a workbook"
+    )
+    src: str | None = setting(
+        None, "the column that says who acts, by name or place (0 is the first); none: guessed"
+    )
     dst: str | None = setting(None, "the column that says on whom; none: guessed")
     time: str | None = setting(None, "the column that says when; none: guessed")
     weight: str | None = setting(None, "the column that says how much, above 0")
@@ -72,10 +81,24 @@ class Data:
         "columns of numbers or words that describe events; the task events takes all others if"
         " none is named",
     )
-    bipartite: bool = setting(False, "whether an id is one node as src and another as dst")
-    unit: str | None = setting(None, "unit of the times, such as s or day")
+    bipartite: bool | None = setting(
+        None,
+        "whether an id is one node as src and another as dst; none: if the names of the columns say"
+        " so, as user and item",
+    )
+    unit: str | None = setting(
+        None, "unit of the times, such as s or day; none: by their size s, ms, us or ns"
+    )
+    date_format: str | None = setting(
+        None, "how dates are written, such as %d/%m/%y %H:%M; none: recognised"
+    )
+    decimal: Literal[".", ","] | None = setting(
+        None, "the mark before the fractions of numbers; none: recognised"
+    )
     sort: bool = setting(True, "whether to sort rows by time instead of rejecting unsorted ones")
-    on_bad: OnBad = setting("error", "what to do with a row that cannot be used")
+    on_bad: OnBad = setting(
+        "error", "what to do with a row that cannot be used; drop rejects more than 5 percent"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,13 +79,13 @@ def load_dataset(
     path = Path(name)
     if (path / DESCRIPTION).is_file():
         return open_directory(path)
-    if not path.exists():
+    if not formats.is_there(name):
         raise DataError(
             f"there is no data set or file {os.fspath(name)!r}; give one of {', '.join(NAMES)}, or"
             " the path of a file of events (.csv, .csv.gz, .parquet, ...)"
         )
     try:
-        return formats.read(path)
+        return formats.read(name)
     except DataError as error:
         raise DataError(
             f"{error} (`tidegraph data import` converts a file once; it can name columns and sort)"
@@ -153,7 +153,9 @@ def _published(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
     if data_set.layout == "tgl":
         return formats.read_tgl(paths[0].parent, unit=data_set.unit)
     read = formats.read_jodie if data_set.layout == "jodie" else formats.read_snap
-    return read(paths[0], unit=data_set.unit)
+    stream = read(paths[0], unit=data_set.unit)
+    # Users and items are numbered as in the compact form, which has no names either.
+    return stream._with(names=None) if data_set.layout == "jodie" else stream
 
 
 _READERS = {"shipped": _shipped, "compact": _compact, "published": _published}

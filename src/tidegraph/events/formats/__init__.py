@@ -34,13 +34,22 @@ from tidegraph.events.formats.files import (
 from tidegraph.events.formats.objects import from_temporal_data, from_tgb, to_temporal_data, to_tgb
 from tidegraph.events.stream import EventStream
 from tidegraph.events.tables import read_table
-from tidegraph.events.tables.sources import TextSource, read_head, text_source
+from tidegraph.events.tables.sources import (
+    TextSource,
+    is_there,
+    kind_of,
+    located,
+    read_head,
+    text_source,
+)
+from tidegraph.events.tables.whole import is_address
 
 __all__ = [
     "Format",
     "from_temporal_data",
     "from_tgb",
     "is_saved",
+    "is_there",
     "look",
     "read",
     "read_jodie",
@@ -65,8 +74,8 @@ def read(source: Any, format: Format = "auto", **options: Any) -> EventStream:
         "tgb" (a dict of arrays), "saved" (by `EventStream.save`).
     options: for a table, which is anything but the published formats, those of `read_table`: which
         columns (src, dst, t, weight, op, label, edge_features), and unit, sort, ids, bipartite,
-        on_bad, header, delimiter, title. Published formats define their columns; all take unit and
-        sort, files on_bad and title.
+        on_bad, date_format, header, delimiter, decimal, query, title. Published formats define
+        their columns; all take unit and sort, files on_bad and title.
 
     >>> read({"sources": [0], "destinations": [1], "timestamps": [3]}).t.tolist()
     [3]
@@ -94,7 +103,9 @@ def read(source: Any, format: Format = "auto", **options: Any) -> EventStream:
 
 
 def is_saved(path: PathLike) -> bool:
-    """Whether `EventStream.save` wrote this file."""
+    """Whether this is a file that `EventStream.save` wrote."""
+    if not Path(path).is_file():
+        return False
     with open(path, "rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
@@ -111,14 +122,16 @@ def look(source: Any) -> tuple[Format, Any]:
         frame = hasattr(source, "__arrow_c_stream__") or hasattr(source, "__dataframe__")
         like_pyg = all(hasattr(source, name) for name in ("src", "dst", "t"))
         return ("pyg" if like_pyg and not frame else "table"), source
-    path = Path(source)
+    path = located(source)
+    if is_address(source) or isinstance(path, list):
+        return "table", path
     if path.is_dir():
         return ("tgl" if (path / "edges.csv").is_file() else "tgn"), source
-    if not path.is_file() or path.suffix in (".parquet", ".pq", ".arrow", ".feather", ".ipc"):
-        return "table", source
     head = read_head(path)
     if head.startswith(MAGIC):
-        return "saved", source
+        return "saved", path
+    if kind_of(path, head) != "text":
+        return "table", path
     text = text_source(path, head=head)
     return _format_of_text(text), text
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import DataError
 from tidegraph.events.formats.objects import require_plain
 from tidegraph.events.moments import PER_SECOND
+from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import EventStream, NodeLabels
 from tidegraph.events.tables import read_table, whole_times
 from tidegraph.events.tables.sources import TextSource, text_source
@@ -145,7 +146,10 @@ def _tgn_paths(path: PathLike, name: str | None = None) -> tuple[Path, Path, Pat
 
 
 def read_tgn(path: PathLike, **options: Any) -> EventStream:
-    """Read `ml_NAME.csv`, or a directory with one, and its feature files. Node k+1 becomes k."""
+    """Read `ml_NAME.csv`, or a directory with one, and its feature files.
+
+    Ids start at 1 and stay the names of nodes: the number of node 1 is 0.
+    """
     events, edge_file, node_file = _tgn_paths(path)
     # idx points into the features. Read as the weight, in float64, it follows its row when rows are
     # dropped or sorted; as an edge feature, in float32, it would be rounded.
@@ -180,8 +184,9 @@ def read_tgn(path: PathLike, **options: Any) -> EventStream:
             raise DataError(
                 f"{node_file} has features of {len(changes['node_features'])} nodes; {nodes} occur"
             )
-    remarks = ["idx points into the features", "ids start at 1 and were lowered by 1"]
-    return _completed(stream, remarks, weight=None, nodes=nodes, **changes)
+    remarks = ["idx points into the features", "ids start at 1: the number of node 1 is 0"]
+    names = NodeNames(np.arange(1, nodes + 1))
+    return _completed(stream, remarks, weight=None, nodes=nodes, names=names, **changes)
 
 
 def write_tgn(stream: EventStream, directory: PathLike, name: str) -> Path:
@@ -323,7 +328,14 @@ def write_tgl(
 
 
 def read_snap(path: PathLike, **options: Any) -> EventStream:
-    """Read rows `src dst t` or `src dst t weight`; `#` and `%` begin comments."""
+    """Read rows `src dst t`; `#` and `%` begin comments.
+
+    A fourth column is a weight if a comment calls it so, as `write_snap` does, or if weight=3.
+    """
+    if not isinstance(path, TextSource):
+        path = text_source(Path(path), header=False, delimiter=" ")
+    if len(path.columns) == 4 and path.comment.split()[-1:] == ["weight"]:
+        options = {"weight": 3, **options}
     return read_table(path, **{"header": False, "delimiter": " ", **options})
 
 

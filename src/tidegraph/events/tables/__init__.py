@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from tidegraph.events.tables import sources
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column
 from tidegraph.events.tables.numbering import EndNumbering, Ids
-from tidegraph.events.tables.rows import Reading, Rows
+from tidegraph.events.tables.rows import OnBad, Reading, Rows
 from tidegraph.events.tables.times import Clock, whole_times
 from tidegraph.events.vocabulary import IS_MISSING, Vocabulary
 
@@ -45,9 +45,12 @@ def scan_table(
     edge_features: Sequence[Column] | Column = (),
     unit: str | None = None,
     ids: Ids = "number",
-    on_bad: Literal["error", "drop"] = "error",
+    on_bad: OnBad = "error",
+    date_format: str | None = None,
     header: bool | None = None,
     delimiter: str | None = None,
+    decimal: str | None = None,
+    query: str | None = None,
 ) -> TableScan:
     """Return a scan that yields the table in chunks, for tables larger than memory.
 
@@ -62,7 +65,10 @@ def scan_table(
     ([[1, 2]], 3)
     """
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
-    return TableScan(Reading(source, roles, edge_features, unit, on_bad, header, delimiter), ids)
+    dialect: Any = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
+    return TableScan(
+        Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect), ids
+    )
 
 
 def scan_edges(
@@ -99,24 +105,30 @@ def read_table(
     unit: str | None = None,
     sort: bool = False,
     ids: Ids = "auto",
-    bipartite: bool = False,
-    on_bad: Literal["error", "drop"] = "error",
+    bipartite: bool | None = None,
+    on_bad: OnBad = "error",
+    date_format: str | None = None,
     header: bool | None = None,
     delimiter: str | None = None,
+    decimal: str | None = None,
+    query: str | None = None,
     title: str | None = None,
 ) -> EventStream:
     """Return the stream of a table of edges, with a `report` of how it was understood.
 
-    source: the path of a text file (commas, tabs, semicolons or white space; compressed or not) or
-        of a Parquet, Arrow or Feather file; an Arrow table; a pandas or Polars data frame; a dict
-        of vectors; a structured array.
-    src, dst, t, weight, op, label: the column's name, or its position from 0. None infers it from
-        the header, or without one from the order src, dst, t, weight. False ignores a weight, op
-        or label that would be inferred. An inferred weight with values <= 0 becomes an edge
-        feature. A missing label is -1; words as labels become numbers, the most frequent 0.
+    source: the path of a text file (commas, tabs, semicolons or white space; compressed or not),
+        of a Parquet, Arrow or Feather file, of lines of JSON, a workbook or a database; a pattern
+        such as "logs/*.csv" or a list of paths, of tables with the same columns; "-" for standard
+        input; sqlite:///PATH, duckdb:///PATH or postgresql://USER@HOST/DATABASE; an Arrow table; a
+        pandas or Polars data frame; a dict of vectors; a structured array.
+    src, dst, t, weight, op, label: the column's name, or its position from 0, or from -1 backwards.
+        None infers it from the header, or without one from the order src, dst, t. False ignores a
+        weight, op or label that would be inferred. An inferred weight with values <= 0 becomes an
+        edge feature. A missing label is -1; words as labels become numbers, the most frequent 0.
     edge_features: columns of numbers or words; "rest" takes all that have no other role. Words
         become `categories`. A missing number is 0, and a column `NAME is missing` says so.
-    unit: the unit of numbers in t, seconds by default. Fractions select the coarsest finer unit
+    unit: the unit of numbers in t. By default ms, us or ns if all are times since 1970, between
+        1990 and 2100, in that unit; otherwise seconds. Fractions select the coarsest finer unit
         that represents them all, digit by digit as written; anything finer than ns is rounded, and
         the report counts it. A number with an exponent is read as a float64. Dates are counted from
         1970 in the coarsest of s, ms, us, ns. Negative times are allowed.
@@ -124,10 +136,14 @@ def read_table(
     ids: "auto" keeps ids that are exactly 0 .. n-1 and numbers others in order of appearance, all
         sources before the nodes that are only destinations; "number" always numbers; "keep" takes
         integers from 0 to 2**31 - 1 as they are, whether or not all of them occur.
-    bipartite: an id means one node as a source and another as a destination, as in tables of users
-        and items; destinations are numbered after the sources.
-    on_bad: "error" raises for a row that cannot be used, "drop" drops and counts such rows.
-    header, delimiter: of text, where detection is wrong.
+    bipartite: whether an id means one node as a source and another as a destination, as in tables
+        of users and items; destinations are numbered after the sources. None: if the names of the
+        columns say so, and ids="auto"; the report says what was decided.
+    on_bad: "error" raises for a row that cannot be used, "drop" drops and counts such rows and
+        raises if they are more than 5 percent (and 10), "drop-many" drops any number.
+    date_format: of dates that are not recognised, in the codes of strptime, such as "%d/%m/%y".
+    header, delimiter, decimal: of text, where detection is wrong.
+    query: which rows of a database, as SQL or the name of a table; which sheet of a workbook.
 
     >>> stream = read_table({"from": ["ann", "bob"], "to": ["bob", "eve"], "when": [1, 2]})
     >>> stream.names[2], stream.dst.tolist()
@@ -136,8 +152,10 @@ def read_table(
     if ids not in ("auto", "keep", "number"):
         raise ParameterError(f"ids is {ids!r}; give 'auto', 'keep' or 'number'")
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
-    reading = Reading(source, roles, edge_features, unit, on_bad, header, delimiter)
-    number = EndNumbering(ids, bipartite, reading.source.name)
+    dialect: Any = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
+    reading = Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect)
+    kinds = (reading.chosen.kinds or False) if bipartite is None else bipartite
+    number = EndNumbering(ids, kinds, reading.source.name)
     clock = reading.clock()
     pieces: dict[str, list[Any]] = {field.name: [] for field in fields(Rows)}
     for rows in reading.rows(sorted_only=not sort, weights_only=False):
@@ -152,6 +170,7 @@ def read_table(
     early = int((np.diff(times) < 0).sum())
     columns = {name: _concatenated(pieces.pop(name)) for name in list(pieces)}
     src_nodes, dst_nodes, nodes, names = number.final(columns.pop("src"), columns.pop("dst"))
+    remarks += _kinds(reading, number)
     features, weights = columns["features"], columns["weight"]
     feature_names = [*reading.numbers]
     for column, absent in zip(reading.numbers, columns["missing"].T, strict=True):
@@ -235,6 +254,8 @@ class TableScan:
             )
         names = None if self._ids == "keep" else NodeNames(number.sides[0].ids())
         remarks = [reading.unit_by(clock)[1], *_rounded(clock), *oddities.remarks()]
+        if reading.chosen.kinds == "two":
+            remarks.append("an id is the same node in both columns; read_table can tell them apart")
         self._end = nodes, names, reading.report(remarks)
 
     def _at_end(self) -> tuple[int, NodeNames | None, ReadReport]:
@@ -280,6 +301,24 @@ def _vocabulary(
         shown = ", ".join(f"{word!r} is {code}" for code, word in enumerate(classes[:5]))
         remarks.append(f"label holds words: {shown}{', ...' if len(classes) > 5 else ''}")
     return Vocabulary(tuple(features), categories, classes), labels
+
+
+def _kinds(reading: Reading, number: EndNumbering) -> list[str]:
+    """Return what was made of ids that are both sources and destinations, where it was guessed."""
+    if not number.shared:
+        return []
+    src, dst = (reading.chosen.roles[role] for role in ("src", "dst"))
+    if number.apart:
+        by = "the names" if reading.chosen.kinds == "two" else "the names and ids"
+        return [
+            f"bipartite: {src!r} and {dst!r} are different nodes, also the"
+            f" {counted(number.shared, 'id')} in both, by {by} of the columns; if they are the"
+            " same: --no-bipartite, bipartite=False"
+        ]
+    return [
+        f"{counted(number.shared, 'id')} in both {src!r} and {dst!r} taken for the same nodes; if"
+        " they are not: --bipartite, bipartite=True"
+    ]
 
 
 def _rounded(clock: Clock) -> list[str]:

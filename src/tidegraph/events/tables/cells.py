@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MISSING, NOT_A_NUMBER, NOT_A_DATE = "missing", "not a number", "not an ISO date"
+COMMA = r"^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+),[0-9]+$"  # a decimal in many countries
+_GROUPED = r"^([+-]?[0-9]{1,3}(\.[0-9]{3})+)(,|$)"
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^(?i:[+-]?inf(inity)?)$"
 DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
+# Dates of other countries: the year before or after two other numbers, perhaps with a time.
+DAY_OR_MONTH = r"^(?P<a>[0-9]{1,2})(?P<mark>[./-])(?P<b>[0-9]{1,2})[./-][0-9]{4}(?:[T, ].*)?$"
+YEAR_FIRST = r"^[0-9]{4}(?P<mark>[./-])[0-9]{1,2}[./-][0-9]{1,2}(?:[T, ].*)?$"
 MISSING_WORDS = ("", "na", "n/a", "nan", "nat", "null", "none")  # in columns of numbers and times
 _OPS = {"add": 0, "remove": 1, "set": 2, "+": 0, "-": 1, "=": 2, "0": 0, "1": 1, "2": 2}
 
@@ -46,6 +52,33 @@ def is_arrow(values: Any) -> bool:
     import pyarrow as pa
 
     return isinstance(values, pa.Array)
+
+
+def is_date(cell: str) -> bool:
+    """Whether a cell looks like a date that can be recognised."""
+    return any(re.match(pattern, cell) for pattern in (DATE, DAY_OR_MONTH, YEAR_FIRST))
+
+
+def with_point(cell: str, decimal: str) -> str:
+    """Return a number in text with a point before its fraction; other points are no part of one.
+
+    >>> with_point("1.234,5", ","), with_point("1.5", ",")
+    ('1234.5', '1?5')
+    """
+    if decimal == ".":
+        return cell
+    if re.match(_GROUPED, cell):
+        cell = cell.replace(".", "")
+    return cell.replace(".", "?").replace(",", ".")
+
+
+def with_points(column: pa.Array, decimal: str) -> pa.Array:
+    """Return a column of numbers in text with points before fractions; others as they are."""
+    import pyarrow as pa
+
+    if decimal == "." or not is_text(plain := plain_column(column)):
+        return column
+    return pa.array([c and with_point(c, decimal) for c in plain.to_pylist()], pa.string())
 
 
 def nulls(column: pa.Array) -> NDArray[np.bool_]:

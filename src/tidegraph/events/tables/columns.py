@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tidegraph.core.errors import DataError
-from tidegraph.events.read_report import ColumnUse
+from tidegraph.events.moments import epoch_unit
+from tidegraph.events.read_report import ColumnUse, listed
 from tidegraph.events.tables.advice import TableError
-from tidegraph.events.tables.cells import DATE, NUMBER
+from tidegraph.events.tables.cells import NUMBER, is_date, with_point
 from tidegraph.events.tables.sources import Source
 
 Column: TypeAlias = str | int
@@ -22,10 +24,11 @@ Column: TypeAlias = str | int
 _SYNONYMS = {
     "src": "src source sources source_id src_id user user_id userid from from_id u sender head"
     " caller fromnodeid from_node node1 source_node buyer payer origin originator debtor"
-    " absender von",
+    " customer client reader viewer listener student absender von kunde",
     "dst": "dst target destination destinations dest target_id dst_id item item_id itemid to to_id"
     " i v receiver recipient callee tail tonodeid to_node node2 target_node seller payee"
-    " beneficiary creditor empfänger empfaenger an",
+    " beneficiary creditor product article movie song track video book page course merchant"
+    " empfänger empfaenger an produkt artikel",
     "t": "t time timestamp timestamps ts date datetime time_stamp unixts unix_time created_at when"
     " created datum zeit zeitpunkt zeitstempel",
     "weight": "weight w weights amount value rating",
@@ -36,6 +39,18 @@ _SYNONYMS = {
 _OF_NODES = r"_(id|name|no|nr|number|user|node)$"
 _OF_TIMES = r"(_(at|on|ts|time|date|when|datum|zeit)|time_?stamp|date_?time)$"
 _NEEDED = ("src", "dst", "t")
+# Words in the names of columns that say what kind of node is in them. One who does something and a
+# thing are never the same node. Two different words of doers may be two roles of one person.
+_DOERS = (
+    "user customer client reader viewer listener student member visitor subscriber shopper buyer"
+    " seller vendor supplier patient doctor teacher driver rider passenger host guest kunde nutzer"
+    " käufer verkäufer"
+)
+_THINGS = (
+    "item product article movie film song track video book page course game app url site website"
+    " sku repo repository merchant store shop restaurant hotel paper topic category playlist"
+    " document recipe subreddit produkt artikel seite buch"
+)
 _SAMPLE_ROWS = 100  # looked at to guess columns that no name identifies
 
 
@@ -58,10 +73,16 @@ class Chosen:
     def is_guess(self, role: str) -> bool:
         return role in self.uses and self.uses[role].by != "given"
 
-    def remarks(self) -> list[str]:
-        """Return sentences about the columns without a role of their own."""
-        features = [f"edge_features are {_listed(self.features)}"] if self.features else []
-        return features + ([f"ignored: {_listed(self.ignored)}"] if self.ignored else [])
+    @property
+    def kinds(self) -> Literal["two", "perhaps two"] | None:
+        """Whether the names of the columns say that their nodes are of two kinds."""
+        words = [_words(self.uses[role].column) for role in ("src", "dst")]
+        things = [found & set(_THINGS.split()) for found in words]
+        doers = [found & set(_DOERS.split()) for found in words]
+        if (doers[0] and things[1] and not doers[1]) or (things[0] and doers[1] and not doers[0]):
+            return "two"
+        named = [doer | thing for doer, thing in zip(doers, things, strict=True)]
+        return "perhaps two" if all(named) and named[0] != named[1] else None
 
 
 def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> Chosen:
@@ -74,10 +95,11 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
     free = list(source.columns)
 
     def find(column: Column, role: str) -> str:
-        if isinstance(column, int) and -len(source.columns) <= column < len(source.columns):
-            return source.columns[column]
         if column in source.columns:
             return str(column)
+        place = re.fullmatch(r"(?:column )?(-?[0-9]+)", str(column).strip())
+        if place and -len(source.columns) <= int(place[1]) < len(source.columns):
+            return source.columns[int(place[1])]
         trimmed = [name for name in source.columns if name.strip() == str(column).strip()]
         if len(trimmed) == 1:
             return trimmed[0]
@@ -86,7 +108,7 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
         advice = f"; did you mean {alike[near[0]]!r}?" if near else ""
         raise DataError(
             f"{role} was given as column {column!r}; {source.name} has"
-            f" {_listed(source.columns)}{advice}"
+            f" {listed(source.columns)}{advice}"
         )
 
     for role, column in given.items():
@@ -108,9 +130,9 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
             if match is None and paired.get(role) in free:
                 match = paired[role]
         else:
-            match = source.columns[place] if place < min(4, len(source.columns)) else None
-            if match not in free or (role == "weight" and not source.is_number(match)):
-                match = None
+            places = [column for column in source.columns if column != chosen.roles.get("t")]
+            match = places[place] if place < min(3, len(places)) else None
+            match = match if match in free else None
         if match is not None:
             chosen.uses[role] = ColumnUse(match, "name" if source.headed else "place")
             free.remove(match)
@@ -124,7 +146,7 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
                 "; none looks like a time: if the rows are in order, add a column that counts them"
             )
         raise TableError(
-            f"{source.name} has {_listed(source.columns)}; {', '.join(needed[:-1])} and"
+            f"{source.name} has {listed(source.columns)}; {', '.join(needed[:-1])} and"
             f" {needed[-1]} are needed",
             f"name the column of {' and '.join(missing)}{hint}",
             columns=[{role: likely[role] for role in needed if role in likely}],
@@ -133,7 +155,16 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
         if roles[role] == roles[other]:
             raise DataError(
                 f"column {roles[role]!r} was given as both {role} and {other};"
-                f" {source.name} has {_listed(source.columns)}: give each its own"
+                f" {source.name} has {listed(source.columns)}: give each its own"
+            )
+    if free and "t" in needed and chosen.uses["t"].by == "place":
+        likely = proposal(source, chosen, dated=True)
+        if likely and likely["t"] != roles["t"]:
+            raise TableError(
+                f"{source.name} has no header, and its third column holds no dates, but"
+                f" {likely['t']!r} does",
+                "name the columns, perhaps {columns}",
+                columns=[likely],
             )
     if features == "rest":
         chosen.features = tuple(
@@ -142,6 +173,50 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
         free = [column for column in free if column not in chosen.features]
     chosen.ignored = tuple(free)
     return chosen
+
+
+def proposal(source: Source, chosen: Chosen, *, dated: bool = False) -> dict[str, str]:
+    """Return other columns for src, dst and t, if that of t hardly holds times and others do.
+
+    dated: whether only dates, and numbers that are times since 1970, count as times.
+    """
+    kept = {
+        role: column
+        for role, column in chosen.roles.items()
+        if role in ("src", "dst") and not chosen.is_guess(role)
+    }
+    free = [column for column in source.columns if column not in kept.values()]
+    seen = _sample(source, free)
+    times = {column for column in free if _times(source, seen[column], dated)}
+    if chosen.roles.get("t") in times or not times:
+        return {}
+    # Not what names or places say, or the guess would be the same again.
+    likely = _likely(source, kept, free, _NEEDED, times)
+    return likely if len(likely) == len(_NEEDED) else {}
+
+
+def _times(source: Source, cells: Sequence[str], dated: bool) -> bool:
+    """Whether at least half of some cells are dates or numbers."""
+
+    def fits(cell: str) -> bool:
+        number = with_point(cell, source.decimal)
+        if not re.match(NUMBER, number):
+            return is_date(cell)
+        return not dated or (math.isfinite(float(number)) and bool(epoch_unit(int(float(number)))))
+
+    fit = [fits(cell) for cell in cells]
+    return bool(fit) and 2 * sum(fit) >= len(fit)
+
+
+def _words(column: str) -> set[str]:
+    """Return the words of a name in the singular, without endings such as Id.
+
+    >>> sorted(_words("UserIDs")), sorted(_words("product_code"))
+    (['user', 'userids'], ['code', 'product'])
+    """
+    name = next(iter(_plain([column])))
+    cut = (re.sub(r"(?<=[^_])(ids?|names?|nr|no)$", "", word) for word in name.split("_"))
+    return {re.sub(r"(?<=[^s])s$", "", word) for word in cut} | set(name.split("_"))
 
 
 def _named(role: str, columns: Sequence[str]) -> str | None:
@@ -159,8 +234,13 @@ def _named(role: str, columns: Sequence[str]) -> str | None:
 
 
 def _plain(columns: Sequence[str]) -> dict[str, str]:
-    """Return the columns by their names in lower case, words separated by underscores."""
-    return {re.sub(r"[\s.-]+", "_", column.strip().lower()): column for column in columns}
+    """Return the columns by their names in lower case, words separated by underscores.
+
+    A name with a remark, such as "Created (UTC)", counts without it too.
+    """
+    full = {re.sub(r"[\s.-]+", "_", column.strip().lower()): column for column in columns}
+    short = {re.sub(r"_?\([^)]*\)$", "", name): column for name, column in full.items()}
+    return full | {name: short[name] for name in short if name and name not in full}
 
 
 def _paired(columns: Sequence[str]) -> dict[str, str]:
@@ -178,20 +258,30 @@ def _paired(columns: Sequence[str]) -> dict[str, str]:
     return dict(zip(("src", "dst"), pairs[0], strict=True)) if len(pairs) == 1 else {}
 
 
+def _sample(source: Source, columns: Sequence[str]) -> dict[str, list[str]]:
+    """Return the first cells of some columns, as text and without the empty ones."""
+    if columns:
+        for batch in source.batches(list(columns), "drop"):
+            head = batch.slice(0, _SAMPLE_ROWS).to_pydict()
+            return {n: [str(cell) for cell in head[n] if cell is not None] for n in columns}
+    return {column: [] for column in columns}
+
+
 def _likely(
-    source: Source, roles: Mapping[str, str], free: Sequence[str], needed: Sequence[str]
+    source: Source,
+    roles: Mapping[str, str],
+    free: Sequence[str],
+    needed: Sequence[str],
+    times: Collection[str] | None = None,
 ) -> dict[str, str]:
     """Guess a column for each needed role from its first cells.
 
     Times are dates or growing numbers, or have a name that says so. Nodes occur repeatedly, perhaps
     in another column, and are neither row numbers nor fractions. A role may get no column.
+
+    times: the columns that may be times, if that is known.
     """
-    seen: dict[str, list[str]] = {column: [] for column in free}
-    if free:
-        for batch in source.batches(list(free), "drop"):
-            head = batch.slice(0, _SAMPLE_ROWS).to_pydict()
-            seen = {name: [str(cell) for cell in head[name] if cell is not None] for name in free}
-            break
+    seen = _sample(source, free)
     columns_with = Counter(cell for cells in seen.values() for cell in set(cells))
 
     def numbers(column: str) -> list[float]:
@@ -204,7 +294,7 @@ def _likely(
 
     def is_time(column: str) -> tuple[bool, ...]:
         cells, values = seen[column], numbers(column)
-        dated = bool(cells) and all(re.match(DATE, cell) for cell in cells)
+        dated = bool(cells) and all(is_date(cell) for cell in cells)
         named = re.search(r"time|date|zeit|datum|when", column.lower()) is not None
         return dated, named, len(values) > 1 and values == sorted(values)
 
@@ -218,15 +308,13 @@ def _likely(
     left = sorted(free, key=counts_rows)  # row numbers are the last resort
     for role, best in (("t", is_time), ("src", is_node), ("dst", is_node)):
         if role in needed and role not in likely:
-            possible = [column for column in left if role != "t" or any(is_time(column))]
+            possible = [
+                column
+                for column in left
+                if role != "t" or (any(is_time(column)) if times is None else column in times)
+            ]
             if possible:
                 found = max(possible, key=lambda column: (not counts_rows(column), *best(column)))
                 likely[role] = found
                 left.remove(found)
     return likely
-
-
-def _listed(columns: Sequence[str]) -> str:
-    shown = ", ".join(repr(column) for column in columns[:12])
-    more = f" and {len(columns) - 12} more" if len(columns) > 12 else ""
-    return f"column{'s' if len(columns) != 1 else ''} {shown}{more}"

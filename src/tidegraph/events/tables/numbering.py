@@ -16,6 +16,7 @@ from tidegraph.events.tables.cells import is_arrow
 Ids: TypeAlias = Literal["auto", "keep", "number"]
 
 _KEPT_IDS = 2**31  # "keep" accepts ids below it
+_FAR_APART = 2
 _INTEGER_BYTES = 24  # 12 in two sorted arrays, and the same again while inserting
 # A dict takes 22 to 44 bytes per entry, and 66 while it is copied into one of twice the size; the
 # number is an object of 32 bytes.
@@ -125,11 +126,18 @@ def _kept(ids: Any, table: str) -> NDArray[np.int32]:
 
 
 class EndNumbering:
-    """Numbers both ends of the rows of a table."""
+    """Numbers both ends of the rows of a table.
 
-    def __init__(self, ids: Ids, bipartite: bool, table: str) -> None:
-        self._ids, self._bipartite, self._table = ids, bipartite, table
-        self.sides = [Numbering(), Numbering()] if bipartite else [Numbering()]
+    bipartite: whether an id is one node as a source and another as a destination; "two" and
+        "perhaps two" leave it to the ids that occur on both sides, see `final`.
+    """
+
+    def __init__(self, ids: Ids, bipartite: bool | str, table: str) -> None:
+        self._ids, self._table = ids, table
+        self._bipartite = bipartite if ids == "auto" or bipartite is True else False
+        self.sides = [Numbering(), Numbering()] if self._bipartite else [Numbering()]
+        self.shared = 0  # ids on both sides, if these decide
+        self.apart = bipartite is True  # whether they are two nodes each
 
     def __call__(self, src: Any, dst: Any) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the numbers of some rows; those of the next rows may add nodes."""
@@ -147,11 +155,18 @@ class EndNumbering:
         if self._ids == "keep":
             return src, dst, None, None
         given, *others = (side.ids() for side in self.sides)
+        if others and self._bipartite is not True:
+            both, place = _merged(given, others[0])
+            self.shared = int((place < len(given)).sum())
+            self.apart = self._are_apart(given, others[0])
+            if not self.apart:
+                given, dst, others = both, place[dst], []
         nodes = len(given)
         whole = self._ids == "auto" and all(map(_is_range, (given, *others)))
         if others:
-            if whole:
-                return given[src], others[0][dst] + nodes, nodes + len(others[0]), None
+            if whole:  # in the order of the ids
+                src, dst = given[src], others[0][dst]
+                given, others[0] = np.sort(given), np.sort(others[0])
             names = NodeNames.of_sides(given.tolist(), others[0].tolist())
             return src, dst.astype(np.int64) + nodes, len(names), names
         if whole:
@@ -165,6 +180,31 @@ class EndNumbering:
         place = np.empty(nodes, dtype=np.int64)
         place[order] = np.arange(nodes)
         return place[src], place[dst], nodes, NodeNames(given[order])
+
+    def _are_apart(self, src: NDArray[Any], dst: NDArray[Any]) -> bool:
+        """Whether the shared ids are two nodes each.
+
+        They are if the names of the columns are clear about it. Otherwise the ids decide: each side
+        counts its own from 0 or 1, almost without gaps, up to ends that are far apart.
+        """
+        few, many = sorted((len(src), len(dst)))
+        counted = all(
+            ids.dtype.kind == "i" and ids.min() in (0, 1) and ids.max() < 1.1 * len(ids)
+            for ids in (src, dst)
+        )
+        return self.shared > 0 and (
+            self._bipartite == "two" or (counted and many >= _FAR_APART * few)
+        )
+
+
+def _merged(src: NDArray[Any], dst: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Return the ids of both sides, those of sources first, and the places of dst's among them."""
+    import pyarrow as pa
+
+    numbering = Numbering()
+    for ids in (src, dst) if src.dtype.kind == dst.dtype.kind else (src.astype(STRING), dst):
+        numbers = numbering(ids if ids.dtype.kind == "i" else pa.array(ids.tolist(), pa.string()))
+    return numbering.ids(), numbers
 
 
 def _is_range(ids: NDArray[Any]) -> bool:

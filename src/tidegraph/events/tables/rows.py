@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +13,28 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.words import counted
 from tidegraph.events.columns import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE, IntArray, Op
-from tidegraph.events.moments import UNITS
+from tidegraph.events.moments import UNITS, dates, epoch_unit
 from tidegraph.events.read_report import ReadReport
 from tidegraph.events.tables import cells
 from tidegraph.events.tables.advice import Options, TableError
 from tidegraph.events.tables.cells import DATE, Bad, Cells
-from tidegraph.events.tables.columns import choose_columns
+from tidegraph.events.tables.columns import choose_columns, proposal
 from tidegraph.events.tables.numbering import Numbering
-from tidegraph.events.tables.sources import ArrowSource, TextSource, source_of
-from tidegraph.events.tables.times import Clock, Moments, read_times
+from tidegraph.events.tables.sources import TextSource, source_of
+from tidegraph.events.tables.times import (
+    Clock,
+    Moments,
+    date_pattern,
+    day_and_month,
+    read_times,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_COMMA = r"^[+-]?[0-9]+,[0-9]+$"  # a decimal in many countries
+OnBad: TypeAlias = Literal["error", "drop", "drop-many"]
+# "drop" drops at most this share of the rows, or this many of a small table.
+_DROPPED_SHARE, _DROPPED_ROWS = 0.05, 10
 
 
 @dataclass
@@ -57,21 +65,23 @@ class Reading:
         edge_features: Any = (),
         unit: str | None = None,
         on_bad: str = "error",
-        header: bool | None = None,
-        delimiter: str | None = None,
+        date_format: str | None = None,
         *,
         in_range: bool = False,
+        **dialect: Any,
     ) -> None:
-        """in_range: reject weights that no graph can have."""
-        if on_bad not in ("error", "drop"):
-            raise ParameterError(f"on_bad is {on_bad!r}; give 'error' or 'drop'")
+        """in_range: reject weights that no graph can have. dialect: options of `source_of`."""
+        if on_bad not in get_args(OnBad):
+            raise ParameterError(f"on_bad is {on_bad!r}; give one of {', '.join(get_args(OnBad))}")
         if unit is not None and unit not in UNITS:
             raise ParameterError(f"unit is {unit!r}; give one of {', '.join(UNITS)}")
-        self.source = source_of(source, header, delimiter)
+        if date_format is not None:
+            date_pattern(date_format)
+        self.source = source_of(source, **dialect)
         self.chosen = choose_columns(self.source, roles, edge_features)
         self.on_bad, self._in_range = on_bad, in_range
-        self.dates = self._holds_dates()
-        if self.dates and unit not in (None, "s", "ms", "us", "ns"):
+        self.form = self._form(date_format)
+        if self.form and unit not in (None, "s", "ms", "us", "ns"):
             raise ParameterError(
                 f"unit is {unit!r}, but t holds dates, which are counted in s, ms, us or ns"
             )
@@ -81,6 +91,7 @@ class Reading:
         self.words = tuple(name for name in features if name in words)
         self.numbers = tuple(name for name in features if name not in words)
         self._word_labels = label in words
+        self._by_size = False  # whether the size of the times says their unit
         self._restart()
 
     def _restart(self) -> None:
@@ -91,34 +102,88 @@ class Reading:
 
     def clock(self) -> Clock:
         """Return a clock for the times of the source that has seen none yet."""
-        return Clock("s" if self.dates else self.unit or "s")
+        return Clock("s" if self.form else self.unit or "s")
 
-    def _time_type(self) -> Any:
-        assert isinstance(self.source, ArrowSource)
-        return self.source.schema.field(self.chosen.roles["t"]).type
+    def _form(self, given: str | None) -> str | None:
+        """Return how t is written: None for numbers, "iso", or a format of strptime.
 
-    def _holds_dates(self) -> bool:
-        """Whether t holds dates, by its type, or in text by its first cell that is not empty."""
+        In text the first cell that is not empty says it.
+        """
         import pyarrow as pa
 
-        if "t" not in self.chosen.roles:
-            return False
-        if not self.source.untyped:
-            kind = self._time_type()
-            if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-                return True
-            if not cells.is_text(pa.array([], kind)):
-                return False
-        column = self.chosen.roles["t"]
+        column = self.chosen.roles.get("t")
+        if column is None:
+            return None
+        kind = self.source.kind(column)
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            if given is not None:
+                raise ParameterError(
+                    f"date_format is {given!r}, but t has type {kind}; leave it out"
+                )
+            return "iso"
+        if given is not None or not cells.is_text(pa.array([], kind)):
+            return given
+        cell = self._first_cell(column)
+        if cell is None or re.match(cells.NUMBER, cell):
+            return None
+        if re.match(DATE, cell):
+            return "iso"
+        if found := re.match(cells.YEAR_FIRST, cell):
+            return "%Y{0}%m{0}%d".format(found["mark"])
+        found = re.match(cells.DAY_OR_MONTH, cell)
+        return None if found is None else self._day_or_month(column, found["mark"])
+
+    def _first_cell(self, column: str) -> str | None:
+        """Return the first cell of a column of text that is not empty."""
         if isinstance(self.source, TextSource):
             cell = self.source.first_cell(column)
             if cell.lower() not in cells.MISSING_WORDS:
-                return re.match(DATE, cell) is not None
+                return cell
         for batch in self.source.batches([column], "drop"):
             found = cells.without_missing(cells.plain_column(batch.column(0))).drop_null()
             if len(found):
-                return re.match(DATE, found[0].as_py()) is not None
-        return False
+                return str(found[0])
+        return None
+
+    def _day_or_month(self, column: str, mark: str) -> str:
+        """Return the format of dates whose year comes last; raise if it may be one of two.
+
+        No month is above 12, so all dates together show which number is the day. Points are only
+        used where the day comes first.
+        """
+        import pyarrow.compute as pc
+
+        day_first, month_first = (form.replace(".", mark) for form in ("%d.%m.%Y", "%m.%d.%Y"))
+        # A cell whose first or second number is above 12, and one whose numbers differ.
+        above: list[str | None] = [None, None, None]
+        for batch in self.source.batches([column], "drop"):
+            first, second = day_and_month(batch.column(0))
+            signs = pc.greater(first, 12), pc.greater(second, 12), pc.not_equal(first, second)
+            for place, sign in enumerate(signs):
+                row = pc.index(sign, True).as_py()
+                if row >= 0 and above[place] is None:
+                    above[place] = str(batch.column(0)[row]).strip()
+        *above, unlike = above
+        choices: list[Options] = [{"date_format": day_first}, {"date_format": month_first}]
+        if all(above):
+            raise TableError(
+                f"{self.source.name}: t has dates with the day first and with the month first,"
+                f" {above[0]!r} and {above[1]!r}",
+                "write all of them alike, or use {form} and {drop}",
+                form=choices,
+                drop=[{"on_bad": "drop"}],
+            )
+        if not any(above) and unlike is not None and mark != ".":
+            day, month, year = re.findall("[0-9]+", unlike)[:3]
+            readings = [f"{year}-{m:0>2}-{d:0>2}" for d, m in ((day, month), (month, day))]
+            raise TableError(
+                f"{self.source.name}: t is {unlike!r}, which may be {readings[0]} or {readings[1]}:"
+                " no date in the table has a number above 12 for the day",
+                f"use {{day}} for {readings[0]}, {{month}} for {readings[1]}",
+                day=choices[:1],
+                month=choices[1:],
+            )
+        return month_first if above[1] else day_first
 
     def _of_words(self, columns: Sequence[str]) -> set[str]:
         """Return those of the columns in which most of the first cells are words, not numbers."""
@@ -137,14 +202,25 @@ class Reading:
         return tuple(str(word) for word in self._codes[column].ids().tolist())
 
     def survey(self) -> Clock:
-        """Return the clock of this source after a pass over its times, if they may be fractions."""
+        """Return the clock of this source after a pass over its times.
+
+        Of integers by type it sees the first only: they have no fractions.
+        """
         import pyarrow as pa
 
-        clock = self.clock()
-        if self.source.untyped or not pa.types.is_integer(self._time_type()):
-            for batch in self.source.batches([self.chosen.roles["t"]], "drop"):
-                clock.see(read_times(batch.column(0), self.dates).values)
+        clock, column = self.clock(), self.chosen.roles["t"]
+        whole = pa.types.is_integer(self.source.kind(column))
+        for batch in self.source.batches([column], "drop"):
+            found = self._times(batch.column(0))
+            clock.see(found.values[~np.logical_or.reduce([bad.rows for bad in found.bad])])
+            if whole and clock.span is not None:
+                break
         return clock
+
+    def _times(self, column: pa.Array) -> Cells:
+        if self.form is None:
+            column = cells.with_points(column, self.source.decimal)
+        return read_times(column, self.form)
 
     def rows(self, *, sorted_only: bool, weights_only: bool) -> Iterator[Rows]:
         """Yield the usable rows of every batch.
@@ -165,14 +241,32 @@ class Reading:
         if self.source.ragged:
             self.read += self.source.ragged
             self.dropped["wrong number of cells"] = self.source.ragged
+        dropped_rows = self.read - self.kept
+        most = max(_DROPPED_ROWS, _DROPPED_SHARE * self.read)
+        if self.kept and self.on_bad == "drop" and dropped_rows > most:
+            raise self._with_columns(
+                f"{self.source.name}: {dropped_rows:,} of {self.read:,} rows would be dropped,"
+                f" {self._why_none()}",
+                f"more than {_DROPPED_SHARE:.0%} are dropped only with {{drop}}",
+                drop=[{"on_bad": "drop-many"}],
+            )
         if self.kept == 0:
             dropped = ""
             if self.read:
                 which = f"all {self.read:,} rows were" if self.read > 1 else "the only row was"
                 dropped = f": {which} dropped, {self._why_none()}"
-            raise DataError(
-                f"{self.source.name} holds no events{dropped}; at least one row is needed"
+            raise self._with_columns(
+                f"{self.source.name} holds no events{dropped}", "at least one row is needed"
             )
+
+    def _with_columns(self, problem: str, advice: str, **remedies: Sequence[Options]) -> TableError:
+        """Return an error that also proposes likelier columns, or how to read the cells."""
+        hints = [_spelling(*example) for example in self._examples.values()]
+        hint, reads = next((found for found in hints if found[0]), ("", []))
+        likely = proposal(self.source, self.chosen) if "t" in self.chosen.roles else {}
+        if likely:
+            hint, reads = "perhaps other columns are meant: {reads}", [likely]
+        return TableError(problem, f"{hint}; {advice}" if hint else advice, reads=reads, **remedies)
 
     def _usable(
         self, batch: pa.RecordBatch, first: int, weights_only: bool
@@ -182,21 +276,30 @@ class Reading:
 
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         roles = self.chosen.roles
+        numbers = {
+            role: cells.with_points(columns[roles[role]], self.source.decimal)
+            for role in ("weight", "label")
+            if role in roles
+        }
         found: dict[str, Cells] = {
             "src": self._ids(columns[roles["src"]], "src"),
             "dst": self._ids(columns[roles["dst"]], "dst"),
             "t": Cells(Moments(np.zeros(batch.num_rows, dtype=np.int64)), []),
         }
         if "t" in roles:
-            found["t"] = read_times(columns[roles["t"]], self.dates)
+            found["t"] = self._times(columns[roles["t"]])
         if "op" in roles:
             found["op"] = cells.read_operations(columns[roles["op"]])
         if "weight" in roles:
-            found["weight"] = self._weights(columns[roles["weight"]], found.get("op"), weights_only)
+            found["weight"] = self._weights(numbers["weight"], found.get("op"), weights_only)
         if "label" in roles:
-            found["label"] = self._labels(columns[roles["label"]], weights_only)
+            found["label"] = self._labels(numbers["label"], weights_only)
         names = self.chosen.features if weights_only else self.numbers
-        features = [cells.read_numbers(columns[name], f"column {name!r}") for name in names]
+        pointed = [cells.with_points(columns[name], self.source.decimal) for name in names]
+        features = [
+            cells.read_numbers(column, f"column {name!r}")
+            for name, column in zip(names, pointed, strict=True)
+        ]
         missing = codes = None
         if not weights_only:
             missing = np.zeros((batch.num_rows, len(names)), dtype=np.bool_)
@@ -255,18 +358,16 @@ class Reading:
                 "labels are integers or words: if the column is no label, use {other}",
                 other=other,
             )
-        hint = _spelling(bad, cell)
-        fix = "fix or remove such rows, or use {drop}"
-        return TableError(problem, f"{hint}; {fix}" if hint else fix, drop=drop)
+        self._examples = {bad.reason: (bad, cell)}
+        return self._with_columns(problem, "fix or remove such rows, or use {drop}", drop=drop)
 
     def _why_none(self) -> str:
         """Return why no row was kept, with an example for each reason."""
         reasons = []
         for reason, rows in self.dropped.items():
-            bad, cell = self._examples.get(reason, (None, None))
+            _, cell = self._examples.get(reason, (None, None))
             shown = "" if cell is None else f" ({cell!r})"
-            hint = "" if bad is None else _spelling(bad, cell)
-            reasons.append(f"{rows:,} because {reason}{shown}" + (f": {hint}" if hint else ""))
+            reasons.append(f"{rows:,} because {reason}{shown}")
         return "; ".join(reasons)
 
     def _ids(self, column: pa.Array, what: str) -> Cells:
@@ -356,8 +457,9 @@ class Reading:
 
     def unit_by(self, clock: Clock) -> tuple[str, str]:
         """Return the unit of the stream once the clock has seen all times, and a remark on it."""
+        self._find_size(clock)
         found, factor = clock.scale
-        if self.dates:
+        if self.form:
             if self.unit is not None:
                 levels = [name for name, _ in clock.scales]
                 if levels.index(self.unit) < levels.index(found):
@@ -365,18 +467,38 @@ class Reading:
                         f"{self.source.name}: t needs unit {found}, but {self.unit} was given"
                     )
                 found = self.unit
+            like = "" if self.form == "iso" else f" like {self.form}"
             return (
                 found,
-                f"t holds dates, counted in {found} since 1970 (UTC unless a zone is given)",
+                f"t holds dates{like}, counted in {found} since 1970 (UTC unless a zone is given)",
             )
         if factor != 1:
             return found, f"t has fractions of {clock.scales[0][0]} and is counted in {found}"
+        if self._by_size and clock.span is not None:
+            first, last = dates(*clock.span, found)
+            return found, f"t counts {found} since 1970, by its size: {first} to {last}"
         how = "as given" if self.unit else "by default"
         return found, f"t counts {found}, {how}"
 
+    def _find_size(self, clock: Clock) -> None:
+        """Let the clock count ms, us or ns, if all times are such times of our age."""
+        if self.form or self.unit is not None or clock.span is None:
+            return
+        first, last = map(epoch_unit, clock.span)
+        if first and last and first != last:
+            raise TableError(
+                f"{self.source.name}: t reaches from {clock.span[0]}, which looks like {first}"
+                f" since 1970, to {clock.span[1]}, which looks like {last}",
+                "write all times in one unit, or say which it is with {unit}",
+                unit=[{"unit": first}, {"unit": last}],
+            )
+        if first and first == last and first != "s":
+            clock.count_in(first)
+            self._by_size = True
+
     def report(self, remarks: Sequence[str], out_of_order: int = 0) -> ReadReport:
         """Return the report of the last pass."""
-        remarks = [*self.chosen.remarks(), *remarks]
+        remarks = [*self.source.remarks, *remarks]
         if self.source.comments:
             lines = counted(self.source.comments, "line")
             remarks.append(f"{lines} beginning with # or % skipped as comments")
@@ -390,6 +512,8 @@ class Reading:
             tuple(remarks),
             dict(self.chosen.uses),
             out_of_order,
+            self.chosen.features,
+            self.chosen.ignored,
         )
 
 
@@ -399,13 +523,14 @@ def _without_missing(found: list[Bad]) -> tuple[NDArray[np.bool_], list[Bad]]:
     return np.logical_or.reduce(missing), [bad for bad in found if bad.problem != cells.MISSING]
 
 
-def _spelling(bad: Bad, cell: Any) -> str:
-    """Return how the content of a cell should be written, where that may be unknown."""
-    if isinstance(cell, str) and re.match(_COMMA, cell.strip()):
-        return "write decimals with a point, as in 1.5"
-    if bad.what == "t" and bad.problem in (cells.NOT_A_NUMBER, cells.NOT_A_DATE):
-        return "times are all ISO dates like 2024-03-01 10:01, or all numbers"
-    return ""
+def _spelling(bad: Bad, cell: Any) -> tuple[str, list[Options]]:
+    """Return how the content of a cell should be written, or what reads it as it is."""
+    if isinstance(cell, str) and re.match(cells.COMMA, cell.strip()):
+        return "if decimals have a comma, use {reads}", [{"decimal": ","}]
+    if bad.what == "t" and bad.problem not in (cells.MISSING, "not finite"):
+        accepted = "times are all numbers, or all dates like 2024-03-01 10:01 or 31.12.2024"
+        return f"{accepted}; for others use such as {{reads}}", [{"date_format": "%m/%d/%y"}]
+    return "", []
 
 
 def _shown(whole: int, rest: float) -> str:

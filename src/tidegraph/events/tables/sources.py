@@ -1,26 +1,41 @@
-"""Sources of tables: text in any dialect, Parquet, Arrow, data frames, arrays.
+"""Sources of tables: text in any dialect, Parquet, Arrow, JSON, workbooks, databases, objects.
 
 Every source yields Arrow batches of the columns asked for and can be read repeatedly.
 """
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import contextlib
 import csv
+import functools
+import glob
 import io
 import os
 import re
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.events.tables.advice import TableError
-from tidegraph.events.tables.cells import DATE, NUMBER, is_text, plain_column
+from tidegraph.events.tables.cells import (
+    COMMA,
+    NUMBER,
+    is_date,
+    is_text,
+    plain_column,
+    with_point,
+)
+from tidegraph.events.tables.whole import database_table, is_address, json_table, workbook_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +43,20 @@ if TYPE_CHECKING:
 BATCH_ROWS = 1 << 18
 _BLOCK_BYTES = 1 << 22
 _HEAD_BYTES = 1 << 16
+_STDIN = "standard input"
+# The kind of a file by its first bytes, or by its name if these say nothing.
+_MAGIC = {
+    b"PAR1": "parquet",
+    b"ARROW1": "Arrow",
+    b"\xff\xff\xff\xff": "Arrow",
+    b"PK\x03\x04": "workbook",
+    b"\xd0\xcf\x11\xe0": "workbook",
+    b"SQLite format 3\x00": "sqlite",
+}
+_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "JSON", ".ndjson": "JSON"}
+_SUFFIXES |= {".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow", ".json": "JSON"}
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+_COMPRESSIONS |= {b"\x04\x22\x4d\x18": "lz4"}
 
 
 @contextlib.contextmanager
@@ -53,18 +82,31 @@ class Source:
     untyped: bool = False  # whether every cell is text
     ragged: int = 0  # rows skipped because they had too few or too many cells
     comments: int = 0  # lines skipped as comments
+    decimal: str = "."  # the mark before the fraction of a number in text
+    remarks: tuple[str, ...] = ()  # on what was read of the source
 
     def batches(self, wanted: Sequence[str], on_bad: str) -> Iterator[pa.RecordBatch]:
         """Yield these columns from the beginning; `on_bad` decides about ragged rows."""
         raise NotImplementedError
 
+    def kind(self, column: str) -> pa.DataType:
+        """Return the type of a column."""
+        raise NotImplementedError
+
     def is_number(self, column: str) -> bool:
         """Whether a column seems to hold numbers, without reading all of it."""
-        raise NotImplementedError
+        import pyarrow as pa
+
+        kind = self.kind(column)
+        return bool(
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+        )
 
     def is_text(self, column: str) -> bool:
         """Whether the cells of a column are text, of numbers or of words."""
-        return True
+        import pyarrow as pa
+
+        return is_text(plain_column(pa.array([], self.kind(column))))
 
     def place(self, row: int) -> str:
         """Return where a person finds this row."""
@@ -92,18 +134,43 @@ class ArrowSource(Source):
         ):
             yield from file.iter_batches(BATCH_ROWS, columns=list(wanted), use_threads=False)
 
+    def kind(self, column: str) -> pa.DataType:
+        return self.schema.field(column).type
+
+
+@dataclass
+class SeveralSources(Source):
+    """Tables with the same columns, read one after the other."""
+
+    parts: list[Source] = field(default_factory=list)
+    _ends: list[int] = field(default_factory=list)  # rows up to the end of each part read so far
+
+    def batches(self, wanted: Sequence[str], on_bad: str) -> Iterator[pa.RecordBatch]:
+        self._ends, self.ragged, self.comments = [], 0, 0
+        for part in self.parts:
+            self._ends.append(self._ends[-1] if self._ends else 0)
+            for batch in part.batches(wanted, on_bad):
+                self._ends[-1] += batch.num_rows
+                yield batch.select(list(wanted))
+            self.ragged += part.ragged
+            self.comments += part.comments
+
+    def kind(self, column: str) -> pa.DataType:
+        import pyarrow as pa
+
+        kinds = {part.kind(column): part.name for part in self.parts}
+        if len(kinds) > 1 and not self.is_number(column):
+            found = ", ".join(f"{kind} in {name}" for kind, name in kinds.items())
+            raise DataError(f"column {column!r} has several types: {found}; give tables alike")
+        return next(iter(kinds)) if len(kinds) == 1 else pa.float64()
+
     def is_number(self, column: str) -> bool:
-        import pyarrow as pa
+        return all(part.is_number(column) for part in self.parts)
 
-        kind = self.schema.field(column).type
-        return bool(
-            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-        )
-
-    def is_text(self, column: str) -> bool:
-        import pyarrow as pa
-
-        return is_text(plain_column(pa.array([], self.schema.field(column).type)))
+    def place(self, row: int) -> str:
+        number = next(k for k, end in enumerate(self._ends) if row < end)
+        part = self.parts[number]
+        return f"{part.name}, {part.place(row - ([0, *self._ends][number]))}"
 
 
 class _Cleaned(io.RawIOBase):
@@ -166,6 +233,7 @@ class TextSource(Source):
     delimiter: str = ","  # " " is any white space
     clean: bool = False
     first: tuple[str, ...] = ()  # the cells of the first row; none: there is only a header
+    comment: str = ""  # the last line before the first row, if it is a comment
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -175,8 +243,13 @@ class TextSource(Source):
         regular = len(self.first) == len(self.columns)
         return self.first[self.columns.index(column)] if regular else ""
 
+    def kind(self, column: str) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.string()
+
     def is_number(self, column: str) -> bool:
-        return re.match(NUMBER, self.first_cell(column)) is not None
+        return re.match(NUMBER, with_point(self.first_cell(column), self.decimal)) is not None
 
     def place(self, row: int) -> str:
         ahead = row + int(self.headed)
@@ -261,7 +334,10 @@ class TextSource(Source):
 def _opened(path: Path) -> Any:
     import pyarrow as pa
 
-    return pa.input_stream(str(path), compression="detect")
+    with path.open("rb") as file:
+        begin = file.read(4)
+    known = (name for magic, name in _COMPRESSIONS.items() if begin.startswith(magic))
+    return pa.input_stream(str(path), compression=next(known, None))
 
 
 def _check_encoding(path: Path) -> None:
@@ -300,13 +376,16 @@ def text_source(
     *,
     header: bool | None = None,
     delimiter: str | None = None,
+    decimal: str | None = None,
     head: bytes | None = None,
 ) -> TextSource:
     """Return the source of a text file, its dialect detected unless given.
 
+    Programs that write decimals with a comma delimit cells by semicolons.
+
     head: what `read_head` returned for it, if the caller has it already.
     """
-    name = str(path)
+    name = _shown(path)
     text = (read_head(path) if head is None else head).decode("utf-8-sig", errors="replace")
     lines = text.splitlines()
     words = [k for k, line in enumerate(lines) if line.strip() and line.lstrip()[0] not in "#%"]
@@ -322,8 +401,19 @@ def text_source(
     if len(delimiter) != 1:
         raise ParameterError(f"delimiter is {delimiter!r}; give one character, ' ' for white space")
     cells = _cells(rows[0], delimiter)
+    if decimal is None:
+        seen = {cell for row in rows[:-1] or rows for cell in _cells(row, delimiter)}
+        comma = delimiter == ";" and any(re.match(COMMA, cell) for cell in seen)
+        point = any(re.match(NUMBER, cell) and "." in cell for cell in seen)
+        decimal = "," if comma and not point else "."
+    elif decimal not in (".", ",") or decimal == delimiter:
+        raise ParameterError(
+            f"decimal is {decimal!r} in a table delimited by {delimiter!r}; give '.' or ','"
+        )
     if header is None:
-        header = not any(re.match(NUMBER, cell) or re.match(DATE, cell) for cell in cells)
+        header = not any(
+            re.match(NUMBER, with_point(cell, decimal)) or is_date(cell) for cell in cells
+        )
     first = next((_cells(row, delimiter) for row in rows[int(header) :]), [])
     names = [cell if header and cell else f"column {place}" for place, cell in enumerate(cells)]
     twice = {column for column in names if names.count(column) > 1}
@@ -334,10 +424,13 @@ def text_source(
         names,
         headed=header,
         untyped=True,
+        decimal=decimal,
+        remarks=("decimals are written with a comma",) if decimal == "," else (),
         path=path,
         delimiter=delimiter,
         clean=delimiter == " " or words[0] > 0,
         first=tuple(first),
+        comment=lines[words[0] - 1] if words[0] else "",
     )
 
 
@@ -346,26 +439,131 @@ def _cells(line: str, delimiter: str) -> list[str]:
     return [cell.strip() for cell in cells]
 
 
-def source_of(source: Any, header: bool | None, delimiter: str | None) -> Source:
-    """Return the source of anything `read_table` accepts; header and delimiter apply to text."""
+def is_there(source: Any) -> bool:
+    """Whether there is something to read under a path, a pattern, an address or `-`."""
+    return source == "-" or is_address(source) or bool(_paths(source))
+
+
+def _paths(source: Any) -> list[Path]:
+    """Return the file or directory of this path, or all files of this pattern, by name."""
+    if Path(source).exists():
+        return [Path(source)]
+    return [Path(name) for name in sorted(glob.glob(os.fspath(source), recursive=True))]
+
+
+def located(source: Any) -> Any:
+    """Return a path, pattern or `-` as the path of a file, or several; all else as it is."""
+    if source == "-":
+        return _spooled(sys.stdin)
+    if not isinstance(source, (str, os.PathLike)) or is_address(source):
+        return source
+    paths = _paths(source)
+    if not paths:
+        raise DataError(f"there is no file {source}; give the path of a table")
+    return paths[0] if len(paths) == 1 else paths
+
+
+@functools.lru_cache(1)
+def _spooled(stream: Any) -> Path:
+    """Return a file with what standard input holds, which then can be read repeatedly."""
+    if stream.isatty():
+        raise DataError("standard input is a terminal; pipe a table into the command")
+    directory = Path(tempfile.mkdtemp(prefix="tidegraph-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    with (directory / _STDIN).open("wb") as file:
+        shutil.copyfileobj(stream.buffer, file)
+    return directory / _STDIN
+
+
+def _shown(path: Path) -> str:
+    return _STDIN if path.name == _STDIN else str(path)
+
+
+def kind_of(path: Path, head: bytes) -> str:
+    """Return what a file is, from its first bytes, decompressed, or else from its name."""
+    known = (kind for magic, kind in _MAGIC.items() if head.startswith(magic))
+    kind = next(known, None) or ("duckdb" if head[8:12] == b"DUCK" else None)
+    if kind is None and re.match(rb"(\xef\xbb\xbf)?\s*(\{\s*[\"}]|\[\s*\{)", head):
+        kind = "JSON"
+    return kind or _SUFFIXES.get(path.suffix.lower(), "text")
+
+
+def _file_source(
+    path: Path, header: bool | None, delimiter: str | None, decimal: str | None, query: str | None
+) -> Source:
+    head, name = read_head(path), _shown(path)
+    kind = kind_of(path, head)
+    if query is not None and kind not in ("workbook", "sqlite", "duckdb"):
+        raise ParameterError(
+            f"query is {query!r}, but {name} is {kind}; it chooses rows of a database, or a sheet"
+        )
+    if kind == "parquet":
+        return _parquet(path)
+    if kind == "Arrow":
+        return _in_memory(_ipc(path), name)
+    if kind == "JSON":
+        with _read_as("JSON", name):
+            return _in_memory(json_table(name, _opened(path), head), name)
+    if kind == "workbook":
+        table, sheet = workbook_table(path, query)
+        return _in_memory(table, name, f"the sheet is {sheet!r}")
+    if kind in ("sqlite", "duckdb"):
+        return _in_memory(database_table(f"{kind}:///{quote(str(path))}", query), name)
+    return text_source(path, header=header, delimiter=delimiter, decimal=decimal, head=head)
+
+
+def _several(sources: Sequence[Any], *options: Any) -> Source:
+    parts = [source_of(source, *options) for source in sources]
+    if not parts:
+        raise DataError("the list of tables is empty; give one path or more")
+    first = parts[0]
+    for part in parts[1:]:
+        if set(part.columns) != set(first.columns) or part.untyped != first.untyped:
+            raise DataError(
+                f"{part.name} has columns {', '.join(part.columns)}, but {first.name} has"
+                f" {', '.join(first.columns)}; give tables with the same columns"
+            )
+    return SeveralSources(
+        f"{first.name} and {len(parts) - 1} more" if len(parts) > 1 else first.name,
+        first.columns,
+        headed=first.headed,
+        untyped=first.untyped,
+        decimal="," if any(part.decimal == "," for part in parts) else ".",
+        remarks=(f"read from {len(parts)} tables, one after the other", *first.remarks),
+        parts=parts,
+    )
+
+
+def source_of(
+    source: Any,
+    header: bool | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    query: str | None = None,
+) -> Source:
+    """Return the source of anything `read_table` accepts.
+
+    header, delimiter and decimal apply to text, query to databases and workbooks.
+    """
     import pyarrow as pa
 
-    if isinstance(source, TextSource) and (
-        header not in (None, source.headed) or delimiter not in (None, source.delimiter)
-    ):
-        return text_source(source.path, header=header, delimiter=delimiter)
+    options = header, delimiter, decimal, query
+    if isinstance(source, TextSource):
+        found = source.headed, source.delimiter, source.decimal, None
+        if any(asked not in (None, known) for asked, known in zip(options, found, strict=True)):
+            return _file_source(source.path, *options)
     if isinstance(source, Source):
         return source
+    if is_address(source):
+        return _in_memory(database_table(source, query), source)
     if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        if not path.is_file():
-            raise DataError(f"there is no file {path}; give the path of a table")
-        suffix = path.suffix.lower()
-        if suffix in (".parquet", ".pq"):
-            return _parquet(path)
-        if suffix in (".arrow", ".feather", ".ipc"):
-            return _in_memory(_ipc(path), str(path))
-        return text_source(path, header=header, delimiter=delimiter)
+        source = located(source)
+    if isinstance(source, Path):
+        if not source.is_file():
+            raise DataError(f"{source} is a directory; give the path of a table")
+        return _file_source(source, *options)
+    if isinstance(source, (list, tuple)):
+        return _several(source, *options)
     kind = type(source).__name__
     try:
         if isinstance(source, np.ndarray):
@@ -389,8 +587,8 @@ def source_of(source: Any, header: bool | None, delimiter: str | None) -> Source
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"the {kind} cannot be read as a table: {error}") from error
     raise DataError(
-        f"cannot read a table from {kind}; give a path, an Arrow table, a data frame, or a dict of"
-        " vectors"
+        f"cannot read a table from {kind}; give a path or several, an Arrow table, a data frame, or"
+        " a dict of vectors"
     )
 
 
@@ -429,5 +627,6 @@ def _ipc(path: Path) -> pa.Table:
             return pa.ipc.open_stream(mapped).read_all()
 
 
-def _in_memory(table: pa.Table, name: str) -> ArrowSource:
-    return ArrowSource(name, list(table.column_names), table=table, schema=table.schema)
+def _in_memory(table: pa.Table, name: str, *remarks: str) -> ArrowSource:
+    columns = list(table.column_names)
+    return ArrowSource(name, columns, table=table, schema=table.schema, remarks=remarks)

@@ -6,6 +6,7 @@ returns them as integers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.core.errors import DataError
+from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.events.columns import TIME_LIMIT, FloatArray, IntArray, whole_numbers
 from tidegraph.events.moments import PER_SECOND
 from tidegraph.events.tables import cells
@@ -27,6 +28,16 @@ _FRACTION_DIGITS = 18  # read of a decimal; as an integer they fit into int64
 _FRACTION = 10**_FRACTION_DIGITS
 _DATE_SLACK = 2.0**-52  # of the fraction of a second of a date: one division
 _ZONED = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+# The codes of strptime as expressions; a format without an hour may be followed by a time of day.
+_CODES = {code: f"(?P<{code}>[0-9]{{1,2}})" for code in "dmHIMS"}
+_CODES |= {"Y": "(?P<Y>[0-9]{4})", "y": "(?P<y>[0-9]{2})", "f": "(?P<f>[0-9]{1,9})", "%": "%"}
+_CODES |= {"p": r"(?P<p>[AaPp])\.?[Mm]\.?", "z": "(?P<z>Z|UTC|[+-][0-9]{2}:?[0-9]{2})"}
+_CODES |= dict.fromkeys("bB", "(?P<b>[A-Za-z]{3})[a-z]*")
+_TIME_OF_DAY = (
+    rf"(?:(?:T|,? +){_CODES['H']}:{_CODES['M']}(?::{_CODES['S']}(?:[.,]{_CODES['f']})?)?"
+    rf"(?: ?{_CODES['p']})?(?: ?{_CODES['z']})?)?"
+)
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
 
 # The next finer unit, and how many of it make one, down to nanoseconds.
 _FINER = {"day": ("h", 24), "h": ("min", 60), "min": ("s", 60), "s": ("ms", 1000)}
@@ -66,15 +77,16 @@ class Clock:
             finer, factor = _FINER[self.scales[-1][0]]
             self.scales.append((finer, factor * self.scales[-1][1]))
         self.rounded = 0  # times that had to be rounded so far
+        self.span: tuple[int, int] | None = None  # the earliest and the latest time so far
         self._level = 0
-        self._reach = 0
 
     def see(self, moments: Moments) -> None:
         """Take times into account."""
         if not moments.whole.size:
             return
         low, high = int(moments.whole.min()), int(moments.whole.max())
-        self._reach = max(self._reach, -low, high + 1)
+        first, last = self.span or (low, high)
+        self.span = min(first, low), max(last, high)
         if moments.rest is None or moments.slack is None:
             return
         while self._level + 1 < len(self.scales):
@@ -88,6 +100,16 @@ class Clock:
                 f"t has fractions of a {self.scales[0][0]}, which has no smaller unit here; give"
                 " whole numbers"
             )
+
+    def count_in(self, unit: str) -> None:
+        """Take the numbers for a finer unit than was thought."""
+        scales = Clock(unit).scales
+        self.scales, self._level = scales, min(self._level, len(scales) - 1)
+
+    @property
+    def _reach(self) -> int:
+        low, high = self.span or (0, 0)
+        return max(0, -low, high + 1)
 
     @property
     def scale(self) -> tuple[str, int]:
@@ -162,12 +184,15 @@ def _from_decimals(column: pa.Array) -> Moments:
     return Moments.of(whole, rest, slack)
 
 
-def read_times(column: pa.Array, dates: bool) -> Cells:
-    """Return the column as `Moments`: of seconds for dates, of the given unit for numbers."""
+def read_times(column: pa.Array, form: str | None) -> Cells:
+    """Return the column as `Moments`: of seconds for dates, of the given unit for numbers.
+
+    form: None for numbers, "iso" for ISO dates and dates by their type, or a format of strptime.
+    """
     import pyarrow as pa
 
     column = cells.plain_column(column)
-    if not dates:
+    if form is None:
         if pa.types.is_decimal(column.type):
             column = column.cast(pa.string())
         if cells.is_text(column):
@@ -182,8 +207,18 @@ def read_times(column: pa.Array, dates: bool) -> Cells:
         found.bad.append(Bad("t", "not finite", infinite))
         found.values = _from_floats(np.where(infinite, found.values.dtype.type(0), found.values))
         return found
+    if form != "iso" and not cells.is_text(column):
+        column = column.cast(pa.string())  # 20240131, as a number
     if cells.is_text(column):
-        return _written_dates(cells.without_missing(column))
+        column = cells.without_missing(column)
+        if form == "iso":
+            return _written_dates(column)
+        found = _written_dates(_as_iso(column, form))
+        problem = f"not a date like {form}"
+        return Cells(
+            found.values,
+            [Bad("t", problem, b.rows) if b.problem == cells.NOT_A_DATE else b for b in found.bad],
+        )
     bad = cells.empty_cells(column, "t")
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
@@ -201,6 +236,75 @@ def _written_times(column: pa.Array) -> Cells:
     infinite = cells.matching(column, r"^(?i:[+-]?inf(inity)?)$") & ~cells.nulls(column)
     column = pc.if_else(pa.array(infinite), pa.scalar(None, pa.string()), column)
     return Cells(_from_decimals(column), [wrong, missing, Bad("t", "not finite", infinite)])
+
+
+def date_pattern(form: str) -> str:
+    """Return the expression of a format of strptime; raise ParameterError if it has no year."""
+    unknown = [code for code in re.findall("%(.?)", form) if code not in _CODES]
+    groups = re.findall("%([^%])", form)
+    timed = bool({"H", "I"} & set(groups))
+    if (
+        unknown
+        or not {"Y", "y"} & set(groups)
+        or len(set(groups)) < len(groups)
+        or (not timed and set("MSfpz") & set(groups))
+    ):
+        raise ParameterError(
+            f"date_format is {form!r}; give one like %d.%m.%Y or %m/%d/%y %I:%M %p, of"
+            f" {' '.join('%' + code for code in _CODES)} (docs.python.org: strptime)"
+        )
+    pieces = re.split("%(.)", form)
+    pattern = "".join(_CODES[p] if k % 2 else re.escape(p) for k, p in enumerate(pieces))
+    return f"^{pattern.replace('?P<I>', '?P<H>')}{'' if timed else _TIME_OF_DAY}$"
+
+
+def _as_iso(column: pa.Array, form: str) -> pa.Array:
+    """Return dates in text as ISO dates; what is none as "?"."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    pattern = date_pattern(form)
+    parts = pc.extract_regex(column, pattern)
+
+    def part(name: str, default: str, width: int = 2) -> pa.Array:
+        if f"?P<{name}>" not in pattern:
+            return pa.array([default] * len(column), pa.string())
+        found = pc.struct_field(parts, name)
+        return pc.utf8_lpad(pc.if_else(pc.equal(found, ""), default, found), width, "0")
+
+    year, month, hour = part("Y", ""), part("m", "01"), part("H", "00")
+    if "?P<y>" in pattern:
+        short = part("y", "00")
+        year = pc.binary_join_element_wise(
+            pc.if_else(pc.less(short.cast(pa.int64()), 69), "20", "19"), short, ""
+        )
+    if "?P<b>" in pattern:
+        number = pc.index_in(pc.utf8_lower(part("b", "")), value_set=pa.array(_MONTHS.split()))
+        month = pc.utf8_lpad(pc.add(number, 1).cast(pa.string()), 2, "0")
+    if "?P<p>" in pattern:
+        half = pc.utf8_lower(part("p", "", 0))
+        hours = hour.cast(pa.int64())
+        noon = pc.subtract(hours, pc.multiply(pc.divide(hours, 12), 12))  # 12 AM is 0
+        noon = pc.add(noon, pc.if_else(pc.equal(half, "p"), 12, 0))
+        shifted = pc.utf8_lpad(noon.cast(pa.string()), 2, "0")
+        hour = pc.if_else(pc.or_(pc.equal(half, ""), pc.greater(hours, 12)), hour, shifted)
+    fraction, zone = part("f", "", 0), pc.replace_substring(part("z", "", 0), "UTC", "Z")
+    pointed = pc.binary_join_element_wise(".", fraction, "")
+    fraction = pc.if_else(pc.equal(fraction, ""), "", pointed)
+    date = pc.binary_join_element_wise(year, month, part("d", "01"), "-")
+    time = pc.binary_join_element_wise(hour, part("M", "00"), part("S", "00"), ":")
+    iso = pc.binary_join_element_wise(date, "T", time, fraction, zone, "")
+    return pc.if_else(pc.is_valid(column), iso.fill_null("?"), pa.scalar(None, pa.string()))
+
+
+def day_and_month(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the first two numbers of dates whose year comes last; other cells are empty."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts = pc.extract_regex(cells.plain_column(column), cells.DAY_OR_MONTH)
+    first, second = (pc.struct_field(parts, name).cast(pa.int64()) for name in "ab")
+    return first, second
 
 
 def _written_dates(column: pa.Array) -> Cells:
@@ -259,7 +363,7 @@ def whole_times(values: Any, unit: str = "s") -> tuple[IntArray, str]:
     if array.dtype.kind in "OUT" and array.ndim == 1:
         import pyarrow as pa
 
-        found = read_times(pa.array(array.tolist(), pa.string()), dates=False)
+        found = read_times(pa.array(array.tolist(), pa.string()), None)
         for bad in found.bad:
             if bad.rows.any():
                 row = int(bad.rows.argmax())

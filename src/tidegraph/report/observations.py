@@ -19,6 +19,7 @@ from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import SEEDS, Split, negative_sampler
 from tidegraph.events.describe import describe, facts
 from tidegraph.events.stream import EventStream
+from tidegraph.report.answering import next_classes, next_links
 from tidegraph.report.telemetry import COLOURED_BY, INTERVALS, Gathered, engine, evenly
 
 if TYPE_CHECKING:  # torch takes seconds to import, and reading a report needs none of it
@@ -90,6 +91,7 @@ def save_observations(
     about: dict[str, Any] = {
         "format": _FORMAT,
         "time": _times(stream, split),
+        "hidden_nodes": len(split.held_out),
         "history": [dict(epoch) for epoch in history],
         "settings": _plain(predictor.get_params()),
         "defaults": _plain(type(predictor)().get_params()),
@@ -99,6 +101,7 @@ def save_observations(
     parts: list[tuple[str, Callable[[], Gathered]]] = [
         ("scores", lambda: scores(predictor, stream, split)),
         ("the data", lambda: _data(stream)),
+        ("answers", lambda: _answers(predictor, stream, split)),
         ("the engine", lambda: engine(predictor, stream, split, telemetry, report)),
     ]
     for number, (what, part) in enumerate(parts):
@@ -184,6 +187,12 @@ def _node_scores(classifier: NodeClassifier, stream: EventStream, split: Split) 
     }
     about = {"task": "node", "part": part, "examples": len(rows), "examples_of": len(of_part)}
     return about, arrays
+
+
+def _answers(predictor: Any, stream: EventStream, split: Split) -> Gathered:
+    """Return answers of the predictor, none for tasks that are about events of the past."""
+    of_task = {"link": next_links, "node": next_classes}.get(predictor.task)
+    return ({}, {}) if of_task is None else of_task(predictor, stream, split)
 
 
 # The data -----------------------------------------------------------------------------------------

@@ -173,9 +173,9 @@ def _meetings(
         asked = np.sort(random.choice(of, min(len(of), _MEETINGS), replace=False))
         true = columns(stream, asked)
         false, usable = (_strangers if first else _acquainted)(stream, true, pairs, random)
-        true, false = (tuple(part[usable] for part in one) for one in (true, false))
         if not usable.any():
             continue
+        true, false = _where(true, usable), _where(false, usable)
         known = np.searchsorted(stream.t, true[2])
         own = _above(*(predictor.decision_function(*one) for one in (true, false)))
         of_rules = {}
@@ -190,7 +190,12 @@ def _meetings(
 
 def _above(true: NDArray[Any], false: NDArray[Any]) -> NDArray[np.float64]:
     """Return 1 where the true pair scores higher, 1/2 where both score the same, else 0."""
-    return (np.sign(true - false) + 1) / 2
+    return np.asarray((np.sign(true - false) + 1) / 2, dtype=np.float64)
+
+
+def _where(pairs: Pairs, mask: NDArray[np.bool_]) -> Pairs:
+    src, dst, t = pairs
+    return src[mask], dst[mask], t[mask]
 
 
 def _share(above: NDArray[np.float64]) -> dict[str, float]:

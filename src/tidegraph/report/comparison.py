@@ -94,9 +94,9 @@ def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
 
 def _winner(verdicts: Sequence[Verdict]) -> Verdict | None:
     """Return the best verdict, or None if its lead over the next one may be chance."""
-    *_, second, best = [None, None, *sorted(verdicts, key=lambda one: one.mean)]
-    if best is None or second is None:
+    if len(verdicts) < 2:
         return None
+    second, best = sorted(verdicts, key=lambda one: one.mean)[-2:]
     spreads = [one.spread for one in (best, second) if one.spread is not None]
     spread = max(spreads, default=None)
     return None if outcome_of_heuristic(second.mean, best.mean, spread) else best

@@ -191,8 +191,9 @@ def _node_scores(classifier: NodeClassifier, stream: EventStream, split: Split) 
 
 def _answers(predictor: Any, stream: EventStream, split: Split) -> Gathered:
     """Return answers of the predictor, none for tasks that are about events of the past."""
-    of_task = {"link": next_links, "node": next_classes}.get(predictor.task)
-    return ({}, {}) if of_task is None else of_task(predictor, stream, split)
+    if predictor.task == "link":
+        return next_links(predictor, stream, split)
+    return next_classes(predictor, stream, split) if predictor.task == "node" else ({}, {})
 
 
 # The data -----------------------------------------------------------------------------------------

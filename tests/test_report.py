@@ -16,7 +16,7 @@ from sklearn.metrics import auc
 from tests.browser import NAMES, Browser, executable
 
 from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation, generate_communities
-from tidegraph.core import statefile
+from tidegraph.core import palette, statefile
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.evaluation import heuristics
 from tidegraph.events.describe import describe
@@ -735,6 +735,20 @@ def test_a_comparison_needs_no_scores(
     monkeypatch.setattr(quality, "scored", lambda seen: [])
     text = write_comparison([run, run], tmp_path / "two.html").read_text()
     assert set(re.findall(r'data-figure="([^"]+)"', text)) == {"headline", "training"}
+
+
+@pytest.mark.parametrize("scheme", [palette.LIGHT, palette._DARK], ids=["light", "dark"])
+def test_text_is_readable_on_every_background(scheme: str) -> None:
+    def luminance(name: str) -> float:
+        found = re.search(rf"--{name}: #(\w{{6}})", scheme)
+        assert found is not None
+        channels = np.frombuffer(bytes.fromhex(found[1]), dtype=np.uint8) / 255
+        linear = np.where(channels > 0.04045, ((channels + 0.055) / 1.055) ** 2.4, channels / 12.92)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    for text, below in itertools.product(("ink", "soft", "good", "bad"), ("paper", "card")):
+        dark, light = sorted((luminance(text), luminance(below)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, below)  # WCAG 2, level AA
 
 
 # In a browser -------------------------------------------------------------------------------------

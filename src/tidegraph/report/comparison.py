@@ -66,7 +66,9 @@ def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
         best = max(bests, key=lambda item: item[1], default=None)
         title = f"{metric_words(first.metric)} {condition(first)}"
         cells = [_cell(own.get(name), winner) for name in names]
-        rule = ABSENT if best is None else join(f"{best[1]:.4f} ", heuristic(best[0]))
+        rule = (
+            ABSENT if best is None else join(f"{best[1]:.4f}", element("small", heuristic(best[0])))
+        )
         rows.append([title, *cells, rule])
         if len(own) == len(runs):
             marks = {name: (one.mean, one.spread or 0.0) for name, one in own.items()}

@@ -66,7 +66,7 @@ def _span(time: dict[str, Any]) -> str:
 
 
 def what_it_means(run: FinishedRun) -> Html:
-    """Return the verdict, and every number with a sentence that says what it means."""
+    """Return every number with a sentence that says what it means, and the verdict."""
     measured = run.results["metrics"]
     values = [
         (metric, sampler, of["mean"], against(sampler))
@@ -90,8 +90,8 @@ def what_it_means(run: FinishedRun) -> Html:
     ]
     return section(
         "What it means",
-        element("p", _summary(run.verdicts()), class_="verdict", id="verdict"),
         element("ul", items, class_="meaning") if items else None,
+        element("p", _summary(run.verdicts()), class_="verdict", id="verdict"),
         name="meaning",
     )
 
@@ -240,7 +240,7 @@ def _values(verdict: Verdict, metric: str = "") -> str:
     name, value = verdict.best or ("", 0.0)
     own = with_spread(verdict.mean, verdict.spread)
     reached = f"{metric} {value:.4f}".lstrip()
-    return f"{condition(verdict)}, {heuristic_words(name)} reaches {reached} and the model {own}"
+    return f"{condition(verdict)}, “{heuristic_words(name)}” reaches {reached} and the model {own}"
 
 
 def all_numbers(run: FinishedRun) -> Html:

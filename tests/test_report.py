@@ -21,6 +21,7 @@ from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.evaluation import heuristics
 from tidegraph.events.describe import describe
 from tidegraph.events.names import NodeNames
+from tidegraph.events.stream import NodeLabels
 from tidegraph.report import (
     OBSERVATIONS,
     Observations,
@@ -365,8 +366,9 @@ def test_a_share_of_comparisons_counts_ties_half() -> None:
     above = answering._above(np.array([2.0, 1.0, 0.0, 5.0]), np.array([1.0, 1.0, 1.0, 0.0]))
     assert answering._share(above) == {
         "share": 0.625,
-        "error": pytest.approx(np.std([1, 0.5, 0, 1]) / 2),
+        "error": pytest.approx(np.std([1, 0.5, 0, 1, 0, 1]) / np.sqrt(6)),
     }
+    assert answering.error(np.ones(10)) > answering.error(np.ones(1_000)) > 0
 
 
 def test_the_likeliest_links_are_those_the_predictor_ranks_first(
@@ -380,6 +382,29 @@ def test_the_likeliest_links_are_those_the_predictor_ranks_first(
     answers = about["rows"][0]["answers"]
     assert [one["probability"] for one in answers] == pytest.approx(probability.tolist())
     assert [one["what"] for one in answers] == [telemetry.short(n) for n in STREAM.name(found)]
+
+
+def test_of_two_classes_the_nodes_likeliest_of_the_second_are_shown(of_nodes: Path) -> None:
+    class Classifier:
+        classes_ = np.array([0, 3])
+
+        def examples(self, stream: EventStream, split: evaluation.Split) -> NodeLabels:
+            nodes = np.arange(0, NODES, 2)
+            return NodeLabels(nodes, np.zeros_like(nodes), np.zeros_like(nodes))
+
+        def predict_proba(self, node: np.ndarray[Any, Any], t: int) -> np.ndarray[Any, Any]:
+            return np.stack([1 - node / NODES, node / NODES], axis=1)
+
+    about, _ = answering.next_classes(Classifier(), STREAM, SPLIT)  # type: ignore[arg-type]
+    assert about["answers"]["looked_for"] == "class 3"
+    found = [row["answers"] for row in about["answers"]["rows"]]
+    wanted = [node / NODES for node in range(NODES - 2, NODES - 22, -2)]  # all of them are active
+    assert [one["probability"] for (one,) in found] == pytest.approx(wanted)
+    seen = read_observations(of_nodes / OBSERVATIONS)
+    assert seen is not None  # of several classes the likeliest
+    for row in seen.about["answers"]["rows"]:
+        shares = [one["probability"] for one in row["answers"]]
+        assert shares == sorted(shares, reverse=True)
 
 
 # Words --------------------------------------------------------------------------------------------

@@ -46,15 +46,30 @@ def next_links(predictor: LinkPredictor, stream: EventStream, split: Split) -> G
 
 
 def next_classes(classifier: NodeClassifier, stream: EventStream, split: Split) -> Gathered:
-    """Return the likeliest classes of active nodes after the last event."""
-    nodes, events, t = _active(stream, _tested(stream, split))
+    """Return the likeliest classes of the most active nodes after the last event.
+
+    Of two classes the second is looked for: the nodes are those that are likeliest of it.
+    """
+    rows, classes = _tested(stream, split), classifier.classes_
+    ends = np.concatenate([stream.src[rows], stream.dst[rows]])
+    ends = ends[np.isin(ends, classifier.examples(stream, split).node)]
+    binary = len(classes) == 2
+    nodes, events = _most(stream, ends, _PAIRS // _NODES if binary else _NODES)
+    t = int(stream.t[-1]) + 1
+    if not len(nodes):
+        return {}, {}
     found = classifier.predict_proba(nodes, t)
     best = np.argsort(-found, axis=1, kind="stable")[:, :_ANSWERS]
+    if binary:
+        first = np.argsort(-found[:, 1], kind="stable")[:_NODES]
+        nodes, events, found = nodes[first], events[first], found[first]
+        best = np.ones((len(first), 1), dtype=np.int64)
     answers = [
-        [{"what": f"class {classifier.classes_[k]}", "probability": float(one[k])} for k in of]
+        [{"what": f"class {classes[k]}", "probability": float(one[k])} for k in of]
         for of, one in zip(best.tolist(), found, strict=True)
     ]
-    return {"answers": {"t": t, "rows": _named(stream, nodes, events, answers)}}, {}
+    about = {"t": t, "looked_for": f"class {classes[1]}" if binary else None}
+    return {"answers": {**about, "rows": _named(stream, nodes, events, answers)}}, {}
 
 
 def _tested(stream: EventStream, split: Split) -> IntArray:
@@ -63,12 +78,12 @@ def _tested(stream: EventStream, split: Split) -> IntArray:
     return rows if stream.op is None else rows[stream.op[rows] == Op.ADD]
 
 
-def _active(stream: EventStream, rows: IntArray) -> tuple[IntArray, IntArray, int]:
-    """Return the sources with most of the events, their numbers, and a time after all events."""
-    events = np.bincount(stream.src[rows], minlength=stream.nodes)
-    nodes = np.argsort(-events, kind="stable")[:_NODES]
+def _most(stream: EventStream, ends: IntArray, wanted: int) -> tuple[IntArray, IntArray]:
+    """Return the nodes that occur most often among some ends of events, and how often."""
+    events = np.bincount(ends, minlength=stream.nodes)
+    nodes = np.argsort(-events, kind="stable")[:wanted]
     nodes = nodes[events[nodes] > 0]
-    return nodes, events[nodes], int(stream.t[-1]) + 1
+    return nodes, events[nodes]
 
 
 def _named(
@@ -104,11 +119,9 @@ class _Pairs:
 def _likeliest(
     predictor: LinkPredictor, stream: EventStream, rows: IntArray, pairs: _Pairs
 ) -> dict[str, Any]:
-    nodes, events, t = _active(stream, rows)
-    popular = np.bincount(stream.dst, minlength=stream.nodes)
-    known = int((popular > 0).sum())
-    asked = np.argsort(-popular, kind="stable")[: min(known, _PAIRS // _NODES)]
-    answers = []
+    nodes, events = _most(stream, stream.src[rows], _NODES)
+    asked, _ = _most(stream, stream.dst, _PAIRS // _NODES)
+    t, answers = int(stream.t[-1]) + 1, []
     for node in nodes.tolist():
         found, probability = predictor.rank(node, t, k=_ANSWERS, candidates=asked)
         met = pairs.met(np.full(len(found), node), found, np.full(len(found), t))
@@ -117,7 +130,7 @@ def _likeliest(
     return {
         "t": t,
         "candidates": len(asked),
-        "candidates_of": known,
+        "candidates_of": len(np.unique(stream.dst)),
         "rows": _named(stream, nodes, events, answers),
     }
 
@@ -182,7 +195,8 @@ def _meetings(
         for rule in heuristics:
             if rule.per_event:
                 above = _above(*(rule.score(memory.ask(*one, known)) for one in (true, false)))
-                of_rules[rule.name] = _share(above) | {"lead": _share(own - above)}
+                lead = {"share": float(np.mean(own - above)), "error": error(own - above, -1.0)}
+                of_rules[rule.name] = _share(above) | {"lead": lead}
         about = {"first": first, "events": int(usable.sum()), "of": len(of)}
         found.append(about | _share(own) | {"heuristics": of_rules})
     return found
@@ -199,9 +213,15 @@ def _where(pairs: Pairs, mask: NDArray[np.bool_]) -> Pairs:
 
 
 def _share(above: NDArray[np.float64]) -> dict[str, float]:
-    """Return the mean and its standard error."""
-    error = np.std(above) / np.sqrt(len(above))
-    return {"share": float(np.mean(above)), "error": float(error)}
+    return {"share": float(np.mean(above)), "error": error(above)}
+
+
+def error(values: NDArray[Any], lowest: float = 0.0) -> float:
+    """Return the standard error of the mean of values from `lowest` to 1.
+
+    One more value at either end is added, so that a few that agree do not look certain.
+    """
+    return float(np.std(np.append(values, [lowest, 1.0])) / np.sqrt(len(values) + 2))
 
 
 def _strangers(

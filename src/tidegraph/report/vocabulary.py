@@ -13,7 +13,7 @@ _METRICS = {
     "ap_global": "AP over all at once",
     "auc_global": "AUC over all at once",
     "mrr": "MRR",
-    "mrr_full": "MRR among all nodes",
+    "mrr_full": "MRR",
     "mrr_1000": "MRR among 1,000",
     "mrr_1000_expected": "MRR among 1,000, expected",
     "micro_f1": "micro-F1",
@@ -133,12 +133,12 @@ def moment(t: float, unit: str) -> str:
 
 
 def out_of(share: float) -> str:
-    """Return a share as so many of 100, or of 1,000 where that would be all or none.
+    """Return a share as so many of 100, or of 1,000 where that says too little.
 
     >>> out_of(0.984), out_of(0.9973), out_of(1.0)
     ('98 of 100', '997 of 1,000', '100 of 100')
     """
-    of = 1000 if 0 < share < 0.005 or 0.995 <= share < 1 else 100
+    of = 1000 if 0 < share < 0.05 or 0.995 <= share < 1 else 100
     return f"{of * share:.0f} of {of:,}"
 
 

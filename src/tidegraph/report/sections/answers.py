@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.words import counted
+from tidegraph.report.answering import error
 from tidegraph.report.markup import Html, card, element, join, section
 from tidegraph.report.observations import Observations
 from tidegraph.report.vocabulary import heuristic, metric_words, moment, out_of, percent
 
 _CHANCE = 2.0  # standard errors within which a lead may be chance
-_TOP = 10
+_TOP = 10  # of hits@10
+_LEAST = 10  # ranks whose mean says something
 
 
 def answers(seen: Observations) -> Html | None:
@@ -28,7 +30,9 @@ def answers(seen: Observations) -> Html | None:
     cards = [
         card(
             join(
-                element("strong", row["node"]), " ", element("small", f"{row['events']:,} events")
+                element("strong", row["node"]),
+                " ",
+                element("small", counted(row["events"], "event")),
             ),
             element("ol", [_answer(one) for one in row["answers"]]),
         )
@@ -39,22 +43,25 @@ def answers(seen: Observations) -> Html | None:
         mixture = (
             " Probabilities are among pairs like those of the training"
             f" ({seen.about['training_negatives']}), not among all pairs; they need not add up to"
-            " 100%."
+            " 100%. New ones have never met before."
         )
+    wanted = about.get("looked_for")
+    which = f"likeliest of {wanted} among those with" if wanted else "with most"
+    title = f"Nodes likeliest of {wanted}" if wanted else "The likeliest classes"
     return section(
-        "The likeliest next links" if links else "The likeliest classes",
+        "The likeliest next links" if links else title,
         element(
             "p",
-            f"Of the {len(cards)} nodes with most events in the {seen.about['part']} period, as of"
+            f"The {len(cards)} nodes {which} events in the {seen.about['part']} period, asked at"
             f" the end of the stream, {moment(about['t'] - 1, unit)}{among}.{mixture}",
         ),
-        element("div", cards, class_="cards"),
+        element("div", cards, class_="cards tight"),
         name="answers",
     )
 
 
 def _answer(one: dict[str, Any]) -> Html:
-    new = element("small", " first meeting") if one.get("met") is False else None
+    new = element("small", " new") if one.get("met") is False else None
     chance = element("b", percent(round(one["probability"], 3)))
     return element("li", element("span", one["what"], new), chance)
 
@@ -71,15 +78,11 @@ def ranked(seen: Observations) -> Iterator[tuple[str, float, float, str]]:
         f" {seen.about['part']} events"
     )
     for metric, value in _of_ranks(place):
-        yield metric, float(np.mean(value)), _error(value), what
+        yield metric, float(np.mean(value)), error(value), what
 
 
 def _of_ranks(place: NDArray[Any]) -> list[tuple[str, NDArray[Any]]]:
     return [("hits_10", place <= _TOP), ("mrr", 1 / place)]
-
-
-def _error(values: NDArray[Any]) -> float:
-    return float(np.std(values) / np.sqrt(len(values)))
 
 
 def meetings(seen: Observations) -> Html | None:
@@ -134,11 +137,10 @@ def _ranks(seen: Observations, *, first: bool) -> Html | None:
     if "rank.place" not in seen.arrays:
         return None
     place = seen.arrays["rank.place"][seen.arrays["rank.met"] == (not first)]
-    if len(place) < _TOP:
+    if len(place) < _LEAST:
         return None
     parts = [
-        f"{metric_words(name)} {np.mean(of):.2f} ± {_error(of):.2f}"
-        for name, of in _of_ranks(place)
+        f"{metric_words(name)} {np.mean(of):.2f} ± {error(of):.2f}" for name, of in _of_ranks(place)
     ]
     events = f"among all destinations, {counted(len(place), 'event')}"
     return element("p", f"{', '.join(parts)} ({events})", class_="soft")

@@ -50,7 +50,8 @@ def next_classes(classifier: NodeClassifier, stream: EventStream, split: Split) 
 
     Of two classes the second is looked for: the nodes are those that are likeliest of it.
     """
-    rows, classes = _tested(stream, split), classifier.classes_
+    rows = _tested(stream, split)
+    classes = getattr(classifier, "class_names", None) or classifier.classes_.tolist()
     ends = np.concatenate([stream.src[rows], stream.dst[rows]])
     ends = ends[np.isin(ends, classifier.examples(stream, split).node)]
     binary = len(classes) == 2

@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import Split, metrics
 from tidegraph.evaluation.memory import Memory
-from tidegraph.evaluation.protocols.scoring import columns, heuristics_for, without_features
+from tidegraph.evaluation.protocols.scoring import (
+    PAIRS_AT_ONCE,
+    columns,
+    heuristics_for,
+    slices,
+    without_features,
+)
 from tidegraph.events.batch import Op
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream
@@ -31,12 +38,14 @@ _MEETINGS = 5_000  # test events of each kind that are compared with a false pai
 _DRAWS = 20  # attempts to find a destination that a source has never met
 
 
-def next_links(predictor: LinkPredictor, stream: EventStream, split: Split) -> Gathered:
+def next_links(
+    predictor: LinkPredictor, stream: EventStream, split: Split, report: Progress = silent
+) -> Gathered:
     """Return the likeliest next links of active nodes, ranks of true destinations, and meetings."""
     rows = _tested(stream, split)
     random = np.random.default_rng(0)
     pairs = _Pairs(stream)
-    ranking, arrays = _ranks(predictor, stream, rows, pairs, random)
+    ranking, arrays = _ranks(predictor, stream, rows, pairs, random, report)
     about = {
         "answers": _likeliest(predictor, stream, rows, pairs),
         "ranking": ranking,
@@ -142,6 +151,7 @@ def _ranks(
     rows: IntArray,
     pairs: _Pairs,
     random: np.random.Generator,
+    report: Progress,
 ) -> Gathered:
     """Return the rank of true destinations among all, as `evaluate_ranking` defines it."""
     destinations, of = np.unique(stream.dst), len(rows)
@@ -151,9 +161,12 @@ def _ranks(
         return {"destinations": width, "events": 0, "of": of}, {}
     rows = np.sort(random.choice(rows, count, replace=False))
     src, dst, t = columns(stream, rows)
-    scores = predictor.decision_function(
-        np.repeat(src, width), np.tile(destinations, count), np.repeat(t, width)
-    ).reshape(count, width)
+    scores = np.empty((count, width), dtype=np.float32)
+    for some in slices(count, max(1, PAIRS_AT_ONCE // width)):
+        report(some.start, count, "ranking all destinations")
+        asked = np.repeat(src[some], width), np.tile(destinations, len(src[some]))
+        answers = predictor.decision_function(*asked, np.repeat(t[some], width))
+        scores[some] = answers.reshape(-1, width)
     # Other destinations that the source reaches at the same time are as true.
     true = np.zeros(scores.shape, dtype=bool)
     begin, end = (np.searchsorted(stream.t, t, side=side) for side in ("left", "right"))

@@ -101,7 +101,7 @@ def save_observations(
     parts: list[tuple[str, Callable[[], Gathered]]] = [
         ("scores", lambda: scores(predictor, stream, split)),
         ("the data", lambda: _data(stream)),
-        ("answers", lambda: _answers(predictor, stream, split)),
+        ("answers", lambda: _answers(predictor, stream, split, report)),
         ("the engine", lambda: engine(predictor, stream, split, telemetry, report)),
     ]
     for number, (what, part) in enumerate(parts):
@@ -189,10 +189,10 @@ def _node_scores(classifier: NodeClassifier, stream: EventStream, split: Split) 
     return about, arrays
 
 
-def _answers(predictor: Any, stream: EventStream, split: Split) -> Gathered:
+def _answers(predictor: Any, stream: EventStream, split: Split, report: Progress) -> Gathered:
     """Return answers of the predictor, none for tasks that are about events of the past."""
     if predictor.task == "link":
-        return next_links(predictor, stream, split)
+        return next_links(predictor, stream, split, report)
     return next_classes(predictor, stream, split) if predictor.task == "node" else ({}, {})
 
 

@@ -337,7 +337,10 @@ def test_where_ranking_would_take_long_nothing_is_ranked(
     assert found is not None
     assert found.about["ranking"]["events"] == 0
     assert len(found.about["answers"]["rows"]) == 10
-    assert "hits@10" not in write(large).read_text()
+    page = write(large).read_text()
+    assert "hits@10" not in page
+    assert "rank_sample" in page
+    assert "rank_sample" not in _section(write(run), "meaning")
 
 
 def test_first_meetings_compete_with_strangers_and_repeats_with_pairs_that_met(

@@ -81,6 +81,19 @@ def ranked(seen: Observations) -> Iterator[tuple[str, float, float, str]]:
         yield metric, float(np.mean(value)), error(value), what
 
 
+def unranked(seen: Observations) -> Html | None:
+    """Return why nothing was ranked; None if something was, or nobody looked."""
+    about = seen.about.get("ranking")
+    if about is None or about["events"]:
+        return None
+    return element(
+        "p",
+        f"Ranks among all {about['destinations']:,} destinations were not measured, since that"
+        " takes long; tidegraph run with --set rank_sample=1000 measures them.",
+        class_="small soft",
+    )
+
+
 def _of_ranks(place: NDArray[Any]) -> list[tuple[str, NDArray[Any]]]:
     return [("hits_10", place <= _TOP), ("mrr", 1 / place)]
 

@@ -11,7 +11,7 @@ from tidegraph.events.moments import dates, span_in_words
 from tidegraph.report.figures import legend, share_bar, strip
 from tidegraph.report.markup import Html, card, details, element, figures, join, section, table
 from tidegraph.report.run_files import FinishedRun
-from tidegraph.report.sections.answers import ranked
+from tidegraph.report.sections.answers import ranked, unranked
 from tidegraph.report.vocabulary import (
     ABSENT,
     against,
@@ -91,6 +91,7 @@ def what_it_means(run: FinishedRun) -> Html:
     return section(
         "What it means",
         element("ul", items, class_="meaning") if items else None,
+        None if "all-dst" in measured or run.observations is None else unranked(run.observations),
         element("p", _summary(run.verdicts()), class_="verdict", id="verdict"),
         name="meaning",
     )

@@ -16,16 +16,20 @@ from sklearn.metrics import auc
 from tests.browser import NAMES, Browser, executable
 
 from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation, generate_communities
-from tidegraph.core import statefile
+from tidegraph.core import palette, statefile
 from tidegraph.core.errors import ParameterError, StateFileError
+from tidegraph.evaluation import heuristics
 from tidegraph.events.describe import describe
 from tidegraph.events.names import NodeNames
+from tidegraph.events.stream import NodeLabels
 from tidegraph.report import (
     OBSERVATIONS,
     Observations,
+    answering,
     read_observations,
     save_observations,
     telemetry,
+    vocabulary,
     write,
     write_comparison,
 )
@@ -152,6 +156,19 @@ def changed(run: Path, to: Path, **more: Any) -> Path:
     (to / "metrics.json").write_text(json.dumps({**results, **more}))
     (to / OBSERVATIONS).write_bytes((run / OBSERVATIONS).read_bytes())
     return to
+
+
+def _section(page: Path, name: str) -> str:
+    found = re.search(rf'<section id="{name}">.*?</section>', page.read_text(), re.DOTALL)
+    assert found is not None
+    return found[0]
+
+
+def _ap(heuristic: float) -> dict[str, Any]:
+    """Results in which a heuristic has this AP and the model 0.9 ± 0.02."""
+    own = {"ap": {"mean": 0.9, "std": 0.02, "per_seed": [0.88, 0.92]}}
+    rule = {"random-dst": {"all": {"ap": heuristic}}}
+    return {"metrics": {"random-dst": {"all": own}}, "heuristics": {"rule": rule}}
 
 
 # Observations -------------------------------------------------------------------------------------
@@ -293,6 +310,130 @@ def test_observations_of_earlier_runs_have_words_for_the_colours_of_the_map(
     assert found is not None
     assert found.about["map"]["by"] == "label" == seen.about["map"]["by"]
     assert "its latest label" in write(old).read_text()
+
+
+# Answers ------------------------------------------------------------------------------------------
+
+
+def test_ranks_are_those_of_the_evaluation(
+    predictor: LinkPredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "_PAIRS", NODES * EVENTS)
+    about, arrays = answering.next_links(predictor, STREAM, SPLIT)
+    assert about["ranking"] == {"destinations": NODES, "events": len(SPLIT.test), "of": 450}
+    score = predictor.decision_function
+    reported = evaluation.evaluate_ranking(score, STREAM, SPLIT, heuristics=list).row().metrics
+    assert evaluation.metrics.mrr(arrays["rank.place"]) == pytest.approx(reported["mrr"])
+    assert evaluation.metrics.hits_at(arrays["rank.place"], 10) == reported["hits@10"]
+
+
+def test_where_ranking_would_take_long_nothing_is_ranked(
+    predictor: LinkPredictor, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "_PAIRS", 49 * NODES)
+    large = changed(run, tmp_path / "large")
+    save_observations(large / OBSERVATIONS, predictor=predictor, stream=STREAM, split=SPLIT)
+    found = read_observations(large / OBSERVATIONS)
+    assert found is not None
+    assert found.about["ranking"]["events"] == 0
+    assert len(found.about["answers"]["rows"]) == 10
+    page = write(large).read_text()
+    assert "hits@10" not in page
+    assert "rank_sample" in page
+    assert "rank_sample" not in _section(write(run), "meaning")
+
+
+def test_first_meetings_compete_with_strangers_and_repeats_with_pairs_that_met(
+    seen: Observations,
+) -> None:
+    keys = [tuple(sorted(pair)) for pair in zip(STREAM.src, STREAM.dst, strict=True)]
+    times = STREAM.t.tolist()
+    before = [{keys[k] for k in range(EVENTS) if times[k] < times[row]} for row in SPLIT.test]
+    met = np.array([keys[row] in of for row, of in zip(SPLIT.test, before, strict=True)])
+    first, repeats = seen.about["meetings"]
+    assert (first["first"], first["of"]) == (True, (~met).sum())
+    assert (repeats["first"], repeats["of"]) == (False, met.sum())
+    pairs, random = answering._Pairs(STREAM), np.random.default_rng(7)
+    true = STREAM.src[SPLIT.test], STREAM.dst[SPLIT.test], STREAM.t[SPLIT.test]
+    at = {(key, t) for key, t in zip(keys, times, strict=True)}
+    for draw, wanted in ((answering._strangers, False), (answering._acquainted, True)):
+        (src, dst, t), usable = draw(STREAM, true, pairs, random)
+        assert usable.mean() > 0.9
+        for k in np.flatnonzero(usable).tolist():
+            key = tuple(sorted((src[k], dst[k])))
+            assert (key in before[k]) == wanted
+            assert (key, t[k]) not in at
+
+
+def test_a_share_of_comparisons_counts_ties_half() -> None:
+    above = answering._above(np.array([2.0, 1.0, 0.0, 5.0]), np.array([1.0, 1.0, 1.0, 0.0]))
+    assert answering._share(above) == {
+        "share": 0.625,
+        "error": pytest.approx(np.std([1, 0.5, 0, 1, 0, 1]) / np.sqrt(6)),
+    }
+    assert answering.error(np.ones(10)) > answering.error(np.ones(1_000)) > 0
+
+
+def test_the_likeliest_links_are_those_the_predictor_ranks_first(
+    predictor: LinkPredictor, seen: Observations
+) -> None:
+    about = seen.about["answers"]
+    counts = np.bincount(STREAM.src[SPLIT.test], minlength=NODES)
+    assert [row["events"] for row in about["rows"]] == np.sort(counts)[::-1][:10].tolist()
+    node = int(np.argmax(counts))
+    found, probability = predictor.rank(node, about["t"], k=3)
+    answers = about["rows"][0]["answers"]
+    assert [one["probability"] for one in answers] == pytest.approx(probability.tolist())
+    assert [one["what"] for one in answers] == [telemetry.short(n) for n in STREAM.name(found)]
+
+
+def test_of_two_classes_the_nodes_likeliest_of_the_second_are_shown(of_nodes: Path) -> None:
+    class Classifier:
+        classes_ = np.array([0, 3])
+
+        def examples(self, stream: EventStream, split: evaluation.Split) -> NodeLabels:
+            nodes = np.arange(0, NODES, 2)
+            return NodeLabels(nodes, np.zeros_like(nodes), np.zeros_like(nodes))
+
+        def predict_proba(self, node: np.ndarray[Any, Any], t: int) -> np.ndarray[Any, Any]:
+            return np.stack([1 - node / NODES, node / NODES], axis=1)
+
+    about, _ = answering.next_classes(Classifier(), STREAM, SPLIT)  # type: ignore[arg-type]
+    assert about["answers"]["looked_for"] == "class 3"
+    found = [row["answers"] for row in about["answers"]["rows"]]
+    wanted = [node / NODES for node in range(NODES - 2, NODES - 22, -2)]  # all of them are active
+    assert [one["probability"] for (one,) in found] == pytest.approx(wanted)
+    seen = read_observations(of_nodes / OBSERVATIONS)
+    assert seen is not None  # of several classes the likeliest
+    for row in seen.about["answers"]["rows"]:
+        shares = [one["probability"] for one in row["answers"]]
+        assert shares == sorted(shares, reverse=True)
+
+
+# Words --------------------------------------------------------------------------------------------
+
+
+def test_every_heuristic_has_a_plain_name_and_a_formula() -> None:
+    made = [*heuristics.link_heuristics(1.0), *heuristics.snapshot_heuristics()]
+    names = {one.name for one in made} | {"majority", "last-label", "degree"}
+    words = [vocabulary.heuristic_words(name) for name in names]
+    assert len(set(words)) == len(names)
+    for name in names - {"popularity"}:
+        assert name not in words
+    assert all(vocabulary.formula(name) for name in names)
+    assert vocabulary.heuristic_words("mine") == "mine"
+
+
+@pytest.mark.parametrize("sampler", [*evaluation.SAMPLERS, "all-dst", "all-nodes", "none"])
+def test_a_number_is_given_a_meaning_in_one_sentence(sampler: str) -> None:
+    shares = ("auc", "ap", "micro_f1") if sampler == "none" else ("auc", "ap", "hits_10")
+    for metric in shares:
+        sentence = vocabulary.meaning(metric, sampler, 0.984)
+        assert sentence is not None
+        assert "98 of 100" in sentence
+        assert not re.search(r"[{}]", sentence)
+    if sampler != "none":
+        assert "place 2.5" in str(vocabulary.meaning("mrr", sampler, 0.4))
 
 
 # Curves -------------------------------------------------------------------------------------------
@@ -480,11 +621,7 @@ def test_a_heuristic_that_is_ahead_by_auc_alone_is_reported_too(run: Path, tmp_p
 
 def test_the_verdict_names_who_is_ahead(run: Path, tmp_path: Path) -> None:
     def summary(heuristic: float) -> str:
-        table = {"rule": {"random-dst": {"all": {"ap": heuristic}}}}
-        found = {"ap": {"mean": 0.9, "std": 0.02, "per_seed": [0.88, 0.92]}}
-        to = tmp_path / f"{heuristic}"
-        metrics = {"random-dst": {"all": found}}
-        page = write(changed(run, to, metrics=metrics, heuristics=table)).read_text()
+        page = write(changed(run, tmp_path / f"{heuristic}", **_ap(heuristic))).read_text()
         verdict = re.search(r'id="verdict">(.*?)</p>', page)
         assert verdict is not None
         return re.sub(r"<[^>]*>", "", verdict[1])
@@ -495,6 +632,44 @@ def test_the_verdict_names_who_is_ahead(run: Path, tmp_path: Path) -> None:
     assert "about as good" in summary(0.9)  # learning gained nothing
     assert "about as good" in summary(0.89)  # less than the spread over seeds
     assert "model is ahead" in summary(0.5)
+
+
+def test_colours_follow_the_weight_of_the_evidence(run: Path, tmp_path: Path) -> None:
+    for heuristic, kind in ((0.95, "bad"), (0.89, "soft"), (0.5, "good")):
+        section = _section(write(changed(run, tmp_path / kind, **_ap(heuristic))), "headline")
+        assert re.findall(r'<span class="(\w+)">\([+-]', section) == [kind]
+        assert ("within chance" in section) == (kind == "soft")
+
+
+def test_the_parts_of_the_split_add_up_on_the_page(run: Path, tmp_path: Path) -> None:
+    sizes = {"train": 2_000, "validation": 300, "test": 400, "new_validation": 7, "new_test": 9}
+    page = write(changed(run, tmp_path / "run", split={"name": "tgn", "sizes": sizes}))
+    rows = re.findall(r'<td class="number">([\d,]+)</td>', _section(page, "split"))
+    *parts, total = (int(row.replace(",", "")) for row in rows)
+    assert parts == [2_000, 300, 300, 400]  # train, hidden, validation, test
+    assert sum(parts) == total == EVENTS
+
+
+def test_the_telemetry_of_the_engine_is_folded_away(run: Path) -> None:
+    engine = _section(write(run), "engine")
+    folded = re.search(r"<details>.*</details>", engine, re.DOTALL)
+    assert folded is not None
+    assert folded[0].count("<figure") == engine.count("<figure") == 3
+
+
+def test_a_run_of_an_earlier_release_has_a_page_without_answers(
+    run: Path, seen: Observations, tmp_path: Path
+) -> None:
+    old = changed(run, tmp_path / "old")
+    added = {"answers", "ranking", "meetings", "hidden_nodes"}
+    about = {name: value for name, value in seen.about.items() if name not in added}
+    arrays = {name: of for name, of in seen.arrays.items() if not name.startswith("rank.")}
+    statefile.write(old / OBSERVATIONS, about, arrays)
+    page, whole = write(old).read_text(), write(run).read_text()
+    for name in ("answers", "meetings"):
+        assert f'id="{name}"' not in page
+        assert f'id="{name}"' in whole
+    assert set(re.findall(r'data-figure="([^"]+)"', page)) == FIGURES
 
 
 def test_a_run_without_observations_or_heuristics_is_reported_with_what_there_is(
@@ -553,6 +728,20 @@ def test_a_comparison_shows_what_differs_and_warns_if_runs_do_not_compare(
         write_comparison([], tmp_path / "none.html")
 
 
+def test_a_comparison_prints_only_leads_beyond_chance_in_bold(run: Path, tmp_path: Path) -> None:
+    def bold(lead: float) -> int:
+        better = _ap(0.5)
+        of = better["metrics"]["random-dst"]["all"]["ap"]
+        of["mean"] += lead
+        runs = [
+            changed(run, tmp_path / f"{k}{lead}", **one) for k, one in enumerate((better, _ap(0.5)))
+        ]
+        return _section(write_comparison(runs, tmp_path / "two.html"), "headline").count("<strong>")
+
+    assert bold(0.01) == 0
+    assert bold(0.05) == 1
+
+
 def test_a_comparison_keeps_settings_of_one_name_apart(run: Path, tmp_path: Path) -> None:
     every = [
         changed(run, tmp_path / str(k), config={"data": data, "model": model})
@@ -574,6 +763,20 @@ def test_a_comparison_needs_no_scores(
     monkeypatch.setattr(quality, "scored", lambda seen: [])
     text = write_comparison([run, run], tmp_path / "two.html").read_text()
     assert set(re.findall(r'data-figure="([^"]+)"', text)) == {"headline", "training"}
+
+
+@pytest.mark.parametrize("scheme", [palette.LIGHT, palette._DARK], ids=["light", "dark"])
+def test_text_is_readable_on_every_background(scheme: str) -> None:
+    def luminance(name: str) -> float:
+        found = re.search(rf"--{name}: #(\w{{6}})", scheme)
+        assert found is not None
+        channels = np.frombuffer(bytes.fromhex(found[1]), dtype=np.uint8) / 255
+        linear = np.where(channels > 0.04045, ((channels + 0.055) / 1.055) ** 2.4, channels / 12.92)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    for text, below in itertools.product(("ink", "soft", "good", "bad"), ("paper", "card")):
+        dark, light = sorted((luminance(text), luminance(below)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, below)  # WCAG 2, level AA
 
 
 # In a browser -------------------------------------------------------------------------------------

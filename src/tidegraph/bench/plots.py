@@ -31,19 +31,32 @@ def drawing(
 
 
 def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
-    """Plot work and time per event over the number of nodes."""
+    """Plot the work of an event over the number of nodes, and its time as it grows."""
+    first, last = rows[0], rows[-1]
     nodes = [row["nodes"] for row in rows]
-    with drawing(path, 1, 2, (8, 3)) as (work, times):
-        work.plot(nodes, [row["pushes_per_event"] for row in rows], "o-", label="pushes")
-        work.plot(nodes, [row["edge_pushes_per_event"] for row in rows], "s-", label="edge pushes")
-        work.set(title="Work per event", yscale="log")
-        times.plot(nodes, [row["us_per_event"] for row in rows], "o-", label="event, µs")
-        access = [row["random_access_ns"] for row in rows]
-        times.plot(nodes, access, "s--", label="random row access, ns")
-        times.set(title="Time", yscale="log")
+
+    def title(what: str, name: str) -> str:
+        times = last["nodes"] / first["nodes"]
+        return f"{what}: ×{last[name] / first[name]:.1f} on a graph {times:,.0f} times as large"
+
+    with drawing(path, 1, 2, (9, 3)) as (work, times):
+        for name, label in (
+            ("edge_pushes_per_event", "edge pushes"),
+            ("pushes_per_event", "pushes"),
+        ):
+            work.plot(nodes, [row[name] for row in rows], "o-", label=label)
+        work.set(title=title("Work per event", "edge_pushes_per_event"), ylabel="per event")
+        for name, what, unit, style in (
+            ("random_access_ns", "one random memory access", "ns", "s--"),
+            ("us_per_event", "one event", "µs", "o-"),
+        ):
+            label = f"{what}, {first[name]:.2g} to {last[name]:.2g} {unit}"
+            times.plot(nodes, [row[name] / first[name] for row in rows], style, label=label)
+        times.set(title=title("Time per event", "us_per_event"))
+        times.set(ylabel="times that on the smallest graph")
         for axes in (work, times):
-            axes.set(xscale="log", xlabel="nodes")
-            axes.legend(frameon=False)
+            axes.set(xscale="log", xlabel="nodes", ylim=(0, None))
+            axes.legend(frameon=False, loc="center right" if axes is work else "lower right")
             axes.grid(alpha=0.3)
 
 

@@ -15,7 +15,7 @@ from tidegraph.report.comparison import comparison
 from tidegraph.report.markup import Html, document, element
 from tidegraph.report.observations import Observations, read_observations, save_observations
 from tidegraph.report.run_files import OBSERVATIONS, FinishedRun, read_run
-from tidegraph.report.sections import quality, results, stream
+from tidegraph.report.sections import answers, quality, results, stream
 from tidegraph.report.telemetry import Telemetry
 
 __all__ = [
@@ -44,14 +44,19 @@ def _page(run: FinishedRun) -> str:
     """Return the whole report as HTML: its sections in order."""
     missing = "The run has no observations, so there are no figures of how it got here."
     observed: list[Html | None] = [element("p", missing, class_="note")]
+    answered: list[Html | None] = []
     if run.observations is not None:
-        of_model = (quality.learning, quality.quality)
-        of_stream = (stream.engine, stream.data, stream.node_map, stream.movers)
+        answered = [part(run.observations) for part in (answers.answers, answers.meetings)]
+        of_model = (quality.quality, quality.learning)
+        of_stream = (stream.data, stream.node_map, stream.movers, stream.engine)
         observed = [part(run.observations) for part in (*of_model, *of_stream)]
     return document(
         f"{run.title} · tidegraph",
         results.opening(run),
+        results.what_it_means(run),
+        *answered,
         results.headline(run),
+        results.split(run),
         *observed,
         results.all_numbers(run),
         results.parameters(run),

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from tidegraph.core.palette import SERIES
-from tidegraph.evaluation import Verdict
+from tidegraph.evaluation import Verdict, outcome_of_heuristic
 from tidegraph.report.figures import Curve, strip
-from tidegraph.report.markup import Html, document, element, figures, section, table
+from tidegraph.report.markup import Html, document, element, figures, join, section, table
 from tidegraph.report.observations import Observations
 from tidegraph.report.run_files import FinishedRun, flat
 from tidegraph.report.sections import quality
-from tidegraph.report.vocabulary import ABSENT, condition, metric_words, with_spread
+from tidegraph.report.sections.results import named
+from tidegraph.report.vocabulary import ABSENT, condition, heuristic, metric_words, with_spread
 
 _Seen = Sequence[tuple[str, Observations, int]]  # name and colour of each run observed
 
@@ -60,15 +61,18 @@ def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
             name: of_run[key] for name, of_run in zip(names, found, strict=True) if key in of_run
         }
         first = next(iter(own.values()))
-        highest = max(one.mean for one in own.values())
+        winner = _winner(list(own.values()))
         bests = [one.best for one in own.values() if one.best is not None]
         best = max(bests, key=lambda item: item[1], default=None)
         title = f"{metric_words(first.metric)} {condition(first)}"
-        cells = [_cell(own.get(name), highest) for name in names]
-        rows.append([title, *cells, ABSENT if best is None else f"{best[1]:.4f} ({best[0]})"])
+        cells = [_cell(own.get(name), winner) for name in names]
+        rule = (
+            ABSENT if best is None else join(f"{best[1]:.4f}", element("small", heuristic(best[0])))
+        )
+        rows.append([title, *cells, rule])
         if len(own) == len(runs):
             marks = {name: (one.mean, one.spread or 0.0) for name, one in own.items()}
-            strips.append((title, marks, first.heuristics))
+            strips.append((title, marks, named(first.heuristics)))
     metrics = dict.fromkeys(metric_words(metric) for of_run in found for _, _, metric in of_run)
     figure = strip(
         "The runs and the heuristics",
@@ -79,18 +83,32 @@ def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
     )
     return section(
         "Results",
-        element("p", "Mean over seeds ± standard deviation; the best of each line is bold."),
+        element(
+            "p",
+            "Mean over seeds ± standard deviation. Bold is the best run of a line, if its lead"
+            " exceeds what seeds differ by.",
+        ),
         table(["", *names, "best heuristic"], rows),
         figures(figure) if strips else None,
         name="headline",
     )
 
 
-def _cell(verdict: Verdict | None, highest: float) -> Any:
+def _winner(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """Return the best verdict, or None if its lead over the next one may be chance."""
+    if len(verdicts) < 2:
+        return None
+    second, best = sorted(verdicts, key=lambda one: one.mean)[-2:]
+    spreads = [one.spread for one in (best, second) if one.spread is not None]
+    spread = max(spreads, default=None)
+    return None if outcome_of_heuristic(second.mean, best.mean, spread) else best
+
+
+def _cell(verdict: Verdict | None, winner: Verdict | None) -> Any:
     if verdict is None:
         return ABSENT
     value = with_spread(verdict.mean, verdict.spread)
-    return element("strong", value) if verdict.mean == highest else value
+    return element("strong", value) if verdict is winner else value
 
 
 def _differing(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:

@@ -139,6 +139,24 @@ def legend(named: Sequence[tuple[str, int]]) -> Html:
     return element("ul", items, class_="legend")
 
 
+def share_bar(shares: Sequence[tuple[str, float]]) -> Html:
+    """Return shares as one bar; those that pulled the other way lie left of a mark."""
+    size = sum(abs(share) for _, share in shares) or 1.0
+    drawn = [
+        (share, element("i", class_=f"c{k}", style=f"width:{100 * abs(share) / size:.1f}%"))
+        for k, (_, share) in enumerate(shares)
+    ]
+    against = [piece for share, piece in drawn if share < 0]
+    return element(
+        "div",
+        [*against, element("b")] if against else None,
+        [piece for share, piece in drawn if share >= 0],
+        class_="share",
+        role="img",
+        aria_label="; ".join(f"{name} {share:+.0%}" for name, share in shares),
+    )
+
+
 class _Frame:
     """The axes of a picture, and the drawing inside them."""
 

@@ -78,6 +78,11 @@ def details(summary: str, *content: Any) -> Html:
     return element("details", element("summary", summary), *content)
 
 
+def card(title: Any, *content: Any) -> Html:
+    """Return content in a box below its title."""
+    return element("div", element("p", title, class_="soft"), *content, class_="card")
+
+
 def section(title: str, *content: Any, name: str) -> Html:
     """Return a section of the page with its heading."""
     return element("section", element("h2", title), *content, id=name)

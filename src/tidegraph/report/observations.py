@@ -19,6 +19,7 @@ from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import SEEDS, Split, negative_sampler
 from tidegraph.events.describe import describe, facts
 from tidegraph.events.stream import EventStream
+from tidegraph.report.answering import next_classes, next_links
 from tidegraph.report.telemetry import COLOURED_BY, INTERVALS, Gathered, engine, evenly
 
 if TYPE_CHECKING:  # torch takes seconds to import, and reading a report needs none of it
@@ -87,6 +88,7 @@ def save_observations(
     about: dict[str, Any] = {
         "format": _FORMAT,
         "time": _times(stream, split),
+        "hidden_nodes": len(split.held_out),
         "history": [dict(epoch) for epoch in history],
         "settings": _plain(predictor.get_params()),
         "defaults": _plain(type(predictor)().get_params()),
@@ -96,6 +98,7 @@ def save_observations(
     parts: list[tuple[str, Callable[[], Gathered]]] = [
         ("scores", lambda: _SCORES[predictor.task](predictor, stream, split)),
         ("the data", lambda: _data(stream)),
+        ("answers", lambda: _answers(predictor, stream, split, report)),
         ("the engine", lambda: engine(predictor, stream, split, telemetry, report)),
     ]
     for number, (what, part) in enumerate(parts):
@@ -210,6 +213,13 @@ _SCORES: Mapping[str, Callable[..., Gathered]] = {
     "node": _node_scores,
     "events": _event_scores,
 }
+
+
+def _answers(predictor: Any, stream: EventStream, split: Split, report: Progress) -> Gathered:
+    """Return answers of the predictor, none for tasks that are about events of the past."""
+    if predictor.task == "link":
+        return next_links(predictor, stream, split, report)
+    return next_classes(predictor, stream, split) if predictor.task == "node" else ({}, {})
 
 
 # The data -----------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ class Telemetry:
             "rows": [
                 {
                     "number": int(movable[k]),
-                    "node": _short(stream.name([movable[k]])[0]),
+                    "node": short(stream.name([movable[k]])[0]),
                     "moved": float(moved[k]),
                     "relative": float(moved[k] / length[k]) if length[k] > 0 else None,
                     "events": int(own[movable[k]]),
@@ -214,7 +214,7 @@ def _map(propagator: Propagator, stream: EventStream) -> Gathered:
             "groups": names,
             "share": share.tolist(),
             "active": len(active),
-            "names": [_short(name) for name in stream.name(nodes)],
+            "names": [short(name) for name in stream.name(nodes)],
         }
     }
     arrays = {
@@ -269,7 +269,7 @@ def _events_of(stream: EventStream) -> IntArray:
     return np.bincount(np.concatenate([stream.src, stream.dst]), minlength=stream.nodes)
 
 
-def _short(name: Any, limit: int = 40) -> str:
+def short(name: Any, limit: int = 40) -> str:
     text = str(name)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
@@ -324,9 +324,9 @@ def _explained(
         except _OutOfTime:
             return None
         for event in found["events"]:
-            event["src"], event["dst"] = _short(event["src"]), _short(event["dst"])
+            event["src"], event["dst"] = short(event["src"]), short(event["dst"])
         for neighbour in found["neighbours"]:
-            neighbour["node"] = _short(neighbour["node"])
+            neighbour["node"] = short(neighbour["node"])
         kept = ("direct", "elsewhere", "time_passing", "unattributed", "events", "neighbours")
         return {name: found[name] for name in kept}
 

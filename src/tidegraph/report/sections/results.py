@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tidegraph.core.words import counted
 from tidegraph.evaluation import Verdict
 from tidegraph.events.moments import dates, span_in_words
-from tidegraph.report.figures import strip
-from tidegraph.report.markup import Html, details, element, figures, join, section, table
+from tidegraph.report.figures import legend, share_bar, strip
+from tidegraph.report.markup import Html, card, details, element, figures, join, section, table
 from tidegraph.report.run_files import FinishedRun
-from tidegraph.report.vocabulary import ABSENT, against, condition, metric_words, with_spread
+from tidegraph.report.sections.answers import ranked, unranked
+from tidegraph.report.vocabulary import (
+    ABSENT,
+    against,
+    condition,
+    formula,
+    heuristic,
+    heuristic_words,
+    meaning,
+    metric_words,
+    with_spread,
+)
 
 _QUESTIONS = {
     "link": "Which links come next?",
@@ -36,7 +48,7 @@ def opening(run: FinishedRun) -> Html:
             "p",
             element("strong", what),
             f" The data has {size}{when}." if size else None,
-            f" The protocol is {protocol}{_sizes(results)}." if protocol else None,
+            f" The protocol is {protocol}." if protocol else None,
             _trained(results.get("seeds") or []),
             f" Of an event it reads {'; '.join(results['inputs'])}; all else was before it."
             if results.get("inputs")
@@ -60,27 +72,110 @@ def _span(time: dict[str, Any]) -> str:
     return f" over {length}" + (f", {begin[:10]} to {end[:10]}" if begin and end else "")
 
 
-def _sizes(results: dict[str, Any]) -> str:
-    sizes = (results.get("split") or {}).get("sizes") or {}
-    words = {"train": "for training", "validation": "for validation", "test": "for the test"}
-    parts = [f"{sizes[k]:,} {words[k]}" for k in words if isinstance(sizes.get(k), int)]
-    return f" ({', '.join(parts)}, in order of time)" if parts else ""
+def what_it_means(run: FinishedRun) -> Html:
+    """Return every number with a sentence that says what it means, and the verdict."""
+    measured = run.results["metrics"]
+    values = [
+        (metric, sampler, of["mean"], against(sampler))
+        for sampler, parts in measured.items()
+        for metric, of in sorted(parts.get("all", {}).items(), key=lambda one: one[0] != "auc")
+        if of.get("mean") is not None
+    ]
+    if run.observations is not None and "all-dst" not in measured:
+        values += [
+            (metric, "all-dst", value, f"± {error:.3f} {what}")
+            for metric, value, error, what in ranked(run.observations)
+        ]
+    items = [
+        element(
+            "li",
+            element("strong", f"{value:.3f}"),
+            element("p", words, element("small", f"{metric_words(metric)} {of}")),
+        )
+        for metric, sampler, value, of in values
+        if (words := meaning(metric, sampler, value)) is not None
+    ]
+    return section(
+        "What it means",
+        element("ul", items, class_="meaning") if items else None,
+        None if "all-dst" in measured or run.observations is None else unranked(run.observations),
+        element("p", _summary(run.verdicts()), class_="verdict", id="verdict"),
+        name="meaning",
+    )
+
+
+_PARTS = {
+    "train": ("training", "the model learns from these"),
+    "hidden": ("hidden", ""),
+    "validation": ("validation", "decide when training stops"),
+    "test": ("test", "every number of this page is about these"),
+}
+
+
+def split(run: FinishedRun) -> Html | None:
+    """Return how the events were divided, so that they add up; None for splits of snapshots."""
+    of_split = run.results.get("split") or {}
+    sizes, total = of_split.get("sizes") or {}, (run.results.get("data") or {}).get("events")
+    if not {"train", "validation", "test"} <= sizes.keys() or "snapshots" in sizes:
+        return None
+    sizes = dict(sizes)
+    things = "events" if "new_test" in sizes else "labels"
+    if things == "labels" or not isinstance(total, int):
+        total = sum(sizes[part] for part in ("train", "validation", "test"))
+    sizes["hidden"] = total - sum(sizes[part] for part in ("train", "validation", "test"))
+    parts = [(part, *words) for part, words in _PARTS.items() if sizes[part] > 0]
+    rows: list[list[Any]] = [
+        [
+            join(name, element("small", what or _hidden(run))),
+            f"{sizes[part]:,}",
+            f"{100 * sizes[part] / total:.1f}%",
+        ]
+        for part, name, what in parts
+    ]
+    rows.append([element("strong", f"all {things}"), f"{total:,}", "100%"])
+    new = sizes.get("new_test")
+    return section(
+        f"How the {things} were divided",
+        share_bar([(name, sizes[part] / total) for part, name, _ in parts]),
+        legend([(name, k) for k, (_, name, _) in enumerate(parts)]),
+        table(["", things, "share"], rows),
+        element(
+            "p",
+            f"{new:,} of the {sizes['test']:,} test events touch a node that training never saw:"
+            " one that was hidden, or that came later. Results call them new nodes.",
+        )
+        if new
+        else None,
+        name="split",
+    )
+
+
+def _hidden(run: FinishedRun) -> str:
+    seen = run.observations
+    nodes = None if seen is None else seen.about.get("hidden_nodes")
+    which = "some nodes" if nodes is None else counted(nodes, "node")
+    return (
+        f"earlier events of {which} hidden from training, so that they are new later; their events"
+        " of validation and test remain there"
+    )
 
 
 def headline(run: FinishedRun) -> Html:
-    """Return the headline numbers, the verdict in a sentence, and all heuristics in a figure."""
+    """Return the headline numbers next to the best heuristics, and all of these in a figure."""
     found = run.verdicts()
     main = [verdict for verdict in found if verdict.part == "all"] or found
     notes = [
-        f"By {metric_words(one.metric)}, a heuristic is {one.outcome}: {_values(one)}."
+        (
+            f"By {metric_words(one.metric)}, a heuristic is {one.outcome}: {_values(one)}.",
+            "small note" + " even" * (colour(one) == "soft"),
+        )
         for one in run.verdicts(headline=False)
     ]
-    notes += [f"Note: {warning}" for warning in run.results.get("warnings") or []]
+    notes += [(f"Note: {text}", "small note") for text in run.results.get("warnings") or []]
     return section(
-        "The result",
+        "Compared with heuristics",
         element("div", [_card(verdict) for verdict in main], class_="cards"),
-        element("p", _summary(found), class_="verdict", id="verdict"),
-        [element("p", note, class_="small note") for note in notes],
+        [element("p", note, class_=kind) for note, kind in notes],
         _figure(found),
         name="headline",
     )
@@ -96,26 +191,34 @@ def _figure(found: Sequence[Verdict]) -> Html | None:
         " not learn. Good: far to the right of every ring. New nodes are those unseen in training.",
         metric,
         [
-            (condition(one), {"this model": (one.mean, one.spread or 0.0)}, one.heuristics)
+            (condition(one), {"this model": (one.mean, one.spread or 0.0)}, named(one.heuristics))
             for one in found
         ],
     )
     return figures(figure)
 
 
+def named(heuristics: dict[str, float]) -> dict[str, float]:
+    """Return values of heuristics by the names that the report gives them."""
+    return {heuristic_words(name): value for name, value in heuristics.items()}
+
+
+def colour(verdict: Verdict) -> str:
+    """Return the class of a verdict's colour, which follows the weight of the evidence."""
+    return {"ahead": "bad", "": "good"}.get(verdict.outcome, "soft")
+
+
 def _card(verdict: Verdict) -> Html:
     spread = "" if verdict.spread is None else f" ± {verdict.spread:.3f}"
-    best = None
+    best, kind = None, colour(verdict)
     if verdict.best is not None:
-        kind = "bad" if verdict.outcome else "good"
-        lead = element("span", f"({100 * verdict.lead:+.1f} points)", class_=kind)
-        best = element("p", "best heuristic: {} {:.3f} ".format(*verdict.best), lead)
-    return element(
-        "div",
-        element("p", f"{metric_words(verdict.metric)} {condition(verdict)}", class_="soft"),
+        points = f"({100 * verdict.lead:+.1f} points{', within chance' * (kind == 'soft')})"
+        rule, value = heuristic(verdict.best[0]), f" {verdict.best[1]:.3f} "
+        best = element("p", "best heuristic: ", rule, value, element("span", points, class_=kind))
+    return card(
+        f"{metric_words(verdict.metric)} {condition(verdict)}",
         element("p", f"{verdict.mean:.3f}", element("small", spread), class_="value"),
         best,
-        class_="card",
     )
 
 
@@ -129,11 +232,12 @@ def _summary(found: Sequence[Verdict]) -> Html:
     values = "; ".join(_values(one, metric_words(one.metric)) for one in named)
     if not lost:
         return join(f"The model is ahead of every heuristic. The closest comparison: {values}.")
-    outcome = next((one.outcome for one in lost if one.outcome == "ahead"), lost[0].outcome)
+    ahead = any(one.outcome == "ahead" for one in lost)
+    outcome = "ahead" if ahead else lost[0].outcome
     rest = len(compared) - len(lost)
     others = "comparison" if rest == 1 else f"{rest} comparisons"
     return join(
-        element("strong", f"A heuristic is {outcome}: ", class_="bad"),
+        element("strong", f"A heuristic is {outcome}: ", class_="bad" if ahead else "soft"),
         f"{values}.",
         f" In the other {others} the model is ahead." if rest else None,
     )
@@ -144,7 +248,7 @@ def _values(verdict: Verdict, metric: str = "") -> str:
     name, value = verdict.best or ("", 0.0)
     own = with_spread(verdict.mean, verdict.spread)
     reached = f"{metric} {value:.4f}".lstrip()
-    return f"{condition(verdict)}, {name} reaches {reached} and the model {own}"
+    return f"{condition(verdict)}, “{heuristic_words(name)}” reaches {reached} and the model {own}"
 
 
 def all_numbers(run: FinishedRun) -> Html:
@@ -158,20 +262,33 @@ def all_numbers(run: FinishedRun) -> Html:
                 for one in known.values()
             ]
             rows: list[list[Any]] = [[element("strong", "this model"), *own]]
-            for heuristic, found in run.heuristics.items():
+            for name, found in run.heuristics.items():
                 of = found.get(sampler, {}).get(part, {})
-                cells = [ABSENT if of.get(name) is None else f"{of[name]:.4f}" for name in known]
-                rows.append([heuristic, *cells])
+                cells = [ABSENT if of.get(one) is None else f"{of[one]:.4f}" for one in known]
+                rows.append([heuristic(name), *cells])
             where = " (events with a node unseen in training)" if part == "new" else ""
             numbers = table(["", *map(metric_words, known)], rows)
             blocks.append(details(f"{against(sampler)}{where}".capitalize(), numbers))
-    per_event = any("@" in name for name in run.heuristics)
-    note = element(
-        "p",
-        "Heuristics whose names end in @event know all events before the one they score, as the"
-        " model does; the others learn of events batch by batch, as published.",
+    return section("All numbers", *blocks, _heuristics(run), name="numbers")
+
+
+def _heuristics(run: FinishedRun) -> Html | None:
+    """Return what the heuristics compute."""
+    plain = [name for name in run.heuristics if formula(name) and "@" not in name]
+    if not plain:
+        return None
+    rows = [[join(heuristic_words(name), element("small", name)), formula(name)] for name in plain]
+    return details(
+        "What the heuristics compute",
+        table(["heuristic", "its score of u → v, or of a class"], rows, numbers=2),
+        element(
+            "p",
+            "They learn of events batch by batch, as published, and within s memories fade. Those"
+            " marked “per event” (@event in files) know all events before the one they score, as"
+            " the model does.",
+            class_="small soft",
+        ),
     )
-    return section("All numbers", note if per_event else None, *blocks, name="numbers")
 
 
 def parameters(run: FinishedRun) -> Html:

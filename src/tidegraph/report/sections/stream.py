@@ -10,7 +10,7 @@ import numpy as np
 from tidegraph.core.palette import GREY, SERIES
 from tidegraph.core.words import counted
 from tidegraph.report.axes import Axis, compact, linear, logarithmic, time_axis
-from tidegraph.report.figures import Bars, Curve, Points, Rule, chart, figure, legend
+from tidegraph.report.figures import Bars, Curve, Points, Rule, chart, figure, legend, share_bar
 from tidegraph.report.markup import Html, details, element, figures, section, table, unbroken
 from tidegraph.report.observations import Observations
 from tidegraph.report.telemetry import COLOURED_BY
@@ -36,40 +36,45 @@ def engine(seen: Observations) -> Html:
             f"The stream was {done} with the model's settings"
             f" ({counted(len(about['channels']), 'channel')}, r_max {about['r_max']:g} in units of"
             f" {about['r_max_unit']}, {counted(about['threads'], 'thread')}): {compact(total)}"
-            f" events per second{of}.",
+            f" events per second{of}. The certified error was at most"
+            f" {percent(round(float(certified.max()), 3))} of the threshold.",
         ),
-        figures(
-            chart(
-                "Certified error as a fraction of the threshold",
-                "Good: at most 1, apart from rounding, which the certificate includes; the largest"
-                f" here is {certified.max():.3f}. The certificate is computed from estimates and"
-                " graph alone.",
-                _axis(seen),
-                linear("certified error / threshold", [], low=0, high=max(1.2, certified.max())),
-                [
-                    Curve(name, t, certified[:, k], k % SERIES)
-                    for k, name in enumerate(about["channels"])
-                ],
-                rules=[Rule("threshold", y=1.0)],
-                kind="certified",
-            ),
-            _over_stream(
-                seen,
-                "Speed",
-                "Good: level while the graph grows. Dips are bursts that move many nodes, or"
-                " another program on the machine.",
-                linear("events per second", rate, low=0),
-                Curve("", t, rate, 0),
-                kind="speed",
-            ),
-            _over_stream(
-                seen,
-                "Nodes touched per step",
-                "How far one step (the events of one time) reaches. Good: far below the number of"
-                " nodes.",
-                linear("nodes per step", touched / steps, low=0),
-                Curve("", t, touched / steps, 2),
-                kind="touched",
+        details(
+            "Telemetry of the engine",
+            figures(
+                chart(
+                    "Certified error as a fraction of the threshold",
+                    "Good: at most 1, apart from rounding, which the certificate includes. It is"
+                    " computed from estimates and graph alone.",
+                    _axis(seen),
+                    linear(
+                        "certified error / threshold", [], low=0, high=max(1.2, certified.max())
+                    ),
+                    [
+                        Curve(name, t, certified[:, k], k % SERIES)
+                        for k, name in enumerate(about["channels"])
+                    ],
+                    rules=[Rule("threshold", y=1.0)],
+                    kind="certified",
+                ),
+                _over_stream(
+                    seen,
+                    "Speed",
+                    "Good: level while the graph grows. Dips are bursts that move many nodes, or"
+                    " another program on the machine.",
+                    linear("events per second", rate, low=0),
+                    Curve("", t, rate, 0),
+                    kind="speed",
+                ),
+                _over_stream(
+                    seen,
+                    "Nodes touched per step",
+                    "How far one step (the events of one time) reaches. Good: far below the number"
+                    " of nodes.",
+                    linear("nodes per step", touched / steps, low=0),
+                    Curve("", t, touched / steps, 2),
+                    kind="touched",
+                ),
             ),
         ),
         name="engine",
@@ -237,27 +242,9 @@ def mover(row: dict[str, Any], unit: str) -> Html:
     return figure(
         row["node"],
         moved,
-        _bar(shares),
+        share_bar(shares),
         legend(named),
         table(["event", "when", "share"], lines, numbers=2) if lines else None,
         element("p", f"Through {', '.join(through)}.", class_="small soft") if through else None,
         kind="mover",
-    )
-
-
-def _bar(shares: list[tuple[str, float]]) -> Html:
-    """Return shares as one bar; those that pulled the other way lie left of a mark."""
-    size = sum(abs(share) for _, share in shares) or 1.0
-    drawn = [
-        (share, element("i", class_=f"c{k}", style=f"width:{100 * abs(share) / size:.1f}%"))
-        for k, (_, share) in enumerate(shares)
-    ]
-    against = [piece for share, piece in drawn if share < 0]
-    return element(
-        "div",
-        [*against, element("b")] if against else None,
-        [piece for share, piece in drawn if share >= 0],
-        class_="share",
-        role="img",
-        aria_label="; ".join(f"{name} {share:+.0%}" for name, share in shares),
     )

@@ -119,6 +119,7 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
         "r_max": r_max,
         "r_max_unit": "l1",
         "scale_by_degree": False,
+        "dtype": "float32",
         "dropout": dropout,
         "hidden": hidden,
         "batch_size": batch_size,

@@ -133,7 +133,7 @@ class RecordSettings:
     """Propagation and its record; models with the same of these can share a record."""
 
     columns: int = setting(
-        128,
+        32,
         "random feature columns per channel: more is finer and slower",
         "more where scores of look-alike nodes are too noisy; time and disk grow with it",
         least=1,
@@ -168,6 +168,9 @@ class RecordSettings:
     )
     epsilon: float = setting(
         0.05, "share of its norm a node moves before it is recorded again", least=0, below=1
+    )
+    dtype: Literal["float16", "float32"] = setting(
+        "float16", "how numbers are recorded: float16 halves the record, at an error of 2^-11"
     )
 
 

@@ -304,7 +304,8 @@ class Estimator(Recorded):
                 raise StateFileError(
                     f"{directory} was saved with {name} {saved!r}; leave {name}=... out"
                 )
-        estimator = cls(**{**about["settings"], **modules})
+        # Models saved before there was a choice were recorded in float32.
+        estimator = cls(**{"dtype": "float32", **about["settings"], **modules})
         estimator._span = about["span"]
         estimator._directory, estimator._saved = directory / "trajectories", True
         estimator.epochs_ = [Epoch(**epoch) for epoch in about["epochs"]]

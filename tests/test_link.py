@@ -26,6 +26,7 @@ from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import Edges
 from tidegraph.learning.history import History
 from tidegraph.learning.models import Pair, Window
+from tidegraph.learning.settings import default_epochs
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,
@@ -91,6 +92,12 @@ def test_no_negative_for_training_comes_from_events_kept_out_of_it() -> None:
         patch.setattr(LinkPredictor, "_examples", watched)
         learner.train(split)
     assert not np.isin([drawn[0].src, drawn[0].dst], kept_out).any()
+
+
+def test_epochs_are_fewer_where_examples_are_many() -> None:
+    assert [default_epochs(count) for count in (0, 10**5, 10**6, 10**7)] == [10, 10, 8, 3]
+    assert LinkPredictor()._training(2_000_000).epochs == 4
+    assert LinkPredictor(epochs=7)._training(2_000_000).epochs == 7
 
 
 def test_a_failed_observation_changes_nothing() -> None:

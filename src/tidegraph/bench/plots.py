@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,38 @@ def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
         for axes in (work, times):
             axes.set(xscale="log", xlabel="nodes")
             axes.legend(frameon=False)
+            axes.grid(alpha=0.3)
+
+
+def plot_run_growth(rows: list[dict[str, Any]], path: Path) -> None:
+    """Plot time per event by stage, and memory and disk, of runs over the number of events."""
+    made = [row for row in rows if row["data"].startswith("communities")]
+    others = [row for row in rows if row not in made]
+    with drawing(path, 1, 2, (8, 3.4)) as (times, sizes):
+
+        def lines(panel: Any, label: str, value: Callable[[dict[str, Any]], float]) -> None:
+            colour = f"C{len(panel.get_lines()) // 2}"
+            for some, style in ((made, "o-"), (others, "o")):
+                panel.plot(
+                    [row["events"] for row in some],
+                    [value(row) for row in some],
+                    style,
+                    color=colour,
+                    fillstyle="full" if some is made else "none",
+                    label=label if some is made else None,
+                )
+
+        for stage in rows[0]["seconds"]:
+            lines(times, stage, lambda row, s=stage: 1e6 * row["seconds"][s] / row["events"])
+        lines(sizes, "memory, anonymous", lambda row: row["peak_anonymous_bytes"] / 1e9)
+        lines(sizes, "memory, resident", lambda row: row["peak_bytes"] / 1e9)
+        lines(sizes, "disk", lambda row: row["disk_bytes"] / 1e9)
+        hollow = f" (hollow: {', '.join(row['data'] for row in others)})" if others else ""
+        times.set(title=f"µs per event{hollow}")
+        sizes.set(title="GB")
+        for axes in (times, sizes):
+            axes.set(xscale="log", yscale="log", xlabel="events")
+            axes.legend(frameon=False, fontsize=7)
             axes.grid(alpha=0.3)
 
 

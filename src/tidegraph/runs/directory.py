@@ -101,6 +101,8 @@ def run_directory(out: str | Path, name: str | None, settings: Settings) -> Path
     base = Path(settings.data.name).name.split(".")[0] or "run"
     if settings.task == "node":
         base += "-nodes"
+    if settings.quick:
+        base += "-quick"
     for number in itertools.count(1):
         directory = Path(out) / (base if number == 1 else f"{base}-{number}")
         if not directory.exists():

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegraph.core.durable import only_writer, put_in_place
 from tidegraph.core.errors import DataError, ParameterError, StateFileError
-from tidegraph.core.progress import Progress, silent
+from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.core.resume import resume_or_create
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.batch import Op
@@ -104,7 +104,10 @@ def train(
         result = None
         if ranks.leads:
             negatives = saved.training_negatives
-            result = validation_result(saved, stream, split, training_negatives=negatives)
+            validating = prefixed(report, "validating, ")
+            result = validation_result(
+                saved, stream, split, training_negatives=negatives, progress=validating
+            )
         result = ranks.share(result)
     assert result is not None  # the first process shares its own
     notes = too_few(result.row("validation").examples)

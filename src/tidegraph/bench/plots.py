@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,14 @@ def plot_run_growth(rows: list[dict[str, Any]], path: Path) -> None:
     others = [row for row in rows if row not in made]
     with drawing(path, 1, 2, (8, 3.4)) as (times, sizes):
 
-        def lines(panel: Any, label: str, value: Callable[[dict[str, Any]], float]) -> None:
+        def lines(panel: Any, label: str, name: str, stage: str | None, unit: float) -> None:
             colour = f"C{len(panel.get_lines()) // 2}"
             for some, style in ((made, "o-"), (others, "o")):
+                found = [(row[name][stage] if stage else row[name]) for row in some]
+                per = [row["events"] if stage else 1 for row in some]
                 panel.plot(
                     [row["events"] for row in some],
-                    [value(row) for row in some],
+                    [value / unit / each for value, each in zip(found, per, strict=True)],
                     style,
                     color=colour,
                     fillstyle="full" if some is made else "none",
@@ -66,10 +68,10 @@ def plot_run_growth(rows: list[dict[str, Any]], path: Path) -> None:
                 )
 
         for stage in rows[0]["seconds"]:
-            lines(times, stage, lambda row, s=stage: 1e6 * row["seconds"][s] / row["events"])
-        lines(sizes, "memory, anonymous", lambda row: row["peak_anonymous_bytes"] / 1e9)
-        lines(sizes, "memory, resident", lambda row: row["peak_bytes"] / 1e9)
-        lines(sizes, "disk", lambda row: row["disk_bytes"] / 1e9)
+            lines(times, stage, "seconds", stage, 1e-6)
+        lines(sizes, "memory, anonymous", "peak_anonymous_bytes", None, 1e9)
+        lines(sizes, "memory, resident", "peak_bytes", None, 1e9)
+        lines(sizes, "disk", "disk_bytes", None, 1e9)
         hollow = f" (hollow: {', '.join(row['data'] for row in others)})" if others else ""
         times.set(title=f"µs per event{hollow}")
         sizes.set(title="GB")

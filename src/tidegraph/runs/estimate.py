@@ -18,11 +18,11 @@ from tidegraph.store.segments import Layout
 # of one core; two cores share the work of records and networks.
 # Of both ends, and of neighbours that moved enough: fewer the more events a node has.
 _RECORDS_PER_EVENT, _MOVED = 1.5, 27.0
-_EVENT_CELL_US = 0.7  # to propagate and record an event, per channel and column
-_EVENT_US = 60  # the same whatever the columns, and to save and to describe it
+_EVENT_CELL_US = 0.3  # to propagate and record an event, per channel and column
+_EVENT_US = 25  # the same whatever the columns, and to save and to describe it
 _PAIR_US, _PAIR_COLUMN_US = 8, 0.25  # to read the features of a pair
-_STEP_US = 10  # of one pair through the network and back; a third of it one way
-_HEURISTIC_PAIR_US = 25  # of all heuristics about one pair
+_STEP_US = 14  # of one pair through the network and back; a third of it one way
+_HEURISTIC_PAIR_US = 15  # of all heuristics about one pair
 _FIXED_S = 5.0
 _FEATURE_BYTES = 4 * 150  # of a pair
 _FIXED_BYTES = 450_000_000  # torch, mostly

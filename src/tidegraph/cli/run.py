@@ -148,7 +148,10 @@ def run(
         _show_log()
     runs.check(settings)  # before reading, which may take long
     stream = _read(settings.data, quiet)
-    _execute(runs.Run(directory, settings, stream, command=command), quiet)
+    begun = runs.Run(directory, settings, stream, command=command)
+    if not quiet:
+        console().print(str(begun.estimate()), markup=False, highlight=False)
+    _execute(begun, quiet)
 
 
 def _settings(
@@ -229,8 +232,6 @@ def resume(directory: Path, quiet: bool, verbose: bool) -> None:
 
 
 def _execute(run: Run, quiet: bool) -> None:
-    if not quiet:
-        console().print(str(run.estimate()), markup=False, highlight=False)
     with progress("run", quiet=quiet) as report:
         results = run.execute(progress=report)
     if not quiet:

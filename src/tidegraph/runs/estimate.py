@@ -46,7 +46,7 @@ class Estimate:
             time = f"{self.seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min"
             time += " on two quiet cores, "
         memory, disk = bytes_in_words(self.memory), bytes_in_words(self.disk)
-        return f"About {time}{memory} of memory and {disk} of disk."
+        return f"About {time}{memory} of memory and at most {disk} of disk."
 
     def check(self, directory: Path) -> None:
         """Raise ParameterError where the disk cannot hold the run, beside what it has already."""
@@ -70,8 +70,8 @@ def estimate(events: int, nodes: int, settings: Settings) -> Estimate:
     per_node = max(1.0, events / nodes)
     records = nodes + events * min(12, _RECORDS_PER_EVENT + _MOVED / math.sqrt(per_node))
     record = int(records * layout.record_bytes)
-    merging = 2 if record > 8 * SEGMENT_BYTES else 1  # the old segments stay until all is written
-    kept = seeds if settings.keep else min(2, seeds)
+    # Segments stay until all of them are merged; the record of an earlier seed until this is done.
+    records_kept = 1 + (seeds if settings.keep else min(2, seeds))
     # Pairs to read and to learn from; a label counts once for each network.
     per_event = 1 + model.get("random_negatives", 0) + model.get("past_negatives", 0)
     per_event *= model.get("members", 1)
@@ -92,5 +92,5 @@ def estimate(events: int, nodes: int, settings: Settings) -> Estimate:
             + min(2.5 * SEGMENT_BYTES, 2.5 * record)
             + events * _EVENT_BYTES
         ),
-        disk=kept * merging * record + events * _EVENT_FILE_BYTES,
+        disk=records_kept * record + events * _EVENT_FILE_BYTES,
     )

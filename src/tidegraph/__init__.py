@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from tidegraph.events.steps import Steps
     from tidegraph.events.stream import Edges, EventStream, NodeLabels
     from tidegraph.events.tables import read_table, scan_table
-    from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+    from tidegraph.events.vocabulary import Vocabulary
+    from tidegraph.learning.tasks import EventClassifier, LinkPredictor, NodeClassifier
     from tidegraph.store.shards import ShardedTrajectories, record_shards
     from tidegraph.store.trajectories import Trajectories, record
 
@@ -51,6 +52,7 @@ __all__ = [
     "Embeddings",
     "EngineSettings",
     "EvaluationError",
+    "EventClassifier",
     "EventError",
     "EventStream",
     "Explanation",
@@ -71,6 +73,7 @@ __all__ = [
     "TidegraphError",
     "Trajectories",
     "UnknownNodeError",
+    "Vocabulary",
     "__version__",
     "build",
     "evaluation",
@@ -106,7 +109,8 @@ _HOMES = {
     "events.steps": ("Steps",),
     "events.stream": ("Edges", "EventStream", "NodeLabels"),
     "events.tables": ("read_table", "scan_table"),
-    "learning.tasks": ("LinkPredictor", "NodeClassifier"),
+    "events.vocabulary": ("Vocabulary",),
+    "learning.tasks": ("EventClassifier", "LinkPredictor", "NodeClassifier"),
     "store.shards": ("ShardedTrajectories", "record_shards"),
     "store.trajectories": ("Trajectories", "record"),
 }

@@ -166,7 +166,7 @@ class Run:
             **self._inputs,
             split=self._split,
             evaluation=dataclasses.asdict(self.settings.evaluation),
-            ask_after=self.settings.model.get("ask_after"),
+            **{name: self.settings.model.get(name) for name in ("ask_after", "label_delay")},
         )
         path, report = self.directory / "heuristics.json", prefixed(progress, "heuristics, ")
         return self._scores(stages, "heuristics", known_as, path, lambda: None, report)
@@ -287,7 +287,7 @@ def check(settings: Settings) -> None:
     if settings.report.tensorboard and find_spec("tensorboard") is None:
         raise ParameterError(
             "TensorBoard's files need the package tensorboard, which is not installed;"
-            " pip install 'tidegraph[tensorboard]', or leave report.tensorboard out"
+            " pip install tensorboard, or leave report.tensorboard out"
         )
 
 

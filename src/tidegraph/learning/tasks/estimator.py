@@ -22,12 +22,12 @@ from tidegraph.core.declarations import Setting, declared
 from tidegraph.core.durable import link_or_copy, put_in_place
 from tidegraph.core.errors import StateFileError
 from tidegraph.core.progress import Progress, prefixed, silent
-from tidegraph.evaluation import Split, latest_split
+from tidegraph.evaluation import Result, Split, latest_split
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.models import Network
 from tidegraph.learning.settings import TrainingSettings, default_epochs
-from tidegraph.learning.tasks.recorded import Recorded, all_or_nothing
+from tidegraph.learning.tasks.recorded import HISTORY, Recorded, all_or_nothing
 from tidegraph.learning.training import Epoch, Training, fit, read_tensors, write_tensors
 from tidegraph.store.trajectories import copy_store
 
@@ -107,6 +107,7 @@ class Estimator(Recorded):
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
         )
+        self._calibrate(held_out, held_features)
 
     def _divided(self, split: Split) -> tuple[Any, Any]:
         """Return the examples that train and those that validate, with their times `t`."""
@@ -131,6 +132,9 @@ class Estimator(Recorded):
         """Fit the parts of the network that are not trained."""
         self._network.adjust(features)
 
+    def _calibrate(self, examples: Any, features: Tensor) -> None:
+        """Fit what follows the network to examples that did not train it."""
+
     def _loss(self, examples: Any, features: Tensor, rows: IntArray) -> Tensor:
         """Return the loss of some of the examples, given the features of all of them."""
         raise NotImplementedError
@@ -141,6 +145,14 @@ class Estimator(Recorded):
             with torch.no_grad():
                 total += float(self._loss(examples, features, rows)) * len(rows)
         return total / len(examples.t)
+
+    def evaluate(self, split: Split, **options: Any) -> Result:
+        """Return what model and heuristics achieve on parts of the split."""
+        raise NotImplementedError
+
+    def validate(self, split: Split, *, progress: Progress | None = None) -> Result:
+        """Return what model and heuristics achieve on the part that decided when to stop."""
+        return self.evaluate(split, parts=("validation",))
 
     # Learning on ----------------------------------------------------------------------------------
 
@@ -252,6 +264,7 @@ class Estimator(Recorded):
                 shutil.rmtree(leftover)
         directory.mkdir(parents=True)
         copy_store(self._directory, directory / "trajectories")
+        self._history.save(directory / "trajectories" / HISTORY)
         events_file, held = self._shared_events
         if events_file is not None and held is self._stream:
             link_or_copy(events_file, directory / "events")

@@ -9,7 +9,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -28,7 +28,12 @@ from tidegraph.events.stream import EventStream
 from tidegraph.learning.history import History
 from tidegraph.learning.models import Window
 from tidegraph.learning.presets import preset_for
-from tidegraph.learning.settings import ModelSettings, activity_half_lives, default_half_lives
+from tidegraph.learning.settings import (
+    ModelSettings,
+    Task,
+    activity_half_lives,
+    default_half_lives,
+)
 from tidegraph.store.trajectories import Trajectories, copy_store, record
 from tidegraph.store.writer import Watch
 
@@ -38,6 +43,8 @@ if TYPE_CHECKING:
 _Own = TypeVar("_Own", bound="Recorded")
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
+
+HISTORY = "history"  # a file next to those of the record, and shared with them
 
 
 def all_or_nothing(
@@ -64,7 +71,7 @@ class Recorded(ModelSettings):
     Each task is a dataclass of its settings.
     """
 
-    task: ClassVar[Literal["link", "node"]]
+    task: ClassVar[Task]
 
     _network: Any  # a `Network`, once there is one
     _stream: EventStream
@@ -198,8 +205,8 @@ class Recorded(ModelSettings):
     def _open(self, stream: EventStream) -> None:
         self._stream = stream
         self._trajectories = Trajectories.open(self._directory)
-        self._history = History(stream.nodes, activity_half_lives(self._span))
-        self._history.append(stream)
+        half_lives, file = activity_half_lives(self._span), self._directory / HISTORY
+        self._history = History.of(stream, half_lives, file, keep=not self._saved)
 
     def _joined(self, events: EventStream) -> EventStream:
         return self._stream.joined(events)
@@ -213,11 +220,7 @@ class Recorded(ModelSettings):
             self._directory, self._saved = copy, False
             self._trajectories = Trajectories.open(copy)
         self._trajectories.append(events)
-        if stream.nodes == self._history.nodes:
-            self._history.append(events)
-        else:  # its tables have a row per node
-            self._history = History(stream.nodes, self._history.half_lives)
-            self._history.append(stream)
+        self._history.append(events)
         self._stream = stream
 
     def _window(self, nodes: IntArray, t: IntArray) -> Window | None:

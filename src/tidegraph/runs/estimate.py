@@ -26,7 +26,7 @@ _HEURISTIC_PAIR_US = 15  # of all heuristics about one pair
 _FIXED_S = 5.0
 _FEATURE_BYTES = 4 * 150  # of a pair
 _FIXED_BYTES = 450_000_000  # torch, mostly
-_EVENT_BYTES, _EVENT_FILE_BYTES = 200, 100
+_EVENT_BYTES, _EVENT_FILE_BYTES = 200, 150  # in memory; as events and history on disk
 _TESTED = 0.15 * 1.3  # of the events, once as all and once as new nodes
 
 
@@ -61,12 +61,18 @@ class Estimate:
             )
 
 
-def estimate(events: int, nodes: int, settings: Settings) -> Estimate:
-    """Estimate what a run with these settings takes on a stream of so many events and nodes."""
+def estimate(
+    events: int, nodes: int, settings: Settings, *, columns: int | None = None
+) -> Estimate:
+    """Estimate what a run with these settings takes on a stream of so many events and nodes.
+
+    columns: of the features that nodes have, where these are propagated instead of random ones.
+    """
     model, seeds = settings.model, len(settings.seeds)
     half_lives = 1 if model["half_lives"] is None else len(model["half_lives"])
     channels = (1 + half_lives) * (2 if model["high_pass"] else 1)
-    cells, layout = channels * model["columns"], Layout(channels, model["columns"], model["dtype"])
+    columns = model["columns"] if columns is None else columns
+    cells, layout = channels * columns, Layout(channels, columns, model["dtype"])
     per_node = max(1.0, events / nodes)
     records = nodes + events * min(12, _RECORDS_PER_EVENT + _MOVED / math.sqrt(per_node))
     record = int(records * layout.record_bytes)
@@ -78,7 +84,7 @@ def estimate(events: int, nodes: int, settings: Settings) -> Estimate:
     pairs = int(min(0.7 * events, model["max_examples"]) * per_event)
     epochs = model["epochs"] or default_epochs(pairs)
     asked = _TESTED * events * (1 + len(settings.evaluation.samplers or ("", "")))
-    pair_us = _PAIR_US + _PAIR_COLUMN_US * model["columns"]
+    pair_us = _PAIR_US + _PAIR_COLUMN_US * columns
     of_seed_us = events * (_EVENT_US + _EVENT_CELL_US * cells) / 2
     of_seed_us += pairs * (pair_us + epochs * _STEP_US * model["hidden"] / 256 / 2)
     of_seed_us += asked * (pair_us + _STEP_US / 3)

@@ -86,7 +86,11 @@ class Run:
 
     def estimate(self) -> Estimate:
         """Return what the run takes, if nothing of it can be reused."""
-        return estimate(len(self.stream), self.stream.nodes, self.settings)
+        stream, features = self.stream, self.stream.node_features
+        columns = None
+        if self.settings.task == "node" and features is not None:
+            columns = features.shape[1]
+        return estimate(len(stream), stream.nodes, self.settings, columns=columns)
 
     def execute(self, *, progress: Progress | None = None) -> dict[str, Any]:
         """Return the content of metrics.json and, as `report`, the path of the report or None."""

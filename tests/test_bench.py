@@ -303,3 +303,25 @@ def test_committed_results_hold_no_path_of_the_machine() -> None:
         if file.suffix in (".json", ".md"):
             found = path.search(file.read_text(encoding="utf-8"))
             assert found is None, f"{file.relative_to(RESULTS)} holds {found[0]!r}"
+
+
+@pytest.mark.slow
+def test_runs_of_growing_streams_are_measured_once(tmp_path: Path) -> None:
+    from tidegraph.bench.plots import plot_run_growth
+    from tidegraph.bench.run_growth import run_growth
+
+    path = tmp_path / "growth.json"
+    options = ["--quick", "--set", "epochs=1"]
+    (row,) = run_growth(path, events=[1000], data=[], options=options)["rows"]
+    assert row["events"] == 1000
+    assert {"record", "train", "score", "other", "total"} <= row["seconds"].keys()
+    assert row["seconds"]["total"] == pytest.approx(
+        sum(value for stage, value in row["seconds"].items() if stage != "total"), abs=0.1
+    )
+    for name in ("peak_bytes", "peak_anonymous_bytes", "disk_bytes", "cpu_s"):
+        assert row[name] > 0
+    written = path.read_bytes()
+    assert run_growth(path, events=[1000], data=[], options=options)["rows"] == [row]
+    assert path.read_bytes() == written
+    plot_run_growth([row], tmp_path / "growth.svg")
+    assert (tmp_path / "growth.svg").read_text(encoding="utf-8").startswith("<?xml")

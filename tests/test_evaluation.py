@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,11 +129,14 @@ def test_negatives_are_a_function_of_the_seed_and_as_many_as_positives(
             np.testing.assert_array_equal(src, batch.src)
 
 
-@given(SEEDS)
+@given(SEEDS, st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_historical_negatives_were_seen_strictly_before_and_not_in_the_window(seed: int) -> None:
+def test_historical_negatives_were_seen_strictly_before_and_not_in_the_window(
+    seed: int, published: bool
+) -> None:
     stream = random_stream(seed)
     sampler = negatives.HistoricalEdges(stream, seed=2)
+    sampler.published = published
     for batch in batches(stream, 120):
         start, end = int(batch.t[0]), int(batch.t[-1])
         before, window = stream.before(start), stream.between(start, end + 1)
@@ -144,6 +148,40 @@ def test_historical_negatives_were_seen_strictly_before_and_not_in_the_window(se
         drawn = pairs(src[added:], dst[added:])
         assert len(drawn) == len(batch) - added  # without replacement
         assert drawn <= pool
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_every_allowed_past_edge_is_drawn_equally_often(published: bool) -> None:
+    stream = random_stream(4)
+    batch = stream[-5:]
+    sampler = negatives.HistoricalEdges(stream, seed=2)
+    sampler.published = published
+    before = stream.before(int(batch.t[0]))
+    window = stream.between(int(batch.t[0]), int(batch.t[-1]) + 1)
+    pool = pairs(before.src, before.dst) - pairs(window.src, window.dst)
+    assert len(pool) > 4 * len(batch)  # else both draw alike
+    draws = 40 * len(pool)
+    drawn = [sampler.sample(batch.src, batch.dst, batch.t) for _ in range(draws // len(batch))]
+    keys = np.concatenate([src * stream.nodes + dst for src, dst in drawn])
+    counts = np.unique(keys, return_counts=True)[1]
+    assert len(counts) == len(pool)
+    # Hoeffding: no count of a fair draw is this far from its mean but once in 10^9.
+    assert abs(counts - len(keys) / len(pool)).max() < np.sqrt(
+        len(keys) * np.log(2e9 * len(pool)) / 2
+    )
+
+
+def test_past_edges_of_long_streams_are_drawn_otherwise_and_the_result_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = random_stream(4)
+    split = evaluation.tgn_split(stream)
+    asked: dict[str, Any] = {"samplers": ("historical",), "heuristics": list}
+    score = lambda src, dst, t: src + 0.5 * dst  # noqa: E731
+    usual = evaluation.evaluate_link(score, stream, split, **asked)
+    monkeypatch.setattr(negatives, "EDGES_AS_PUBLISHED", 0)
+    other = evaluation.evaluate_link(score, stream, split, **asked)
+    assert ("past_edges" in other.settings, "past_edges" in usual.settings) == (True, False)
 
 
 @given(SEEDS, st.integers(0, 12))

@@ -94,13 +94,13 @@ LAYERS: dict[str, list[str]] = {
         "protocol stages",
         "trials",
         "config evaluating fitting",
-        "directory sweep training",
+        "directory estimate sweep training",
         "run",
     ],
     "bench": [
         "graphs measuring plots results",
         "competitors",
-        "recomputing scaling streams",
+        "recomputing run_growth scaling streams",
     ],
     "reproduce": [
         "data texts tgn",

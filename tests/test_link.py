@@ -26,6 +26,9 @@ from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import Edges
 from tidegraph.learning.history import History
 from tidegraph.learning.models import Pair, Window
+from tidegraph.learning.settings import default_epochs
+from tidegraph.learning.tasks import link
+from tidegraph.learning.training import read_tensors, write_tensors
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,
@@ -91,6 +94,41 @@ def test_no_negative_for_training_comes_from_events_kept_out_of_it() -> None:
         patch.setattr(LinkPredictor, "_examples", watched)
         learner.train(split)
     assert not np.isin([drawn[0].src, drawn[0].dst], kept_out).any()
+
+
+def test_features_are_read_in_pieces_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = predictor(epochs=1, max_examples=50)
+    learner.observe(STREAM, SPLIT)
+    learner._features = learner._new_features()
+    examples, _ = learner._divided(SPLIT)
+    whole = learner._read(examples)
+    monkeypatch.setattr(link, "_PAIRS_AT_ONCE", 64)
+    seen: list[tuple[int, int]] = []
+    pieces = learner._read_many(examples, lambda done, total, _: seen.append((done, total)))
+    np.testing.assert_array_equal(pieces, whole)
+    assert seen[0] == (64, len(whole))
+    assert seen[-1] == (len(whole), len(whole))
+
+
+def test_a_model_saved_before_records_had_a_choice_is_one_of_float32(tmp_path: Path) -> None:
+    old = predictor(epochs=1, dtype="float32").fit(STREAM, SPLIT)
+    old.save(tmp_path / "model")
+    file = tmp_path / "model" / "model.safetensors"
+    tensors, about = read_tensors(file)
+    del about["settings"]["dtype"]
+    write_tensors(file, tensors, about)
+    loaded = LinkPredictor.load(tmp_path / "model")
+    assert loaded.dtype == "float32"
+    src, dst, t = questions(20)
+    np.testing.assert_array_equal(
+        loaded.decision_function(src, dst, t), old.decision_function(src, dst, t)
+    )
+
+
+def test_epochs_are_fewer_where_examples_are_many() -> None:
+    assert [default_epochs(count) for count in (0, 10**5, 10**6, 10**7)] == [10, 10, 8, 3]
+    assert LinkPredictor()._training(2_000_000).epochs == 4
+    assert LinkPredictor(epochs=7)._training(2_000_000).epochs == 7
 
 
 def test_a_failed_observation_changes_nothing() -> None:

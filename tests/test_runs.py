@@ -33,6 +33,7 @@ from tidegraph.report import telemetry
 from tidegraph.runs import config, evaluate, fitting, stages
 from tidegraph.runs import run as run_module
 from tidegraph.runs.config import Settings
+from tidegraph.runs.estimate import Estimate, estimate
 from tidegraph.runs.protocol import Protocol
 from tidegraph.runs.run import Run
 from tidegraph.runs.trials import make_trial
@@ -131,6 +132,52 @@ def undisturbed(whole: Path) -> dict[str, Any]:
     return runs.read_metrics(whole)
 
 
+# The plan -----------------------------------------------------------------------------------------
+
+
+def test_an_estimate_grows_with_events_and_columns() -> None:
+    def cost(events: int, *words: str) -> Estimate:
+        settings = config.resolve({"data": {"name": "toy"}}, config.assignments(words))
+        return estimate(events, events // 100, settings)
+
+    small, usual, large = cost(10**4), cost(10**6), cost(10**7)
+    for less, more in (
+        (small, usual),
+        (usual, large),
+        (cost(10**6, "columns=8"), usual),
+        (cost(10**6, "quick=true"), usual),
+        (usual, cost(10**6, "seeds=0,1,2", "keep=true", "dtype=float32")),
+    ):
+        assert less.seconds is not None
+        assert more.seconds is not None
+        assert less.seconds < more.seconds
+        assert less.memory <= more.memory
+        assert less.disk < more.disk
+    assert cost(10**6, "skip=heuristics").seconds < usual.seconds  # type: ignore[operator]
+    assert cost(10**6, "preset=paper-lstm").seconds is None
+    # Linear: no part grows faster than the events.
+    assert large.seconds <= 10 * usual.seconds  # type: ignore[operator]
+    assert large.memory <= 10 * usual.memory
+
+
+def test_a_run_takes_no_more_disk_than_estimated(whole: Path, stream: EventStream) -> None:
+    files = {path.stat().st_ino: path.stat().st_size for path in whole.rglob("*.records")}
+    estimated = Run(whole, settled("html=false"), stream).estimate()
+    assert sum(files.values()) <= estimated.disk
+
+
+def test_a_run_that_the_disk_cannot_hold_is_rejected_and_changes_nothing(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=10**5))
+    out = tmp_path / "runs"
+    result = CliRunner().invoke(cli.main, ["run", str(toy), "--out", str(out), *QUICKLY])
+    assert result.exit_code == 2, result.output
+    for fact in ("100 kB", "--quick", "columns", "--out"):
+        assert fact in result.output
+    assert not out.exists()
+
+
 # The numbers --------------------------------------------------------------------------------------
 
 
@@ -143,6 +190,35 @@ def test_a_run_has_the_numbers_of_an_evaluation(
     assert undisturbed["elapsed_s"].keys() == {
         *("data", "heuristics", "record", "train", "score", "total")
     }
+
+
+def test_a_run_without_heuristics_has_the_same_numbers_and_says_what_it_lacks(
+    whole: Path, stream: EventStream, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    directory = tmp_path / "toy"
+    without = settled("html=false", "skip=heuristics")
+    skipped = Run(directory, without, stream).execute()
+    for name in ("metrics", "split", "headlines", "evaluation"):
+        assert skipped[name] == undisturbed[name]
+    assert skipped["heuristics"] == {}
+    assert "heuristics" not in skipped["elapsed_s"]
+    assert any("skipped" in note for note in skipped["warnings"])
+    assert runs.run_directory(tmp_path, None, settled()) == directory  # it can be made whole
+    again = Run(directory, settled("html=false"), stream).execute()
+    assert again["heuristics"] == undisturbed["heuristics"]
+    assert "score/0" in again["reused"]
+
+
+def test_a_quick_run_is_smaller_and_says_so(stream: EventStream, tmp_path: Path) -> None:
+    tree = {"data": {"name": "toy"}, "quick": True, "report": {"html": False}}
+    settings = config.resolve(tree, {"model": {"epochs": 2, "hidden": 8, "threads": 1}})
+    assert [settings.model[name] for name in ("columns", "epochs")] == [16, 2]
+    assert runs.run_directory(tmp_path, None, settings).name == "toy-quick"
+    results = Run(tmp_path / "quick", settings, stream).execute()
+    assert "quick" in results["warnings"][0]
+    assert results["heuristics"]
+    assert results["settings"]["columns"] == 16
+    assert runs.read_settings(tmp_path / "quick") == settings
 
 
 def test_a_run_on_nodes_has_the_numbers_of_the_classifier(
@@ -574,6 +650,7 @@ CHANGED = {
     "r_max_unit": "l1",
     "scale_by_degree": False,
     "epsilon": 0.2,
+    "dtype": "float32",
     "edge_features": False,
     "encoder": "lstm",
     "encoder_options": {"layers": 2},

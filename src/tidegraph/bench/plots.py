@@ -60,6 +60,40 @@ def plot_growth(rows: list[dict[str, Any]], path: Path) -> None:
             axes.grid(alpha=0.3)
 
 
+def plot_run_growth(rows: list[dict[str, Any]], path: Path) -> None:
+    """Plot time per event by stage, and memory and disk, of runs over the number of events."""
+    made = [row for row in rows if row["data"].startswith("communities")]
+    others = [row for row in rows if row not in made]
+    with drawing(path, 1, 2, (8, 3.4)) as (times, sizes):
+
+        def lines(panel: Any, label: str, name: str, stage: str | None, unit: float) -> None:
+            colour = f"C{len(panel.get_lines()) // 2}"
+            for some, style in ((made, "o-"), (others, "o")):
+                found = [(row[name][stage] if stage else row[name]) for row in some]
+                per = [row["events"] if stage else 1 for row in some]
+                panel.plot(
+                    [row["events"] for row in some],
+                    [value / unit / each for value, each in zip(found, per, strict=True)],
+                    style,
+                    color=colour,
+                    fillstyle="full" if some is made else "none",
+                    label=label if some is made else None,
+                )
+
+        for stage in rows[0]["seconds"]:
+            lines(times, stage, "seconds", stage, 1e-6)
+        lines(sizes, "memory, anonymous", "peak_anonymous_bytes", None, 1e9)
+        lines(sizes, "memory, resident", "peak_bytes", None, 1e9)
+        lines(sizes, "disk", "disk_bytes", None, 1e9)
+        hollow = f" (hollow: {', '.join(row['data'] for row in others)})" if others else ""
+        times.set(title=f"µs per event{hollow}")
+        sizes.set(title="GB")
+        for axes in (times, sizes):
+            axes.set(xscale="log", yscale="log", xlabel="events")
+            axes.legend(frameon=False, fontsize=7)
+            axes.grid(alpha=0.3)
+
+
 def plot_scale(growth: dict[str, Any], larger: list[dict[str, Any]], path: Path) -> None:
     """Plot time, memory and disk of large graphs by edges, columns and r_max.
 

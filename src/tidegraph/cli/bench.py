@@ -81,6 +81,74 @@ def propagation(ctx: click.Context, /, output: Path | None, **options: Any) -> N
         sys.exit(1)
 
 
+def _counts(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[int, ...]:
+    """Return numbers of events, which may be written as 1e6."""
+    try:
+        counts = tuple(int(float(word)) for word in words)
+    except (ValueError, OverflowError):
+        counts = (0,)
+    if any(count < 1000 for count in counts):
+        raise click.BadParameter("give numbers of events from 1000 on, such as 1e6")
+    return counts
+
+
+@bench.command("run-growth")
+@option(
+    "--events",
+    "Events of a generated stream; may be given several times. Default: 1e5, 1e6 and 1e7.",
+    multiple=True,
+    callback=_counts,
+    metavar="N",
+)
+@option(
+    "--data",
+    "A data set; may be given several times. Default: flights-3m, unless --events is given.",
+    multiple=True,
+    metavar="NAME",
+)
+@option(
+    "--output",
+    "Write results here, and a plot next to it. What is there is not measured again.",
+    Path("benchmarks/results/run_growth.json"),
+    type=WRITABLE_FILE,
+)
+@JSON_OPTION
+@click.pass_context
+def run_growth(
+    ctx: click.Context, /, events: tuple[int, ...], data: tuple[str, ...], output: Path
+) -> None:
+    """Measure how `tidegraph run` grows with the number of events.
+
+    Generates communities between which nodes move, runs on each table in a process of its own, and
+    reports seconds by stage, peak memory and disk. An hour and 20 GB of disk for all sizes.
+    """
+    from tidegraph.bench import run_growth as growth
+    from tidegraph.bench.plots import plot_run_growth
+    from tidegraph.core.words import bytes_in_words
+
+    if not events and not data:
+        events, data = growth.EVENTS, growth.DATA
+    command = " ".join(["tidegraph bench run-growth", *_given(ctx)])
+    with progress("bench") as report:
+        results = growth.run_growth(
+            output, events=events, data=data, command=command, progress=report
+        )
+    titles = ["data", "events", "seconds", "µs/event", "memory", "anonymous", "disk"]
+    shown = table("Runs", titles, left=1)
+    for row in results["rows"]:
+        sizes = ("peak_bytes", "peak_anonymous_bytes", "disk_bytes")
+        shown.add_row(
+            row["data"],
+            f"{row['events']:,}",
+            f"{row['seconds']['total']:,.0f}",
+            f"{row['us_per_event']:,.0f}",
+            *(bytes_in_words(row[size]) for size in sizes),
+        )
+    console().print(shown)
+    plot_run_growth(results["rows"], output.with_suffix(".svg"))
+    echo_json(results)
+
+
 def _given(ctx: click.Context) -> list[str]:
     """Return the options given on the command line, except those about output."""
     words = []

@@ -102,6 +102,8 @@ def _print_all_settings() -> None:
 @option("--out", "The directory of all runs.", Path("runs"), type=DIRECTORY)
 @option("--no-report", "Write no report.html.", is_flag=True)
 @option("--tensorboard", "Also write curves for TensorBoard.", is_flag=True)
+@setting_option(RunSettings, "quick")
+@setting_option(RunSettings, "skip", multiple=True)
 @setting_option(RunSettings, "keep")
 @reading_options
 @_output_options
@@ -130,6 +132,7 @@ def run(
       tidegraph run wikipedia --task node --seeds 0,1,2
       tidegraph run payments.csv --task events --label fraud
       tidegraph run uci --set epochs=20 --set samplers=random-dst,inductive
+      tidegraph run calls.csv --quick                 a first look, in a fraction of the time
       tidegraph run --config runs/uci/config.toml --seeds 3,4,5 --name uci-again
 
     Settings come from the defaults, --preset, --config, other options and --set, each overriding
@@ -149,7 +152,10 @@ def run(
         _show_log()
     runs.check(settings)  # before reading, which may take long
     stream = _read(settings, quiet)
-    _execute(runs.Run(directory, settings, stream, command=command), quiet)
+    begun = runs.Run(directory, settings, stream, command=command)
+    if not quiet:
+        console().print(str(begun.estimate()), markup=False, highlight=False)
+    _execute(begun, quiet)
 
 
 def _settings(
@@ -167,7 +173,7 @@ def _settings(
 
     file = {} if config_file is None else config.read(config_file)
     given: dict[str, Any] = {
-        key: options[key] for key in ("task", "preset", "keep") if was_given(key)
+        key: options[key] for key in ("task", "preset", "quick", "skip", "keep") if was_given(key)
     }
     if was_given("seeds"):
         given["seeds"] = options["seeds"]

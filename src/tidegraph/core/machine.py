@@ -45,6 +45,11 @@ def memory_bytes(*, peak: bool = False) -> int:
     return 1024 * _kilobytes("/proc/self/status", "VmHWM" if peak else "VmRSS")
 
 
+def memory_field(field: str, process: int) -> int:
+    """Return a field of the memory of a process in bytes, such as RssAnon; 0 where unknown."""
+    return 1024 * _kilobytes(f"/proc/{process}/status", field)
+
+
 def forget_peak_memory() -> int:
     """Return freed memory to the system, reset the peak, and return the resident memory."""
     with contextlib.suppress(OSError, AttributeError):  # another C library

@@ -19,6 +19,7 @@ from tidegraph.events.names import node_numbers
 from tidegraph.events.stream import EventStream
 
 IntArray = NDArray[np.int64]
+EDGES_AS_PUBLISHED = 200_000  # distinct edges of a stream, up to which draws are the published ones
 
 
 class NegativeSampler(ABC):
@@ -71,8 +72,10 @@ class RandomNodes(NegativeSampler):
 class HistoricalEdges(NegativeSampler):
     """Whole edges seen strictly before the batch's window and not in it, without replacement.
 
-    If there are too few, random pairs of a source and a destination that occur among the events
-    come first; none of these is a positive of the batch.
+    A stream with more than 200,000 distinct edges gets other draws than the published ones, from
+    the same distribution, in time that does not grow with the past. If there are too few, random
+    pairs of a source and a destination that occur among the events come first; none of these is a
+    positive of the batch.
     """
 
     name = "historical"
@@ -92,26 +95,33 @@ class HistoricalEdges(NegativeSampler):
         self._first_t = events.t[first[order]]
         self._src, self._dst = events.src[first[order]], events.dst[first[order]]
         self._skip = 0  # edges that are never drawn, at the beginning
+        # As DyGLib draws, which permutes all past edges for every batch.
+        self.published = len(order) <= EDGES_AS_PUBLISHED
 
     def sample(self, src: IntArray, dst: IntArray, t: IntArray) -> tuple[IntArray, IntArray]:
         start, end = t[0], t[-1]
-        allowed = np.ones(int(np.searchsorted(self._first_t, start, side="left")), dtype=bool)
-        allowed[: self._skip] = False
+        seen = int(np.searchsorted(self._first_t, start, side="left"))
         rows = slice(
             int(np.searchsorted(self._t, start, side="left")),
             int(np.searchsorted(self._t, end, side="right")),
         )
-        in_window = self._edge[rows]
-        allowed[in_window[in_window < len(allowed)]] = False
-        pool = np.flatnonzero(allowed)
-        missing = len(src) - len(pool)
+        in_window = np.unique(self._edge[rows])
+        barred = in_window[(in_window >= self._skip) & (in_window < seen)] - self._skip
+        pool = max(0, seen - self._skip) - len(barred)
+        missing = len(src) - pool
         if missing <= 0:
-            chosen = pool[self._random.choice(len(pool), size=len(src), replace=False)]
+            drawn = (
+                self._random.choice(pool, size=len(src), replace=False)
+                if self.published
+                else _distinct(self._random, pool, len(src))
+            )
+            chosen = self._skip + _outside(drawn, barred)
             return self._src[chosen], self._dst[chosen]
+        chosen = self._skip + _outside(np.arange(pool), barred)
         more_src, more_dst = self._random_pairs(missing, src, dst)
         return (
-            np.concatenate([more_src, self._src[pool]]),
-            np.concatenate([more_dst, self._dst[pool]]),
+            np.concatenate([more_src, self._src[chosen]]),
+            np.concatenate([more_dst, self._dst[chosen]]),
         )
 
     def _random_pairs(self, wanted: int, src: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
@@ -131,10 +141,7 @@ class HistoricalEdges(NegativeSampler):
                 )
             drawn = self._random.choice(free, size=wanted, replace=True)
         else:
-            # Position k among the pairs that are not positive is pair k + (positives before it).
-            gaps = positive - np.arange(len(positive))
-            free_positions = _distinct(self._random, pairs - len(positive), wanted)
-            drawn = free_positions + np.searchsorted(gaps, free_positions, side="right")
+            drawn = _outside(_distinct(self._random, pairs - len(positive), wanted), positive)
         return self._sources[drawn // columns], self._destinations[drawn % columns]
 
 
@@ -198,6 +205,12 @@ def negative_sampler(
 def _not_empty(events: EventStream) -> None:
     if len(events) == 0:
         raise EvaluationError("negatives are drawn from events, but the stream is empty")
+
+
+def _outside(positions: IntArray, barred: IntArray) -> IntArray:
+    """Return the numbers at these positions among those that are not barred (ascending)."""
+    # Position k is number k + (barred ones before it).
+    return positions + np.searchsorted(barred - np.arange(len(barred)), positions, side="right")
 
 
 def _distinct(generator: np.random.RandomState, below: int, wanted: int) -> IntArray:

@@ -24,6 +24,8 @@ _PLAIN: dict[str, dict[str, Any]] = {
     # Better against pairs that happened before, at some cost against random ones.
     "historical": {"past_negatives": 2, "past_weight": 1.0},
 }
+# Of a quick run, unless others are given.
+QUICK: Mapping[str, Any] = {"columns": 16, "epochs": 3, "max_examples": 20_000}
 _PAPER_LINK = ("paper-lstm", "paper-gru", "paper-transformer")
 LINK_PRESETS = ("default", "snapshots", "historical", *_PAPER_LINK)
 NODE_PRESETS = ("node", "paper-node")
@@ -121,6 +123,7 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
         "r_max": r_max,
         "r_max_unit": "l1",
         "scale_by_degree": False,
+        "dtype": "float32",
         "dropout": dropout,
         "hidden": hidden,
         "batch_size": batch_size,
@@ -137,6 +140,7 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
     return {
         **shared,
         "columns": columns,
+        "epochs": 10,
         "high_pass": high_pass,
         "encoder": encoder,
         "encoder_options": options,

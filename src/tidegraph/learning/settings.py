@@ -51,6 +51,15 @@ def activity_half_lives(span: float) -> tuple[float, ...]:
     return tuple(span / part for part in (3000, 300, 30, 3))
 
 
+def default_epochs(examples: int) -> int:
+    """Return the passes over so many examples, each a pair or a label.
+
+    >>> default_epochs(600_000), default_epochs(1_600_000)
+    (10, 5)
+    """
+    return max(3, min(10, 8_000_000 // max(1, examples)))
+
+
 # A run --------------------------------------------------------------------------------------------
 
 
@@ -151,6 +160,14 @@ class RunSettings:
     preset: str | None = setting(
         None, "settings of the model by name, such as historical; none: those of the task"
     )
+    quick: bool = setting(
+        False,
+        "whether to make a smaller, faster run, to look at and not to quote: 16 columns, 3 epochs"
+        " and 20,000 examples unless others are given",
+    )
+    skip: tuple[Literal["heuristics"], ...] = setting(
+        (), "what to leave out: heuristics, which the model is then not compared with", inert=True
+    )
     keep: bool = setting(
         False, "whether to keep the models of all seeds, not just of the first", inert=True
     )
@@ -164,7 +181,7 @@ class RecordSettings:
     """Propagation and its record; models with the same of these can share a record."""
 
     columns: int = setting(
-        128,
+        32,
         "random feature columns per channel: more is finer and slower",
         "more where scores of look-alike nodes are too noisy; time and disk grow with it",
         least=1,
@@ -199,6 +216,9 @@ class RecordSettings:
     )
     epsilon: float = setting(
         0.05, "share of its norm a node moves before it is recorded again", least=0, below=1
+    )
+    dtype: Literal["float16", "float32"] = setting(
+        "float16", "how numbers are recorded: float16 halves the record, at an error of 2^-11"
     )
 
 
@@ -238,8 +258,11 @@ class NetworkSettings:
 class TrainingSettings:
     """How to fit the network: Adam, with a learning rate that rises and then falls."""
 
-    epochs: int = setting(
-        10, "passes over the examples, at most", "more where the curves still fall", least=1
+    epochs: int | None = setting(
+        None,
+        "passes over the examples, at most; none: 10, or as many as make 8 million, but 3 at least",
+        "more where the curves still fall",
+        least=1,
     )
     batch_size: int = setting(2000, "examples per step of training", least=1)
     learning_rate: float = setting(
@@ -330,7 +353,7 @@ class ClassSettings(ModelSettings):
 
     columns: int = inherited(RecordSettings, "columns", 64)
     hidden: int = inherited(NetworkSettings, "hidden", 64)
-    epochs: int = inherited(TrainingSettings, "epochs", 12)
+    epochs: int | None = inherited(TrainingSettings, "epochs", 12)
     batch_size: int | None = setting(  # type: ignore[assignment]
         None, "labels per step of training; none: a fiftieth of them, from 64 to 2,000", least=1
     )

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tidegraph.core.declarations import validate
+from tidegraph.core.declarations import inherited, validate
 from tidegraph.core.durable import replace_file
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
@@ -33,6 +33,7 @@ _WARM_UP = 0.1  # share of the steps during which the learning rate grows
 class Training(TrainingSettings):
     """How to fit: Adam, with a learning rate that rises and then falls along a cosine."""
 
+    epochs: int = inherited(TrainingSettings, "epochs", 10)
     weight_decay: float = 1e-6
 
     def __post_init__(self) -> None:

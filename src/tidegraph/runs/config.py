@@ -16,7 +16,7 @@ from typing import Any
 
 from tidegraph.core.declarations import Setting, assignment, declared, nearest
 from tidegraph.core.errors import ParameterError
-from tidegraph.learning.presets import model_settings, preset_name
+from tidegraph.learning.presets import QUICK, model_settings, preset_name
 from tidegraph.learning.settings import (
     SECTIONS,
     Data,
@@ -133,7 +133,7 @@ def resolve(*layers: Tree) -> Settings:
     typed = {name: kind(**sections[name]) for name, kind in SECTIONS.items()}
     settings = Settings(**sections[""], **typed, given=sections["model"])
     model = model_settings(
-        settings.given,
+        {**(QUICK if settings.quick else {}), **settings.given},
         task=task,
         protocol=settings.evaluation.protocol,
         named=settings.preset,

@@ -100,7 +100,7 @@ def run_directory(out: str | Path, name: str | None, settings: Settings) -> Path
             )
         return Path(out) / name
     base = Path(settings.data.name).name.split(".")[0] or "run"
-    base += _SUFFIXES[settings.task]
+    base += _SUFFIXES[settings.task] + ("-quick" if settings.quick else "")
     for number in itertools.count(1):
         directory = Path(out) / (base if number == 1 else f"{base}-{number}")
         if not directory.exists():

@@ -26,9 +26,11 @@ from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.core.resume import read_json, write_json
 from tidegraph.evaluation.results import Scores
 from tidegraph.events.stream import EventStream
+from tidegraph.learning.presets import QUICK
 from tidegraph.learning.settings import RECORD_SETTINGS
 from tidegraph.runs.config import Settings
 from tidegraph.runs.directory import CONFIG, METRICS, is_run, read_settings
+from tidegraph.runs.estimate import Estimate, estimate
 from tidegraph.runs.evaluating import check_evaluation, summary
 from tidegraph.runs.fitting import Fitting
 from tidegraph.runs.protocol import Protocol
@@ -82,9 +84,18 @@ class Run:
         run._resumed_from = state
         return run
 
+    def estimate(self) -> Estimate:
+        """Return what the run takes, if nothing of it can be reused."""
+        stream, features = self.stream, self.stream.node_features
+        columns = None
+        if self.settings.task == "node" and features is not None:
+            columns = features.shape[1]
+        return estimate(len(stream), stream.nodes, self.settings, columns=columns)
+
     def execute(self, *, progress: Progress | None = None) -> dict[str, Any]:
         """Return the content of metrics.json and, as `report`, the path of the report or None."""
         directory = self.directory
+        self.estimate().check(directory)
         directory.mkdir(parents=True, exist_ok=True)
         with only_writer(directory):
             if self._resumed_from is not None and self._resumed_from != _state(directory):
@@ -112,26 +123,23 @@ class Run:
         seeds, wanted = self.settings.seeds, self.settings.report
         events = directory / _EVENTS
         if not stages.finished("data", self._data_as, events):
+            progress(0, 1, "saving the events")
             with stages.stage("data", self._data_as, events):
                 stream.save(events)
-        progress(0, 1, "heuristics")
-        known_as = fingerprint(
-            **self._inputs,
-            split=self._split,
-            evaluation=dataclasses.asdict(self.settings.evaluation),
-            **{name: self.settings.model.get(name) for name in ("ask_after", "label_delay")},
-        )
-        path = directory / "heuristics.json"
-        reporting = prefixed(progress, "heuristics, ")
-        heuristics = self._scores(stages, "heuristics", known_as, path, lambda: None, reporting)
+        heuristics = self._heuristics(stages, progress)
         scores = self._scores_of_seeds(stages, progress)
+        if heuristics is None:
+            note = "heuristics were skipped, so that nothing says how easy the data is"
+            heuristics = dataclasses.replace(scores[0], table={}, notes=[*scores[0].notes, note])
         if wanted.html:
             progress(0, 1, "looking back for the report")
             self._observe(stages, _Seed(self, seeds[0], stages, progress), progress)
-        names = ["data", "heuristics"]
+        names = ["data", *({"heuristics"} - set(self.settings.skip))]
         names += [f"{kind}/{seed}" for kind in OF_SEEDS for seed in seeds]
         names += ["observations"] if wanted.html else []
         results = summary(trial, seeds, heuristics, scores, elapsed_s=stages.elapsed_s(names))
+        if self.settings.quick:
+            results["warnings"].insert(0, _quick_note(self.settings.model))
         results["data"]["hash"] = results["data"]["digest"]
         results["data"]["span"] = [int(stream.t[0]), int(stream.t[-1])]
         results |= {
@@ -152,6 +160,20 @@ class Run:
             page = str(report.write(directory))
         _log.info("finished")
         return {**results, "report": page}
+
+    def _heuristics(self, stages: Stages, progress: Progress) -> Scores | None:
+        """Return the scores of the heuristics, or None where they are skipped."""
+        if "heuristics" in self.settings.skip:
+            return None
+        progress(0, 1, "heuristics")
+        known_as = fingerprint(
+            **self._inputs,
+            split=self._split,
+            evaluation=dataclasses.asdict(self.settings.evaluation),
+            **{name: self.settings.model.get(name) for name in ("ask_after", "label_delay")},
+        )
+        path, report = self.directory / "heuristics.json", prefixed(progress, "heuristics, ")
+        return self._scores(stages, "heuristics", known_as, path, lambda: None, report)
 
     def _scores_of_seeds(self, stages: Stages, progress: Progress) -> list[Scores]:
         """Return the scores of each seed's model; keep the first model, or all with `keep`."""
@@ -253,6 +275,7 @@ class _Seed:
         """Return the model, trained now or before."""
         model = self._run._trial.model(seed=self._seed, path=str(self.fitting.store))
         if self.fitting.trained():
+            self.fitting.progress(0, 1, "loading the model")
             return type(model).load(self.fitting.saved)
         runs = self._run.directory.parent
         others = (path.parent for path in sorted(runs.glob(f"*/{STAGES}")))
@@ -270,6 +293,11 @@ def check(settings: Settings) -> None:
             "TensorBoard's files need the package tensorboard, which is not installed;"
             " pip install tensorboard, or leave report.tensorboard out"
         )
+
+
+def _quick_note(model: Mapping[str, Any]) -> str:
+    small = ", ".join(f"{name} {model[name]:,}" for name in QUICK)
+    return f"a quick run ({small}), to look at and not to quote; without --quick it does better"
 
 
 def _protocol(settings: Settings) -> Protocol:

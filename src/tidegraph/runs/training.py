@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegraph.core.durable import only_writer, put_in_place
 from tidegraph.core.errors import DataError, ParameterError, StateFileError
-from tidegraph.core.progress import Progress, silent
+from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.core.resume import resume_or_create
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.batch import Op
@@ -103,7 +103,8 @@ def train(
         if ranks.leads:
             shutil.rmtree(work)
         saved = MODELS[task].load(directory)
-        result = ranks.share(saved.validate(split) if ranks.leads else None)
+        validating = prefixed(report, "validating, ")
+        result = ranks.share(saved.validate(split, progress=validating) if ranks.leads else None)
     assert result is not None  # the first process shares its own
     notes = too_few(result.row("validation").examples)
     return Trained(saved, directory, replace(result, warnings=(*result.warnings, *notes)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,7 @@ def evaluate_link(
     # Every negative is drawn, every pair scored by all, and the metrics count the negatives again.
     kinds, events = len(samplers), sum(len(split.part(part)) for part in parts)
     work = scoring.Work(progress, events * (kinds + scorers * (2 * kinds + 1)))
+    as_published = True
     for part in parts:
         positions = split.part(part)
         if len(positions) == 0:
@@ -73,6 +75,7 @@ def evaluate_link(
         drawn: dict[str, _Pairs] = {}
         for wanted in samplers:
             sampler = _sampler(wanted, stream, split, part, seeds)
+            as_published &= getattr(sampler, "published", True)
             batches = []
             for rows in scoring.slices(len(positions), batch_size):
                 batches.append(sampler.sample(src[rows], dst[rows], t[rows]))
@@ -94,7 +97,10 @@ def evaluate_link(
                 values = metrics.link_metrics(true, false[number], batch_size=batch_size)
                 builder.add(Row(part, name, scorer, values, len(true), seed, elapsed_s))
                 work.add(len(true), f"{part}, measuring {scorer}")
-    return builder.result(split, {"batch_size": batch_size, "seeds": dict(seeds)})
+    settings: dict[str, Any] = {"batch_size": batch_size, "seeds": dict(seeds)}
+    if not as_published:
+        settings["past_edges"] = "drawn by rejection"  # see docs/protocols.md
+    return builder.result(split, settings)
 
 
 def _by_heuristics(

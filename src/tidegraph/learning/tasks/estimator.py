@@ -21,12 +21,12 @@ from tidegraph.core import display
 from tidegraph.core.declarations import Setting, declared
 from tidegraph.core.durable import link_or_copy, put_in_place
 from tidegraph.core.errors import StateFileError
-from tidegraph.core.progress import Progress
+from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.evaluation import Result, Split, latest_split
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.models import Network
-from tidegraph.learning.settings import TrainingSettings
+from tidegraph.learning.settings import TrainingSettings, default_epochs
 from tidegraph.learning.tasks.recorded import HISTORY, Recorded, all_or_nothing
 from tidegraph.learning.training import Epoch, Training, fit, read_tensors, write_tensors
 from tidegraph.store.trajectories import copy_store
@@ -53,6 +53,7 @@ class Estimator(Recorded):
     def _training(self, examples: int, **more: Any) -> Training:
         """Return how to fit the network to so many examples."""
         own = {name: getattr(self, name) for name in declared(TrainingSettings)}
+        own["epochs"] = self.epochs or default_epochs(examples)
         return Training(**{**own, **more})
 
     # Fitting --------------------------------------------------------------------------------------
@@ -91,7 +92,9 @@ class Estimator(Recorded):
         """Fit the network to what `observe` recorded: the part of `fit` that needs no graph."""
         learned, held_out = self._divided(split)
         self._features = self._new_features()
-        features, held_features = self._read(learned), self._read(held_out)
+        reading = prefixed(progress or silent, "reading features of ")
+        features = self._read_many(learned, prefixed(reading, "examples"))
+        held_features = self._read_many(held_out, prefixed(reading, "validation"))
         torch.manual_seed(self.seed)
         self._network = self._new_network(features.shape[1])
         self._adjust(learned, features)
@@ -118,6 +121,10 @@ class Estimator(Recorded):
         """Return the features of examples."""
         raise NotImplementedError
 
+    def _read_many(self, examples: Any, progress: Progress) -> Tensor:
+        """Return the features of examples and report on the way."""
+        return self._read(examples)
+
     def _new_network(self, features: int) -> Network:
         raise NotImplementedError
 
@@ -143,7 +150,7 @@ class Estimator(Recorded):
         """Return what model and heuristics achieve on parts of the split."""
         raise NotImplementedError
 
-    def validate(self, split: Split) -> Result:
+    def validate(self, split: Split, *, progress: Progress | None = None) -> Result:
         """Return what model and heuristics achieve on the part that decided when to stop."""
         return self.evaluate(split, parts=("validation",))
 
@@ -317,7 +324,8 @@ class Estimator(Recorded):
                 raise StateFileError(
                     f"{directory} was saved with {name} {saved!r}; leave {name}=... out"
                 )
-        estimator = cls(**{**about["settings"], **modules})
+        # Models saved before there was a choice were recorded in float32.
+        estimator = cls(**{"dtype": "float32", **about["settings"], **modules})
         estimator._span = about["span"]
         estimator._directory, estimator._saved = directory / "trajectories", True
         estimator.epochs_ = [Epoch(**epoch) for epoch in about["epochs"]]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tidegraph import evaluation
 from tidegraph.core.declarations import Setting
 from tidegraph.core.errors import DataError
+from tidegraph.core.progress import Progress, silent
 from tidegraph.core.words import counted
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.columns import IntArray, whole_numbers
@@ -27,6 +28,7 @@ from tidegraph.learning.tasks.recorded import check_lengths
 FloatArray = NDArray[np.float32]
 
 _PAIRS_AT_ONCE = 1 << 16
+_VALIDATED = 25_000  # events that decide when to stop, the latest ones
 _WINDOWS_AT_ONCE = 1 << 13
 _K = Setting("k", int, 10, "how many destinations", least=1)
 
@@ -98,14 +100,23 @@ class LinkPredictor(LinkSettings, Estimator):
     def _divided(self, split: Split) -> tuple[_Examples, _Examples]:
         # Events that do not train, such as those of held-out nodes, make no negatives either.
         earlier, latest = np.split(split.train, [max(0, len(split.train) - self.max_examples)])
-        held = split.validation[-self.max_examples :]
+        held = split.validation[-min(self.max_examples, _VALIDATED) :]
         return (
             self._examples(latest, earlier, seed=0),
             self._examples(held, np.arange(held[0]), seed=1),
         )
 
     def _read(self, examples: _Examples) -> Tensor:
-        return self._pair_features(examples.src, examples.dst, examples.t)
+        return self._read_many(examples, silent)
+
+    def _read_many(self, examples: _Examples, progress: Progress) -> Tensor:
+        count = len(examples.t)
+        features = torch.empty(count, len(self._features) if self._reads_pairs() else 0)
+        for rows in pieces(count, _PAIRS_AT_ONCE) if features.shape[1] else ():
+            asked = examples.src[rows], examples.dst[rows], examples.t[rows]
+            features[rows[0] : rows[-1] + 1] = self._pair_features(*asked)
+            progress(int(rows[-1]) + 1, count, "")
+        return features
 
     def _loss(self, examples: _Examples, features: Tensor, rows: IntArray) -> Tensor:
         asked = examples.src[rows], examples.dst[rows], examples.t[rows]
@@ -257,9 +268,10 @@ class LinkPredictor(LinkSettings, Estimator):
             **options,
         )
 
-    def validate(self, split: Split) -> Result:
+    def validate(self, split: Split, *, progress: Progress | None = None) -> Result:
         """Return AP and AUC against random destinations on the validation events."""
-        return self.evaluate(split, parts=("validation",), samplers=("random-dst",))
+        options: dict[str, Any] = {"parts": ("validation",), "progress": progress}
+        return self.evaluate(split, samplers=("random-dst",), **options)
 
     # Learning on ----------------------------------------------------------------------------------
 

@@ -149,8 +149,9 @@ class Recorded(ModelSettings):
         self._span = _span(stream, split)
         self._directory = self._temporary() if self.path is None else Path(self.path)
         self._saved = False
-        propagator, epsilon = self.propagator(stream), self.epsilon
-        record(stream, propagator, self._directory, epsilon=epsilon, progress=progress, watch=watch)
+        how: dict[str, Any] = {"epsilon": self.epsilon, "dtype": self.dtype}
+        how |= {"progress": progress, "watch": watch}
+        record(stream, self.propagator(stream), self._directory, **how)
         self._open(stream)
 
     def reopen(self, stream: EventStream, split: Split) -> None:

@@ -18,6 +18,7 @@ from tidegraph.cli.options import (
     WRITABLE_FILE,
     as_seeds,
     model_options,
+    node_table_options,
     option,
     sampler_option,
     setting_option,
@@ -55,6 +56,7 @@ from tidegraph.learning.settings import Evaluation
     " that ROLAND published for Bitcoin.",
     is_flag=True,
 )
+@node_table_options
 @option("-o --output", "Write the results there as JSON.", type=WRITABLE_FILE)
 @JSON_OPTION
 def evaluate(
@@ -90,7 +92,7 @@ def evaluate(
     if also_reversed and protocol != "roland":
         raise click.UsageError("--reversed belongs to --protocol roland")
     model = {name: options.pop(name) for name in ("seeds", "preset")}
-    task = task or "link"
+    task = task or ("node" if options["labels"] else "link")
     model["settings"] = model_options(task, options.pop("settings"), label_delay)
     asked = {name: options.pop(name) for name in declared(Evaluation) if name in options}
     from tidegraph.runs import evaluating

@@ -17,12 +17,14 @@ from tidegraph.cli.options import (
     DIRECTORY,
     JSON_OPTION,
     LABEL_DELAY_OPTION,
+    NODE_TABLES,
     PATH,
     PRESET_OPTION,
     READING_NAMES,
     TASK_OPTION,
     as_seeds,
     model_options,
+    node_table_options,
     option,
     print_settings,
     reading_options,
@@ -104,6 +106,7 @@ def _print_all_settings() -> None:
 @option("--tensorboard", "Also write curves for TensorBoard.", is_flag=True)
 @setting_option(RunSettings, "keep")
 @reading_options
+@node_table_options
 @_output_options
 @click.pass_context
 def run(
@@ -172,8 +175,12 @@ def _settings(
     if was_given("seeds"):
         given["seeds"] = options["seeds"]
     given["data"] = {
-        _COLUMN_OPTIONS.get(key, key): options[key] for key in READING_NAMES if was_given(key)
+        _COLUMN_OPTIONS.get(key, key): options[key]
+        for key in (*READING_NAMES, *NODE_TABLES)
+        if was_given(key)
     }
+    if was_given("labels") and not was_given("task") and "task" not in file:
+        given["task"] = "node"
     if data is not None:
         given["data"]["name"] = data
     given["evaluation"] = {key: options[key] for key in declared(Evaluation) if was_given(key)}
@@ -187,14 +194,20 @@ def _settings(
 
 
 def _with_full_path(settings: Settings) -> Settings:
-    """Return the settings with the absolute path of a file, the same from any directory."""
+    """Return the settings with the absolute paths of files, the same from any directory."""
     from tidegraph.events.datasets import DATA_SETS
 
-    path = Path(settings.data.name)
-    if settings.data.name in DATA_SETS or not path.exists():
-        return settings
-    data = dataclasses.replace(settings.data, name=str(path.resolve()))
-    return dataclasses.replace(settings, data=data)
+    def full(file: str) -> str:
+        return str(Path(file).resolve()) if Path(file).exists() else file
+
+    data = settings.data
+    full_data = dataclasses.replace(
+        data,
+        name=data.name if data.name in DATA_SETS else full(data.name),
+        labels=None if data.labels is None else full(data.labels),
+        node_features=tuple(map(full, data.node_features)),
+    )
+    return dataclasses.replace(settings, data=full_data)
 
 
 def _read(settings: Settings, quiet: bool) -> EventStream:
@@ -203,7 +216,8 @@ def _read(settings: Settings, quiet: bool) -> EventStream:
 
     data, path = settings.data, Path(settings.data.name)
     options: dict[str, Any] = {
-        name: getattr(data, _COLUMN_OPTIONS.get(name, name)) for name in READING_NAMES
+        name: getattr(data, _COLUMN_OPTIONS.get(name, name))
+        for name in (*READING_NAMES, *NODE_TABLES)
     }
     # Such rows are known to be in order.
     if data.name in datasets.DATA_SETS or path.is_dir() or formats.is_saved(path):

@@ -18,6 +18,7 @@ from tidegraph.cli.options import (
     SPLITTING_PROTOCOLS,
     TASK_OPTION,
     model_options,
+    node_table_options,
     option,
     time_options,
 )
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     type=SPLITTING_PROTOCOLS,
 )
 @time_options
+@node_table_options
 @JSON_OPTION
 def train(
     data: str,
@@ -80,7 +82,7 @@ def train(
       torchrun --nproc_per_node 2 -m tidegraph train calls.csv -o calls.model
     """
     begun = time.perf_counter()
-    task = task or "link"
+    task = task or ("node" if options["labels"] else "link")
     chosen = model_options(task, settings, label_delay)
     from tidegraph.events.datasets import DATA_SETS
     from tidegraph.runs import training

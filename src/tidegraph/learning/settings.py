@@ -65,6 +65,8 @@ class Data:
     time: str | None = setting(None, "the column that says when; none: guessed")
     weight: str | None = setting(None, "the column that says how much, above 0")
     label: str | None = setting(None, "the column with the state of the source at the event")
+    labels: str | None = setting(None, "a table of the classes of nodes: node, label, perhaps time")
+    node_features: tuple[str, ...] = setting((), "tables of numbers and words about nodes")
     edge_features: tuple[str, ...] = setting((), "columns of numbers that describe events")
     bipartite: bool = setting(False, "whether an id is one node as src and another as dst")
     unit: str | None = setting(None, "unit of the times, such as s or day")
@@ -367,6 +369,15 @@ TASKS: Mapping[str, type[ModelSettings]] = {
     "node": NodeSettings,
     "events": EventSettings,
 }
+
+
+def task_name(task: str) -> str:
+    """Return the name of a task, which may be given in the singular or the plural.
+
+    >>> task_name("nodes"), task_name("node")
+    ('node', 'node')
+    """
+    return next((name for name in TASKS if name.rstrip("s") == task.rstrip("s")), task)
 
 
 def model_settings_of(task: str) -> type[ModelSettings]:

@@ -134,6 +134,9 @@ class _NodeTrial(Trial):
         )
         return Scores.of([result])
 
+    def about(self) -> dict[str, Any]:
+        return {"classes": list(self.events.vocabulary.labels)}
+
 
 class _EventTrial(Trial):
     """Labels of events in the test period."""
@@ -204,6 +207,8 @@ def make_trial(
             f"the task {task} needs labels, and the data has none; name the column that holds them"
             " (--label COLUMN, label under [data]), or give the task link"
         )
+    if task == "node" and stream.labels_hold_always:
+        return _NodeTrial(*about, stream, evaluation.node_split(stream))
     return _TRIALS[task](*about, stream, split_stream(stream, protocol))
 
 

@@ -230,3 +230,61 @@ def _listed(columns: Sequence[str]) -> str:
     shown = ", ".join(repr(column) for column in columns[:12])
     more = f" and {len(columns) - 12} more" if len(columns) > 12 else ""
     return f"column{'s' if len(columns) != 1 else ''} {shown}{more}"
+
+
+# Names of columns in tables about nodes, the likeliest first; times are named as in events.
+_OF_NODE_TABLES = {
+    "node": "node node_id nodeid id name vertex user user_id userid account account_id customer"
+    " customer_id person member entity paper item item_id key",
+    "label": "label labels class classes category target y type role group community state status"
+    " klasse",
+}
+
+
+def node_columns(source: Source, given: Mapping[str, Any]) -> dict[str, ColumnUse]:
+    """Return the column of each role of a table about nodes: node, and perhaps t and label.
+
+    What no name tells is inferred by elimination, and without a header from the order node, t,
+    label. A role given as False has no column.
+    """
+    uses: dict[str, ColumnUse] = {}
+    free = list(source.columns)
+    for role, column in given.items():
+        if column is None or column is False:
+            continue
+        name = source.columns[column] if isinstance(column, int) else column
+        if name not in source.columns:
+            raise DataError(
+                f"{role} was given as column {column!r}; {source.name} has"
+                f" {_listed(source.columns)}"
+            )
+        uses[role] = ColumnUse(str(name), "given")
+        free.remove(name)
+    wanted = [role for role in given if given[role] is None]
+    if not source.headed:
+        # Two columns are node and label, three or more node, time and label.
+        order = [role for role in ("node", "t", "label") if role in wanted]
+        if len(free) < len(order) and "t" in order:
+            order.remove("t")
+        uses |= {role: ColumnUse(name, "place") for role, name in zip(order, free, strict=False)}
+        wanted = [role for role in wanted if role not in uses and role != "t"]
+    for role in wanted:
+        if role == "t":
+            found = _named("t", free)
+        else:
+            plain = _plain(free)
+            found = next((plain[n] for n in _OF_NODE_TABLES[role].split() if n in plain), None)
+            found = _named("src", free) if found is None and role == "node" else found
+        if found is not None:
+            uses[role] = ColumnUse(found, "name")
+            free.remove(found)
+    lacking = [role for role in wanted if role not in uses and role != "t"]
+    if len(lacking) == 1 and len(free) == 1:  # only one is left
+        uses[lacking[0]] = ColumnUse(free[0], "place")
+    elif lacking:
+        raise DataError(
+            f"{source.name} has {_listed(source.columns)}; call the"
+            f" {' and the '.join('column of nodes' if r == 'node' else 'one of labels' for r in lacking)}"
+            f" {' and '.join(lacking)}, or give {', '.join(f'{role}=COLUMN' for role in lacking)}"
+        )
+    return uses

@@ -80,6 +80,19 @@ class Classifier(ClassSettings, Estimator):
 
     _ends = 1  # nodes of a question
 
+    @property
+    def class_names(self) -> list[str]:
+        """The classes as the data writes them."""
+        words = self._stream.vocabulary.labels
+        return [words[label] if words else str(label) for label in self.classes_.tolist()]
+
+    def _likeliest(self, probability: FloatArray) -> NDArray[Any]:
+        """Return the likeliest class of each row, as the data writes it."""
+        likeliest = probability.argmax(axis=1)
+        if self._stream.vocabulary.labels:
+            return np.array(self.class_names)[likeliest]
+        return self.classes_[likeliest]  # type: ignore[no-any-return]
+
     def _training(self, examples: int, **more: Any) -> Training:
         size = self.batch_size or min(max(examples // 50, 64), 2000)
         return super()._training(examples, batch_size=size, weight_decay=self.weight_decay, **more)

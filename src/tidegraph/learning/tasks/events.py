@@ -50,12 +50,6 @@ class EventClassifier(EventSettings, Classifier):
 
     # Labels ---------------------------------------------------------------------------------------
 
-    @property
-    def class_names(self) -> list[str]:
-        """The classes as the data writes them."""
-        words = self._stream.vocabulary.labels
-        return [words[label] if words else str(label) for label in self.classes_.tolist()]
-
     def examples(self, stream: EventStream, split: Split) -> tuple[IntArray, NDArray[np.uint8]]:
         """Return the positions of labelled events, and their parts by the times of the split.
 
@@ -163,10 +157,7 @@ class EventClassifier(EventSettings, Classifier):
 
     def predict(self, events: EventStream) -> NDArray[Any]:
         """Return the likeliest class of each event, `[n]`, as the data writes it."""
-        likeliest = self.predict_proba(events).argmax(axis=1)
-        if self._stream.vocabulary.labels:
-            return np.array(self.class_names)[likeliest]
-        return self.classes_[likeliest]  # type: ignore[no-any-return]
+        return self._likeliest(self.predict_proba(events))
 
     def score(self, events: EventStream) -> float:
         """Return the accuracy of `predict` on events with labels; `evaluate` says more."""

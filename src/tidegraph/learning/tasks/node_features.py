@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tidegraph.events.columns import IntArray
 from tidegraph.events.moments import SECONDS
 from tidegraph.events.past import Past
-from tidegraph.events.stream import EventStream, NodeLabels
+from tidegraph.events.stream import ALWAYS, EventStream, NodeLabels
 from tidegraph.learning.features import RECENT, carried, last_and_mean, squash
 from tidegraph.learning.history import History
 from tidegraph.learning.settings import NodeSettings
@@ -37,7 +37,8 @@ class NodeFeatures:
     states: whether to read the representations themselves too.
     known: labels with the times from which they are known, or None. They give the node's last
         label and the share of each of `classes` among its own labels, among the last labels of its
-        partners, and among the last labels of their partners.
+        partners, and among the last labels of their partners. Where labels hold at all times, the
+        node's own are left out: they would be the answer.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class NodeFeatures:
             node, t = known.node[chosen], known.t[chosen]
             self._label = np.searchsorted(classes, known.label[chosen])
             self._labels = Past(node, t)
+            self._always = bool((t == ALWAYS).any())
             self._labels_by_class = Past(node * self._classes + self._label, t)
 
     def __call__(self, nodes: IntArray, t: IntArray) -> FloatArray:
@@ -109,30 +111,29 @@ class NodeFeatures:
         return last_and_mean(features, rows % max(1, len(features)), known)
 
     def _of_labels(self, nodes: IntArray, t: IntArray, labels: Past) -> FloatArray:
+        own = [] if self._always else self._own_labels(nodes, t, labels)
+        partner, met = self._met(nodes, t)  # [B, partners]
+        if self._always:
+            met &= partner != nodes[:, None]
+        then = np.repeat(t, _PARTNERS)
+        found, known = self._met(partner.ravel(), then)
+        theirs = found.reshape(len(nodes), -1)  # [B, partners · partners]
+        also = known.reshape(theirs.shape) & np.repeat(met, _PARTNERS, axis=1)
+        also &= theirs != nodes[:, None]
+        shares = self._shares(labels, partner, met, t), self._shares(labels, theirs, also, t)
+        return np.concatenate([*own, *shares], axis=1).astype(np.float32)
+
+    def _own_labels(self, nodes: IntArray, t: IntArray, labels: Past) -> list[FloatArray]:
+        """Return the last label of each node, the share of each class among all, and how many."""
         label, labelled = self._last_label(labels, nodes, t)
-        last = np.eye(self._classes)[label] * labelled[:, None]
         own = nodes[:, None] * self._classes + np.arange(self._classes)
         first, end = self._labels_by_class.span(
             own.ravel(), np.broadcast_to(t[:, None], own.shape).ravel()
         )
         count = (end - first).reshape(own.shape)
         total = count.sum(axis=1, keepdims=True)
-        partner, met = self._met(nodes, t)  # [B, partners]
-        then = np.repeat(t, _PARTNERS)
-        found, known = self._met(partner.ravel(), then)
-        theirs = found.reshape(len(nodes), -1)  # [B, partners · partners]
-        also = known.reshape(theirs.shape) & np.repeat(met, _PARTNERS, axis=1)
-        also &= theirs != nodes[:, None]
-        return np.concatenate(
-            [
-                last,
-                count / np.maximum(total, 1),
-                np.log1p(total),
-                self._shares(labels, partner, met, t),
-                self._shares(labels, theirs, also, t),
-            ],
-            axis=1,
-        ).astype(np.float32)
+        last = np.eye(self._classes)[label] * labelled[:, None]
+        return [last, count / np.maximum(total, 1), np.log1p(total)]
 
     def _met(self, nodes: IntArray, t: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
         """Return the partners of the latest events and whether each is known, `[B, partners]`."""

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from payments import payments, payments_file
+from tests.payments import payments, payments_file
 
 import tidegraph
-from tidegraph import DataError, EventClassifier, EventStream, evaluation
+from tidegraph import DataError, EventClassifier, EventStream, cli, evaluation
 from tidegraph.core.errors import EventError
 from tidegraph.evaluation import metrics
 from tidegraph.events.own_columns import own_numbers
-from tidegraph.events.stream import Vocabulary
 from tidegraph.events.tables import read_table
+from tidegraph.events.vocabulary import Vocabulary
 from tidegraph.learning.tasks.event_features import KnownLabels, OwnColumns
 
 SMALL: dict[str, Any] = {"columns": 8, "epochs": 3, "members": 1, "hidden": 32, "threads": 1}
@@ -370,4 +370,104 @@ def test_a_stream_without_labels_names_the_option() -> None:
 
 # The command line ---------------------------------------------------------------------------------
 
-_ = CliRunner, payments_file
+QUICK = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
+
+
+def command(*words: object) -> Result:
+    return CliRunner().invoke(cli.main, list(map(str, words)))
+
+
+def last_line(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return payments_file(tmp_path_factory.mktemp("paid") / "payments.csv", 1_500, accounts=150)
+
+
+@pytest.fixture(scope="module")
+def run(file: Path) -> Path:
+    out = file.parent / "runs"
+    words = "run", file, "--task", "events", "--label", "outcome", "--out", out, *QUICK
+    results = last_line(command(*words, "--label-delay", 3600, "--json"))
+    assert results["task"] == "events"
+    assert results["classes"] == ["ok", "fraud"]
+    assert [line.partition(":")[0] for line in results["inputs"]] == OWN
+    assert results["settings"]["label_delay"] == 3600
+    assert results["headlines"] == {"none": "ap"}
+    assert set(results["metrics"]["none"]["all"]) == set(
+        results["heuristics"]["gradient-boosting"]["none"]["all"]
+    )
+    return out / "payments-events"
+
+
+def test_a_report_says_what_is_read_and_names_the_class(run: Path) -> None:
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "Which class does each event have?" in page
+    assert "channel: words, one-hot, 4 words" in page
+    assert "class fraud" in page
+
+
+def test_predictions_of_rows_use_rows_before_them_and_take_new_accounts(
+    run: Path, file: Path, tmp_path: Path
+) -> None:
+    table = pd.read_csv(file)[-3:]
+    table["when"] = ["2025-01-01 10:00", "2025-01-01 11:00", "2025-01-01 11:00"]
+    table["payer"] = ["newcomer", "newcomer", "A0001"]
+    asked = tmp_path / "asked.csv"
+    table.drop(columns="outcome").to_csv(asked, index=False)
+    answers = last_line(command("predict", run, "--events", asked, "--json"))["answers"]
+    assert [answer["src"] for answer in answers] == table["payer"].tolist()
+    for answer in answers:
+        assert answer["probability of ok"] + answer["probability of fraud"] == pytest.approx(1)
+    assert answers[0] != answers[1]
+    table.drop(columns=["outcome", "amount"]).to_csv(asked, index=False)
+    result = command("predict", run, "--events", asked)
+    assert result.exit_code == 2
+    assert "'amount'" in result.stderr
+    # Rows that the model knows are answered from what was before them.
+    old = tmp_path / "old.csv"
+    pd.read_csv(file)[1_200:1_210].to_csv(old, index=False)
+    found = last_line(command("predict", run, "--events", old, "--json"))["answers"]
+    model = EventClassifier.load(run / "seed-0" / "model")
+    expected = model.predict_proba(model.stream[1_200:1_210])
+    given = [answer["probability of fraud"] for answer in found]
+    np.testing.assert_allclose(given, expected[:, 1], rtol=1e-4)
+
+
+def test_a_model_says_how_to_ask_it(run: Path, file: Path) -> None:
+    result = command("predict", run, "--src", "A0001", "--rank", 3)
+    assert result.exit_code == 2
+    assert "--events" in result.stderr
+    result = command("predict", run, "--events", file, "--rank", 3)
+    assert result.exit_code == 2
+
+
+def test_training_and_evaluating_classes_of_events(file: Path, tmp_path: Path) -> None:
+    words = file, "--task", "events", "--label", "outcome", "--edge-feature", "amount", *QUICK
+    trained = last_line(command("train", *words, "-o", tmp_path / "model", "--json"))
+    assert trained["validation"]["ap"] > 0
+    assert EventClassifier.load(tmp_path / "model").own_.words == {}
+    evaluated = last_line(command("evaluate", *words, "--seeds", 0, "--json"))
+    assert evaluated["inputs"] == ["amount: a number, missing ones flagged"]
+
+
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        (["--task", "events"], "--label COLUMN"),
+        (["--task", "events", "--label", "outcome", "--sampler", "random-dst"], "no negatives"),
+        (["--task", "events", "--label", "outcome", "--protocol", "roland"], "roland"),
+        (["--label-delay", "5"], "--task events"),
+        (["--task", "events", "--label", "outcme"], "'outcome'"),
+    ],
+)
+def test_what_does_not_fit_the_task_is_rejected(
+    words: list[str], fact: str, file: Path, tmp_path: Path
+) -> None:
+    result = command("evaluate", file, *words)
+    assert result.exit_code == 2
+    assert fact in result.stderr

@@ -5,10 +5,11 @@ from __future__ import annotations
 import bisect
 import csv
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,6 +189,7 @@ def _predict_events(model: Path, directory: Path, file: Path, output: Path | Non
 
 def _events_like(stream: EventStream, file: Path) -> EventStream:
     """Read a table with the columns that the stream was read from; a label may be missing."""
+    from tidegraph.events.moments import PER_SECOND
     from tidegraph.events.own_columns import carried_columns
     from tidegraph.events.tables import TableError, read_table, sources
 
@@ -198,10 +200,17 @@ def _events_like(stream: EventStream, file: Path) -> EventStream:
     options = {"weight": False, "label": False, "edge_features": carried_columns(stream)} | roles
     if stream.weight is None:
         options["weight"] = False  # one that was <= 0 became a feature
+    remarks = " ".join(() if stream.report is None else stream.report.remarks)
+    given = re.search(r"t (?:counts (\w+), as given|has fractions of (\w+))", remarks)
+    unit = None if given is None else given[1] or given[2]
     try:
-        return read_table(file, bipartite=names_by_side(stream), **options)
+        events = read_table(file, bipartite=names_by_side(stream), unit=unit, **options)
     except TableError as error:
         raise DataError(error.spelled(lambda _: None)) from error
+    finer = [PER_SECOND.get(each, 0) for each in (stream.unit, events.unit)]
+    if finer[0] > finer[1] > 0:  # this file needs no fractions
+        events = replace(events, t=events.t * (finer[0] // finer[1]), unit=stream.unit)
+    return events
 
 
 def _model_directory(path: Path) -> Path:

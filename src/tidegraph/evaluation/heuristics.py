@@ -271,13 +271,10 @@ class Neighbours(NodeHeuristic):
         self._classes = classes
         label = np.full(stream.nodes, -1)
         label[known.node] = known.label
-        src, dst = (
-            np.concatenate([stream.src, stream.dst]),
-            np.concatenate([stream.dst, stream.src]),
-        )
-        met = (label[dst] >= 0) & (src != dst)
-        node, t = src[met], np.tile(stream.t, 2)[met]
-        self._past = Past(node * classes + label[dst[met]], t)
+        node = np.concatenate([stream.src, stream.dst])
+        theirs = np.concatenate([label[stream.dst], label[stream.src]])
+        met = (theirs >= 0) & np.tile(stream.src != stream.dst, 2)
+        self._past = Past(node[met] * classes + theirs[met], np.tile(stream.t, 2)[met])
 
     def score(self, node: IntArray, t: IntArray) -> FloatArray:
         keys = node[:, None] * self._classes + np.arange(self._classes)

@@ -323,16 +323,11 @@ class _NodeTable:
             batches = list(source.batches(wanted, on_bad))
         except TableError as error:
             raise DataError(error.spelled(lambda _: None)) from error
-        columns = {
-            name: cells.plain_column(
-                pa.chunked_array([b.column(k) for b in batches]).combine_chunks()
-            )
-            for k, name in enumerate(wanted)
-            if batches
-        }
-        rows = len(columns[wanted[0]]) if columns else 0
+        rows = sum(batch.num_rows for batch in batches)
         if not rows:
             raise DataError(f"{source.name} has no rows; give one for each node")
+        whole = pa.Table.from_batches(batches)
+        columns = {name: cells.plain_column(whole[name].combine_chunks()) for name in wanted}
         remarks = [f"{role} is column {use.column!r}" for role, use in uses.items()]
         if len(wanted) < len(source.columns):
             remarks.append(f"ignored: {', '.join(map(repr, others))}")

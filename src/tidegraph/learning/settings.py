@@ -64,10 +64,16 @@ class Data:
     dst: str | None = setting(None, "the column that says on whom; none: guessed")
     time: str | None = setting(None, "the column that says when; none: guessed")
     weight: str | None = setting(None, "the column that says how much, above 0")
-    label: str | None = setting(None, "the column with the state of the source at the event")
+    label: str | None = setting(
+        None, "the column with the class of the event, or of its source at the event"
+    )
     labels: str | None = setting(None, "a table of the classes of nodes: node, label, perhaps time")
     node_features: tuple[str, ...] = setting((), "tables of numbers and words about nodes")
-    edge_features: tuple[str, ...] = setting((), "columns of numbers that describe events")
+    edge_features: tuple[str, ...] = setting(
+        (),
+        "columns of numbers or words that describe events; the task events takes all others if"
+        " none is named",
+    )
     bipartite: bool = setting(False, "whether an id is one node as src and another as dst")
     unit: str | None = setting(None, "unit of the times, such as s or day")
     sort: bool = setting(True, "whether to sort rows by time instead of rejecting unsorted ones")

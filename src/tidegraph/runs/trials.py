@@ -48,6 +48,11 @@ class Trial(ABC):
         own = {"seed": seed, "path": path}
         return with_settings(MODELS[self.protocol.task](), self.settings, own)
 
+    @property
+    def title(self) -> str:
+        """How examples are divided, in results."""
+        return self.protocol.title
+
     def about(self) -> dict[str, Any]:
         """Return what results say about the task besides the numbers."""
         return {}
@@ -133,6 +138,10 @@ class _NodeTrial(Trial):
             split_name=self.training.name,
         )
         return Scores.of([result])
+
+    @property
+    def title(self) -> str:
+        return self.training.name if self.events.labels_hold_always else super().title
 
     def about(self) -> dict[str, Any]:
         return {"classes": list(self.events.vocabulary.labels)}

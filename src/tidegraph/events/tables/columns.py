@@ -283,8 +283,8 @@ def node_columns(source: Source, given: Mapping[str, Any]) -> dict[str, ColumnUs
         uses[lacking[0]] = ColumnUse(free[0], "place")
     elif lacking:
         raise DataError(
-            f"{source.name} has {_listed(source.columns)}; call the"
-            f" {' and the '.join('column of nodes' if r == 'node' else 'one of labels' for r in lacking)}"
-            f" {' and '.join(lacking)}, or give {', '.join(f'{role}=COLUMN' for role in lacking)}"
+            f"{source.name} has {_listed(source.columns)}, none of which is called"
+            f" {' or '.join(lacking)}; rename the one that is meant, or give it:"
+            f" {', '.join(f'{role}=COLUMN' for role in lacking)}"
         )
     return uses

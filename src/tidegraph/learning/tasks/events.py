@@ -143,6 +143,11 @@ class EventClassifier(EventSettings, Classifier):
     def _known(self, events: EventStream) -> EventStream:
         """Return events with the numbers and codes of the model's stream."""
         stream = self._stream
+        if events.unit != stream.unit:
+            raise DataError(
+                f"times of the events count {events.unit}, those of the model {stream.unit}; read"
+                " the events with the same unit"
+            )
         if events.names is not stream.names or events.vocabulary != stream.vocabulary:
             events = events.continuing(stream)
         ends = np.maximum(events.src, events.dst)

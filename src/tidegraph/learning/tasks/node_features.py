@@ -38,7 +38,7 @@ class NodeFeatures:
     known: labels with the times from which they are known, or None. They give the node's last
         label and the share of each of `classes` among its own labels, among the last labels of its
         partners, and among the last labels of their partners. Where labels hold at all times, the
-        node's own are left out: they would be the answer.
+        node's own are left out, as they would be the answer, and all partners count besides.
     """
 
     def __init__(
@@ -69,7 +69,16 @@ class NodeFeatures:
             self._label = np.searchsorted(classes, known.label[chosen])
             self._labels = Past(node, t)
             self._always = bool((t == ALWAYS).any())
-            self._labels_by_class = Past(node * self._classes + self._label, t)
+            if self._always:  # whose labels a node meets, event by event
+                of_node = np.full(stream.nodes, -1)
+                of_node[node] = self._label
+                theirs = of_node[self._partner]
+                ends = np.concatenate([stream.src, stream.dst])
+                met = (theirs >= 0) & (ends != self._partner)
+                node, t = ends[met], np.tile(stream.t, 2)[met]
+                self._by_class = Past(node * self._classes + theirs[met], t)
+            else:
+                self._by_class = Past(node * self._classes + self._label, t)
 
     def __call__(self, nodes: IntArray, t: IntArray) -> FloatArray:
         """Return a row for each node and time, `[len(nodes), numbers]`."""
@@ -111,7 +120,10 @@ class NodeFeatures:
         return last_and_mean(features, rows % max(1, len(features)), known)
 
     def _of_labels(self, nodes: IntArray, t: IntArray, labels: Past) -> FloatArray:
-        own = [] if self._always else self._own_labels(nodes, t, labels)
+        parts = self._class_shares(nodes, t)
+        if not self._always:
+            label, labelled = self._last_label(labels, nodes, t)
+            parts.insert(0, np.eye(self._classes)[label] * labelled[:, None])
         partner, met = self._met(nodes, t)  # [B, partners]
         if self._always:
             met &= partner != nodes[:, None]
@@ -121,19 +133,15 @@ class NodeFeatures:
         also = known.reshape(theirs.shape) & np.repeat(met, _PARTNERS, axis=1)
         also &= theirs != nodes[:, None]
         shares = self._shares(labels, partner, met, t), self._shares(labels, theirs, also, t)
-        return np.concatenate([*own, *shares], axis=1).astype(np.float32)
+        return np.concatenate([*parts, *shares], axis=1).astype(np.float32)
 
-    def _own_labels(self, nodes: IntArray, t: IntArray, labels: Past) -> list[FloatArray]:
-        """Return the last label of each node, the share of each class among all, and how many."""
-        label, labelled = self._last_label(labels, nodes, t)
+    def _class_shares(self, nodes: IntArray, t: IntArray) -> list[FloatArray]:
+        """Return the share of each class among labels of the node, or met by it, and how many."""
         own = nodes[:, None] * self._classes + np.arange(self._classes)
-        first, end = self._labels_by_class.span(
-            own.ravel(), np.broadcast_to(t[:, None], own.shape).ravel()
-        )
+        first, end = self._by_class.span(own.ravel(), np.repeat(t, self._classes))
         count = (end - first).reshape(own.shape)
         total = count.sum(axis=1, keepdims=True)
-        last = np.eye(self._classes)[label] * labelled[:, None]
-        return [last, count / np.maximum(total, 1), np.log1p(total)]
+        return [count / np.maximum(total, 1), np.log1p(total)]
 
     def _met(self, nodes: IntArray, t: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
         """Return the partners of the latest events and whether each is known, `[B, partners]`."""

@@ -49,7 +49,7 @@ class _OutputFile(click.Path):
         return path
 
 
-class _Task(click.Choice):
+class _Task(click.Choice):  # type: ignore[type-arg] # it has none in click 8.1
     """A task, in the singular or the plural."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

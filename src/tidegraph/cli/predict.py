@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     metavar="FILE",
 )
 @option(
-    "--node nodes",
+    "--node named",
     "For a model of nodes: one of them; may be given several times. Default: all.",
     multiple=True,
     metavar="ID",
@@ -60,7 +60,7 @@ def predict(
     when: str | None,
     pairs: Path | None,
     events: Path | None,
-    nodes: tuple[str, ...],
+    named: tuple[str, ...],
     unlabelled: bool,
     rank: int | None,
     new: bool,
@@ -95,7 +95,7 @@ def predict(
     """
     directory = _model_directory(model)
     task = _task(directory)
-    if task != "node" and (nodes or unlabelled):
+    if task != "node" and (named or unlabelled):
         raise click.UsageError(f"--node and --unlabelled are for a model of nodes, not of {task}")
     if (task == "events") != (events is not None):
         wanted = _ASKED_BY[task]
@@ -110,7 +110,7 @@ def predict(
             raise click.UsageError(f"{model} holds a model of nodes; {_ASKED_BY[task]}")
         from tidegraph.cli.node_classes import predict_nodes
 
-        predict_nodes(model, directory, nodes, unlabelled=unlabelled, when=when, output=output)
+        predict_nodes(model, directory, named, unlabelled=unlabelled, when=when, output=output)
         return
     if pairs is not None and (src is not None or dst is not None or rank is not None or new):
         raise click.UsageError("--pairs goes with --t only; leave out the others")

@@ -99,6 +99,11 @@ class NodeNames:
         """Whether these names begin with the known ones."""
         return np.array_equal(self.values[: len(known)], known.values)
 
+    def find(self, names: ArrayLike) -> IntArray:
+        """Return the numbers of names, in the same shape, -1 for those that no node has."""
+        wanted = np.asarray(names)
+        return self._integer_numbers(wanted) if self.are_integers else self._string_numbers(wanted)
+
     def numbers(self, names: ArrayLike, side: Side | None = None) -> IntArray:
         """Return the numbers of names, in the same shape; raise `UnknownNodeError` if one is none.
 
@@ -108,16 +113,12 @@ class NodeNames:
         if side is not None and self.by_side:
             prefixed = [f"{side} {name}" for name in wanted.ravel().tolist()]
             wanted = np.array(prefixed, dtype=STRING).reshape(wanted.shape)
-        found = self.find(wanted)
+        look_up = self._integer_numbers if self.are_integers else self._string_numbers
+        found = look_up(wanted)
         unknown = found.ravel() < 0
         if unknown.any():
             raise self._unknown(wanted.ravel().tolist()[int(unknown.argmax())])
         return found
-
-    def find(self, names: ArrayLike) -> IntArray:
-        """Return the numbers of names, in the same shape, -1 for those that no node has."""
-        look_up = self._integer_numbers if self.are_integers else self._string_numbers
-        return look_up(np.asarray(names))
 
     def _integer_numbers(self, wanted: NDArray[Any]) -> IntArray:
         if wanted.dtype.kind in "OUT":

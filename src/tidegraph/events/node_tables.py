@@ -23,7 +23,7 @@ from tidegraph.events.read_report import ReadReport
 from tidegraph.events.stream import ALWAYS, EventStream, NodeLabels
 from tidegraph.events.tables import cells, sources
 from tidegraph.events.tables.advice import TableError
-from tidegraph.events.tables.columns import Column, node_columns
+from tidegraph.events.tables.columns import Column, choose_columns
 from tidegraph.events.tables.times import Clock, Moments, read_times
 from tidegraph.events.vocabulary import IS_MISSING
 
@@ -34,6 +34,16 @@ _FEWEST = 10  # labels
 _CLASSES = 1000
 _ONE_HOT = 32  # different words, or columns to which more of them are hashed
 _COARSER = ("ns", "us", "ms", "s", "min", "h", "day")
+# Names of columns, the likeliest first.
+_NAMES = {
+    "node": "node node_id nodeid id name vertex src source user user_id userid username account"
+    " account_id customer customer_id person person_id member employee entity paper item item_id"
+    " key",
+    "label": "label labels class classes category target y type role group team community state"
+    " status klasse",
+}
+_DATES: Any = "iso"  # of `read_times`
+_NUMBERS: Any = None
 _INTEGER = "^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -252,7 +262,7 @@ def _described(table: _NodeTable, name: str) -> tuple[list[NDArray[np.float32]],
         column = cells.without_missing(column)
         given = column.drop_null()
         if len(given) and cells.matching(given, cells.DATE).all():
-            column = pa.array(read_times(column, True).values.whole, mask=cells.nulls(column))
+            column = pa.array(read_times(column, _DATES).values.whole, mask=cells.nulls(column))
         elif not len(given) or not cells.matching(given, cells.NUMBER).all():
             return _categories(column, table.used, name)
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
@@ -315,8 +325,7 @@ class _NodeTable:
         if on_bad not in ("error", "drop"):
             raise ParameterError(f"on_bad is {on_bad!r}; give 'error' or 'drop'")
         source = sources.source_of(table, None, _delimiter(table))
-        uses = node_columns(source, roles)
-        found = {role: use.column for role, use in uses.items()}
+        found = _roles(source, roles)
         others = [column for column in source.columns if column not in found.values()]
         wanted = list(source.columns) if list(roles) == ["node"] else list(found.values())
         try:
@@ -328,7 +337,7 @@ class _NodeTable:
             raise DataError(f"{source.name} has no rows; give one for each node")
         whole = pa.Table.from_batches(batches)
         columns = {name: cells.plain_column(whole[name].combine_chunks()) for name in wanted}
-        remarks = [f"{role} is column {use.column!r}" for role, use in uses.items()]
+        remarks = [f"{role} is column {column!r}" for role, column in found.items()]
         if len(wanted) < len(source.columns):
             remarks.append(f"ignored: {', '.join(map(repr, others))}")
         used = np.ones(rows, dtype=np.bool_)
@@ -413,7 +422,7 @@ class _NodeTable:
                 f"{self.name}: {self.roles['t']!r} holds dates, and the times of the events count"
                 f" {stream.unit}; give numbers of {stream.unit}"
             )
-        found = read_times(column, dates)
+        found = read_times(column, _DATES if dates else _NUMBERS)
         for bad in found.bad:
             self._reject(bad.rows, bad.reason, f"give numbers of {stream.unit} or ISO dates")
         if dates:
@@ -434,6 +443,65 @@ class _NodeTable:
             f" {stream.unit} ({span}); the first is {int(found.values.whole[0])}: give times in the"
             " unit of the events, or leave the column out (t=False)"
         )
+
+
+def _roles(source: sources.Source, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the column of each role: node, and perhaps label and t.
+
+    What no name tells is inferred by elimination, and without a header from the order node, t,
+    label. A role given as False has no column.
+    """
+    found, free = {}, list(source.columns)
+    for role, column in given.items():
+        if column is None or column is False:
+            continue
+        name = source.columns[column] if isinstance(column, int) else column
+        if name not in free:
+            raise DataError(f"{role} was given as column {column!r}; {_has(source)}")
+        found[role] = name
+        free.remove(name)
+    wanted = [role for role in given if given[role] is None]
+    if not source.headed:
+        order = [role for role in ("node", "t", "label") if role in wanted]
+        if len(free) < len(order) and "t" in order:
+            order.remove("t")
+        found |= dict(zip(order, free, strict=False))
+        free = free[len(order) :]
+    for role in wanted:
+        match = None if role in found else _named(source, role, free)
+        if match is not None:
+            found[role] = match
+            free.remove(match)
+    lacking = [role for role in wanted if role not in found and role != "t"]
+    if len(lacking) == 1 and len(free) == 1:
+        found[lacking[0]] = free[0]
+    elif lacking:
+        raise DataError(
+            f"{_has(source)}, none of which is called {' or '.join(lacking)}; rename the one that"
+            f" is meant, or give it in Python: {', '.join(f'{role}=COLUMN' for role in lacking)}"
+        )
+    return found
+
+
+def _named(source: sources.Source, role: str, columns: Sequence[str]) -> str | None:
+    """Return the column whose name identifies it as `role`; times are named as in events."""
+    if not columns or not source.headed:
+        return None
+    if role == "t":
+        others = dict.fromkeys(("dst", "weight", "op", "label"), False)
+        # Whatever else the table has is no time.
+        taken = next((name for name in source.columns if name not in columns), columns[0])
+        try:
+            match = choose_columns(source, {"src": taken, "t": None, **others}, ()).roles["t"]
+        except TableError:
+            return None
+        return match if match in columns else None
+    plain = {re.sub(r"[\s.-]+", "_", name.strip().lower()): name for name in columns}
+    return next((plain[name] for name in _NAMES[role].split() if name in plain), None)
+
+
+def _has(source: sources.Source) -> str:
+    return f"{source.name} has the columns {', '.join(map(repr, source.columns[:12]))}"
 
 
 def _ticks(moments: Moments, unit: str, wanted: str) -> IntArray:

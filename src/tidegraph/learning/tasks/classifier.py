@@ -88,10 +88,10 @@ class Classifier(ClassSettings, Estimator):
 
     def _likeliest(self, probability: FloatArray) -> NDArray[Any]:
         """Return the likeliest class of each row, as the data writes it."""
-        likeliest = probability.argmax(axis=1)
-        if self._stream.vocabulary.labels:
-            return np.array(self.class_names)[likeliest]
-        return self.classes_[likeliest]  # type: ignore[no-any-return]
+        worded = self._stream.vocabulary.labels
+        classes: NDArray[Any] = np.array(self.class_names) if worded else self.classes_
+        likeliest: NDArray[Any] = classes[probability.argmax(axis=1)]
+        return likeliest
 
     def _training(self, examples: int, **more: Any) -> Training:
         size = self.batch_size or min(max(examples // 50, 64), 2000)

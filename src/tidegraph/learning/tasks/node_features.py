@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -90,7 +92,7 @@ class NodeFeatures:
 
     def _piece(self, nodes: IntArray, t: IntArray) -> FloatArray:
         states = self._trajectories.state(nodes, t)  # [B, channels, columns]
-        parts = [self._products(nodes, states)]
+        parts: list[NDArray[Any]] = [self._products(nodes, states)]
         if self._states:
             parts.append(states.reshape(len(nodes), -1))
         if self._activity:
@@ -135,7 +137,7 @@ class NodeFeatures:
         shares = self._shares(labels, partner, met, t), self._shares(labels, theirs, also, t)
         return np.concatenate([*parts, *shares], axis=1).astype(np.float32)
 
-    def _class_shares(self, nodes: IntArray, t: IntArray) -> list[FloatArray]:
+    def _class_shares(self, nodes: IntArray, t: IntArray) -> list[NDArray[Any]]:
         """Return the share of each class among labels of the node, or met by it, and how many."""
         own = nodes[:, None] * self._classes + np.arange(self._classes)
         first, end = self._by_class.span(own.ravel(), np.repeat(t, self._classes))

@@ -136,7 +136,8 @@ def test_each_class_is_divided_alike_whatever_the_order_of_rows(
         for each in (rows, shuffled)
     ]
     one, other = (labels_of(with_node_labels(STREAM, table, seed=seed)) for table in tables)
-    assert one.part is not None and other.part is not None
+    assert one.part is not None
+    assert other.part is not None
     assert dict(zip(one.node, one.part, strict=True)) == dict(
         zip(other.node, other.part, strict=True)
     )
@@ -164,8 +165,9 @@ def test_labels_with_times_keep_their_times_in_the_unit_of_the_events(tmp_path: 
     }
     expected = dated.times_of(table["when"]).tolist()
     assert labels_of(with_node_labels(dated, table)).t.tolist() == expected
-    read = with_node_labels(dated, {**table, "label": ["x", "x", "y"] * 4}, t=False, on_bad="drop")
-    assert labels_of(read).part is not None
+    timed = {**ALL, "when": range(60)}
+    assert labels_of(with_node_labels(STREAM, timed)).part is None
+    assert with_node_labels(STREAM, timed, t=False).labels_hold_always
 
 
 def broken(**changes: Any) -> dict[str, Any]:
@@ -306,7 +308,7 @@ def test_numbers_are_standardised_and_words_one_hot() -> None:
     assert abs(there.std() - 1) < 1e-5
     assert x[49, :2].tolist() == [0, 1]
     assert x[:50, 2:4].sum(axis=1).tolist() == [1] * 50
-    assert x[50:, :5].any() == False  # noqa: E712 (of NumPy)
+    assert not x[50:, :5].any()
     assert x[:, 5].tolist() == [0] * 50 + [1] * 10
     assert read.report is not None
     notes = " ".join(read.report.notes)

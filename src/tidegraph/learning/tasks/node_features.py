@@ -102,6 +102,8 @@ class NodeFeatures:
             parts.append(self._of_events(nodes, t, self._edge_features))
         if self._labels is not None:
             parts.append(self._of_labels(nodes, t, self._labels))
+            if self._always:  # last: the network starts from it
+                parts.append(self._log_shares(nodes, t))
         return np.concatenate(parts, axis=1).astype(np.float32, copy=False)
 
     def _products(self, nodes: IntArray, states: FloatArray) -> FloatArray:
@@ -139,11 +141,21 @@ class NodeFeatures:
 
     def _class_shares(self, nodes: IntArray, t: IntArray) -> list[NDArray[Any]]:
         """Return the share of each class among labels of the node, or met by it, and how many."""
-        own = nodes[:, None] * self._classes + np.arange(self._classes)
-        first, end = self._by_class.span(own.ravel(), np.repeat(t, self._classes))
-        count = (end - first).reshape(own.shape)
+        count = self._counts(nodes, t)
         total = count.sum(axis=1, keepdims=True)
         return [count / np.maximum(total, 1), np.log1p(total)]
+
+    def _log_shares(self, nodes: IntArray, t: IntArray) -> NDArray[Any]:
+        """Return logarithms of shares among labels met; all classes together count as one more."""
+        count = self._counts(nodes, t) + 1 / self._classes
+        logarithms: NDArray[Any] = np.log(count / count.sum(axis=1, keepdims=True))
+        return logarithms
+
+    def _counts(self, nodes: IntArray, t: IntArray) -> IntArray:
+        """Return the labels of each class, of the node or met by it, `[B, classes]`."""
+        own = nodes[:, None] * self._classes + np.arange(self._classes)
+        first, end = self._by_class.span(own.ravel(), np.repeat(t, self._classes))
+        return (end - first).reshape(own.shape)
 
     def _met(self, nodes: IntArray, t: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
         """Return the partners of the latest events and whether each is known, `[B, partners]`."""

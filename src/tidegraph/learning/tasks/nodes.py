@@ -137,6 +137,10 @@ class NodeClassifier(NodeSettings, Classifier):
             self._latest(examples, examples.part == VALIDATION, self.max_examples),
         )
 
+    @property
+    def starts_from_shares(self) -> bool:
+        return self.known_labels and self._stream.labels_hold_always
+
     def _read(self, examples: NodeLabels) -> Tensor:
         return torch.from_numpy(self._features(examples.node, examples.t))
 

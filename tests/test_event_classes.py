@@ -58,7 +58,11 @@ def test_words_come_back_from_their_codes_also_from_a_file(
     rows: list[tuple[str | None, str | None]],
 ) -> None:
     channel, label = map(list, zip(*rows, strict=True))
-    table = {"src": [0] * len(rows), "dst": [1] * len(rows), "t": list(range(len(rows)))}
+    table: dict[str, Any] = {
+        "src": [0] * len(rows),
+        "dst": [1] * len(rows),
+        "t": list(range(len(rows))),
+    }
     # The first row makes both columns columns of words.
     columns = {name: [column[0], *column] for name, column in table.items()}
     columns |= {"channel": ["web", *channel], "label": ["ok", *label]}
@@ -94,7 +98,7 @@ def test_one_wrong_cell_in_a_column_of_numbers_is_an_error_and_no_word(tmp_path:
 
 def test_free_text_is_no_label() -> None:
     count = 1_200
-    table = {"src": [0] * count, "dst": [1] * count, "t": range(count)}
+    table: dict[str, Any] = {"src": [0] * count, "dst": [1] * count, "t": range(count)}
     table["label"] = [f"text {k}" for k in range(count)]
     with pytest.raises(DataError, match=r"1,200 different words.*label=False"):
         read_table(pd.DataFrame(table))
@@ -471,3 +475,16 @@ def test_what_does_not_fit_the_task_is_rejected(
     result = command("evaluate", file, *words)
     assert result.exit_code == 2
     assert fact in result.stderr
+
+
+def test_the_guide_states_what_was_measured() -> None:
+    root = Path(__file__).parent.parent
+    measured = json.loads((root / "benchmarks/results/event_classes.json").read_bytes())["results"]
+    guide = (root / "docs/guides/event-classes.md").read_text(encoding="utf-8")
+    rows = [line for line in guide.splitlines() if "-last-label" in line and "|" in line]
+    for row, (name, found) in zip(rows[-3:], measured.items(), strict=True):
+        assert row.lower().startswith(f"| {name}")
+        own = found["metrics"]["none"]["all"]
+        best = max(each["none"]["all"]["ap"] for each in found["heuristics"].values())
+        for value in (own["ap"]["mean"], own["auc"]["mean"], best):
+            assert f"{100 * value:.1f}" in row

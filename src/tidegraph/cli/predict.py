@@ -20,6 +20,7 @@ from tidegraph.cli.results import moment_text, names_by_side
 from tidegraph.cli.terminal import Command, echo_json
 from tidegraph.core.errors import DataError, StateFileError
 from tidegraph.core.words import counted
+from tidegraph.learning.settings import TASKS
 
 if TYPE_CHECKING:
     from tidegraph.events.stream import EventStream
@@ -177,8 +178,7 @@ _ASKED_BY = {
 def _task(directory: Path) -> str:
     """Return the task of a saved model."""
     about = json.loads((directory / "settings.json").read_bytes())
-    tasks = {"NodeClassifier": "node", "EventClassifier": "events"}
-    return tasks.get(about.get("task"), "link")
+    return next((task for task, kind in TASKS.items() if kind.model == about["task"]), "link")
 
 
 def _predict_events(model: Path, directory: Path, file: Path, output: Path | None) -> None:
@@ -220,7 +220,8 @@ def _events_like(stream: EventStream, file: Path) -> EventStream:
     roles: dict[str, Any] = {role: use.column for role, use in uses.items()}
     if "label" in roles and roles["label"] not in sources.source_of(file, None, None).columns:
         del roles["label"]
-    options = {"weight": False, "label": False, "edge_features": carried_columns(stream)} | roles
+    options: dict[str, Any] = {"weight": False, "label": False} | roles
+    options["edge_features"] = carried_columns(stream)
     if stream.weight is None:
         options["weight"] = False  # one that was <= 0 became a feature
     remarks = " ".join(() if stream.report is None else stream.report.remarks)

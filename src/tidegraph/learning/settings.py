@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from tidegraph.core.declarations import inherited, setting, validate
 from tidegraph.core.errors import ParameterError
@@ -242,6 +242,8 @@ class TrainingSettings:
 class ModelSettings(TrainingSettings, NetworkSettings, RecordSettings):
     """The settings that all models share."""
 
+    model: ClassVar[str]  # the class that has these settings
+
     max_examples: int = setting(
         200_000,
         "how many events or labels to train on, the latest ones",
@@ -262,6 +264,8 @@ class ModelSettings(TrainingSettings, NetworkSettings, RecordSettings):
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinkSettings(ModelSettings):
     """The settings of `LinkPredictor`."""
+
+    model = "LinkPredictor"
 
     decoder: DecoderName | Callable[..., Any] = setting(
         "pair",
@@ -342,6 +346,8 @@ class ClassSettings(ModelSettings):
 class NodeSettings(ClassSettings):
     """The settings of `NodeClassifier`."""
 
+    model = "NodeClassifier"
+
     states: bool | None = setting(
         None, "whether to read representations themselves; none: where nodes have features"
     )
@@ -360,6 +366,8 @@ class NodeSettings(ClassSettings):
 @dataclass(kw_only=True, eq=False, repr=False)
 class EventSettings(ClassSettings):
     """The settings of `EventClassifier`."""
+
+    model = "EventClassifier"
 
     label_delay: int = setting(
         0,

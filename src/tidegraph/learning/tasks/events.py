@@ -50,6 +50,11 @@ class EventClassifier(EventSettings, Classifier):
 
     # Labels ---------------------------------------------------------------------------------------
 
+    @property
+    def inputs(self) -> list[str]:
+        """How the columns that events carry are read, in words."""
+        return self.own_.described()
+
     def examples(self, stream: EventStream, split: Split) -> tuple[IntArray, NDArray[np.uint8]]:
         """Return the positions of labelled events, and their parts by the times of the split.
 
@@ -219,10 +224,10 @@ class EventClassifier(EventSettings, Classifier):
         if not len(later):
             return None
         first = int(later.t[0])
-        before = self._stream.before(first)
-        earlier = np.flatnonzero(np.isin(before.labels, self.classes_))
+        before = self._wanted(self._stream.before(first))
+        earlier = np.flatnonzero(np.isin(before, self.classes_))
         again = self._repeated(len(later), len(earlier), replay, seed=abs(first))
-        return replace(self._chosen(earlier[again]), names=later.names).joined(later)
+        return self._chosen(earlier[again]).joined(later)
 
     # Files ----------------------------------------------------------------------------------------
 

@@ -355,9 +355,12 @@ def test_a_classifier_reads_the_features_of_nodes() -> None:
     split = evaluation.node_split(stream)
     kind = [int(each == "sales") for each in ALL["team"]]
     told_apart = with_node_features(stream, {"node": PEOPLE, "x": kind})
-    options = {**QUICK, "epochs": 40, "patience": 40}
-    f1 = NodeClassifier(**options).fit(told_apart, split).evaluate(split).row("test").metrics
-    assert f1["micro-f1"] == 1
+    options = {**QUICK, "epochs": 60, "patience": 60, "learning_rate": 0.03, "known_labels": False}
+    f1 = [
+        NodeClassifier(**options).fit(each, split).evaluate(split).row("test").metrics["micro-f1"]
+        for each in (stream, told_apart)
+    ]
+    assert f1[0] < 0.8 < 0.9 < f1[1]
 
 
 # Commands -----------------------------------------------------------------------------------------

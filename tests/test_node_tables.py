@@ -377,6 +377,19 @@ def test_a_task_has_one_name_in_the_singular_and_the_plural() -> None:
     assert config.resolve(data, config.assignments(["task=nodes", "members=2"])).task == "node"
 
 
+@pytest.mark.parametrize("command", [["run"], ["evaluate"], ["train", "-o", "x.model"]])
+def test_tables_that_no_model_of_the_task_reads_are_rejected(
+    tmp_path: Path, command: list[str]
+) -> None:
+    path = tmp_path / "mails.csv"
+    path.write_text("src,dst,t\na,b,1\nb,a,2\n")
+    for words in (["--node-features", path], ["--labels", path, "--task", "link"]):
+        asked = run(*command, path, *words)
+        assert asked.exit_code == 2
+        assert str(words[0]) in asked.output
+        assert "--task nodes" in asked.output
+
+
 def test_from_files_to_a_table_of_classes(tmp_path: Path) -> None:
     events, teams, ages = (tmp_path / f"{name}.csv" for name in ("mails", "teams", "ages"))
     pairs = zip(STREAM.name(STREAM.src), STREAM.name(STREAM.dst), STREAM.t, strict=True)

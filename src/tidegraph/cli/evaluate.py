@@ -17,6 +17,7 @@ from tidegraph.cli.options import (
     TASK_OPTION,
     WRITABLE_FILE,
     as_seeds,
+    check_node_tables,
     model_options,
     node_table_options,
     option,
@@ -93,6 +94,7 @@ def evaluate(
         raise click.UsageError("--reversed belongs to --protocol roland")
     model = {name: options.pop(name) for name in ("seeds", "preset")}
     task = task or ("node" if options["labels"] else "link")
+    check_node_tables(task, options)
     model["settings"] = model_options(task, options.pop("settings"), label_delay)
     asked = {name: options.pop(name) for name in declared(Evaluation) if name in options}
     from tidegraph.runs import evaluating

@@ -171,6 +171,19 @@ node_table_options = together(
     ),
 )
 NODE_TABLES = ("labels", "node_features")
+
+
+def check_node_tables(task: str, given: Mapping[str, Any]) -> None:
+    """Raise UsageError for tables about nodes that no model of the task reads."""
+    for key in NODE_TABLES:
+        if given[key] and task != "node":
+            name = f"--{key.replace('_', '-')}"
+            raise click.UsageError(
+                f"{name} is for --task nodes, and the task is {task}; leave out {name}, or give"
+                " --task nodes"
+            )
+
+
 # The times of the protocol `time`.
 time_options = together(
     setting_option(Evaluation, "validation_after", metavar="T"),

@@ -23,6 +23,7 @@ from tidegraph.cli.options import (
     READING_NAMES,
     TASK_OPTION,
     as_seeds,
+    check_node_tables,
     model_options,
     node_table_options,
     option,
@@ -143,6 +144,7 @@ def run(
     """
     require_exists(data)
     settings = _settings(ctx, data, config_file, words, options)
+    check_node_tables(settings.task, vars(settings.data))
     from tidegraph import runs
 
     directory = runs.run_directory(out, name, settings)

@@ -17,6 +17,7 @@ from tidegraph.cli.options import (
     SETTINGS_OPTION,
     SPLITTING_PROTOCOLS,
     TASK_OPTION,
+    check_node_tables,
     model_options,
     node_table_options,
     option,
@@ -83,6 +84,7 @@ def train(
     """
     begun = time.perf_counter()
     task = task or ("node" if options["labels"] else "link")
+    check_node_tables(task, options)
     chosen = model_options(task, settings, label_delay)
     from tidegraph.events.datasets import DATA_SETS
     from tidegraph.runs import training

@@ -153,10 +153,11 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
         ", each against a random destination (0.5 is chance; the" if task == "link" else " (the"
     )
     inputs = getattr(trained.predictor, "inputs", [])
+    what = "label" if task == "node" else "event"
     lines = [
         f"Trained in {elapsed_s:.0f} s; of {counted(len(epochs), 'epoch')} the best was number"
         f" {chosen}.",
-        f"Validation {measured}, on {counted(own.examples, 'event')}{against} best heuristic,"
+        f"Validation {measured}, on {counted(own.examples, what)}{against} best heuristic,"
         f" {best[0]}, has {headline.upper()} {best[1]:.4f}).",
         *(f"Reads {line}." for line in inputs),
         *(f"Note: {warning}" for warning in result.warnings),

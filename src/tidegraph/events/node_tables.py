@@ -331,7 +331,7 @@ class _NodeTable:
         try:
             batches = list(source.batches(wanted, on_bad))
         except TableError as error:
-            raise DataError(error.spelled(lambda _: None)) from error
+            raise DataError(error.spelled(lambda _: "on_bad='drop'")) from error
         rows = sum(batch.num_rows for batch in batches)
         if not rows:
             raise DataError(f"{source.name} has no rows; give one for each node")
@@ -351,8 +351,7 @@ class _NodeTable:
         if self.on_bad == "error":
             place = self.source.place(int(rows.argmax()))
             raise DataError(
-                f"{self.name}, {place}: {problem}; {advice}, or drop such rows (--on-bad drop,"
-                " on_bad='drop')"
+                f"{self.name}, {place}: {problem}; {advice}, or drop such rows (on_bad='drop')"
             )
         self.used &= ~rows
         self.remarks.append(f"{counted(int(rows.sum()), 'row')} dropped: {problem}")
@@ -397,7 +396,7 @@ class _NodeTable:
             raise DataError(
                 f"{self.name} has {what} ({int(known.sum()):,} rows have nodes of the events, which"
                 f" are called like {stream.name(0)!s}); {_NAMED_ALIKE}: correct them, name the"
-                " column (node=...), or drop such rows (--on-bad drop, on_bad='drop')"
+                " column (node=...), or drop such rows (on_bad='drop')"
             )
         self.used &= ~unknown
         self.remarks.append(f"left out: {what}")

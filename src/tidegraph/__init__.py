@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tidegraph.events.batch import Batch, Op
     from tidegraph.events.datasets import generate_communities, load_dataset
     from tidegraph.events.formats import read
+    from tidegraph.events.node_tables import with_node_features, with_node_labels
     from tidegraph.events.steps import Steps
     from tidegraph.events.stream import Edges, EventStream, NodeLabels
     from tidegraph.events.tables import read_table, scan_table
@@ -90,6 +91,8 @@ __all__ = [
     "record_shards",
     "reference",
     "scan_table",
+    "with_node_features",
+    "with_node_labels",
 ]
 
 # Names are looked up when first used: the command line answers --help without NumPy and the core.
@@ -106,6 +109,7 @@ _HOMES = {
     "events.batch": ("Batch", "Op"),
     "events.datasets": ("generate_communities", "load_dataset"),
     "events.formats": ("read",),
+    "events.node_tables": ("with_node_features", "with_node_labels"),
     "events.steps": ("Steps",),
     "events.stream": ("Edges", "EventStream", "NodeLabels"),
     "events.tables": ("read_table", "scan_table"),

@@ -17,7 +17,9 @@ from tidegraph.cli.options import (
     TASK_OPTION,
     WRITABLE_FILE,
     as_seeds,
+    check_node_tables,
     model_options,
+    node_table_options,
     option,
     sampler_option,
     setting_option,
@@ -55,6 +57,7 @@ from tidegraph.learning.settings import Evaluation
     " that ROLAND published for Bitcoin.",
     is_flag=True,
 )
+@node_table_options
 @option("-o --output", "Write the results there as JSON.", type=WRITABLE_FILE)
 @JSON_OPTION
 def evaluate(
@@ -90,7 +93,8 @@ def evaluate(
     if also_reversed and protocol != "roland":
         raise click.UsageError("--reversed belongs to --protocol roland")
     model = {name: options.pop(name) for name in ("seeds", "preset")}
-    task = task or "link"
+    task = task or ("node" if options["labels"] else "link")
+    check_node_tables(task, options)
     model["settings"] = model_options(task, options.pop("settings"), label_delay)
     asked = {name: options.pop(name) for name in declared(Evaluation) if name in options}
     from tidegraph.runs import evaluating

@@ -21,6 +21,7 @@ from tidegraph.learning.settings import (
     Evaluation,
     EventSettings,
     RunSettings,
+    task_name,
 )
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -46,6 +47,13 @@ class _OutputFile(click.Path):
         if not os.access(directory, os.W_OK):
             raise DataError(f"{directory} may not be written to; give another place")
         return path
+
+
+class _Task(click.Choice):  # type: ignore[type-arg] # it has none in click 8.1
+    """A task, in the singular or the plural."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(task_name(value), param, ctx)
 
 
 COUNT = click.IntRange(min=1)
@@ -155,6 +163,30 @@ READING_NAMES = (
     *("format_", "src", "dst", "t", "weight", "label", "edge_features"),
     *("query", "bipartite", "unit", "date_format", "decimal", "sort", "on_bad"),
 )
+# Tables about the nodes of the events.
+node_table_options = together(
+    setting_option(Data, "labels", metavar="FILE", note="; implies --task nodes"),
+    setting_option(
+        *(Data, "node_features", "--node-features", "node_features"),
+        multiple=True,
+        metavar="FILE",
+        note="; may be given several times",
+    ),
+)
+NODE_TABLES = ("labels", "node_features")
+
+
+def check_node_tables(task: str, given: Mapping[str, Any]) -> None:
+    """Raise UsageError for tables about nodes that no model of the task reads."""
+    for key in NODE_TABLES:
+        if given[key] and task != "node":
+            name = f"--{key.replace('_', '-')}"
+            raise click.UsageError(
+                f"{name} is for --task nodes, and the task is {task}; leave out {name}, or give"
+                " --task nodes"
+            )
+
+
 # The times of the protocol `time`.
 time_options = together(
     setting_option(Evaluation, "validation_after", metavar="T"),
@@ -231,7 +263,10 @@ SETTINGS_OPTION = set_option(
     *("settings", "NAME=VALUE", "A setting of the model, such as epochs=20"),
     _print_model_settings,
 )
-TASK_OPTION = setting_option(RunSettings, "task", note=". Default: link")
+
+TASK_OPTION = setting_option(
+    *(RunSettings, "task"), type=_Task(list(TASKS)), note=" (nodes: the same). Default: link"
+)
 LABEL_DELAY_OPTION = setting_option(
     EventSettings, "label_delay", metavar="T", note=". With --task events; default: 0"
 )

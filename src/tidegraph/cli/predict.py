@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
 )
+@option(
+    "--node named",
+    "For a model of nodes: one of them; may be given several times. Default: all.",
+    multiple=True,
+    metavar="ID",
+)
+@option("--unlabelled", "For a model of nodes: only those without a label.", is_flag=True)
 @option("--rank", "The K likeliest destinations of --src.", type=COUNT, metavar="K")
 @option("--new", "With --rank: only those --src has not met before.", is_flag=True)
 @option("-o --output", "Write the CSV there instead of to standard output.", type=NEW_FILE)
@@ -54,14 +61,16 @@ def predict(
     when: str | None,
     pairs: Path | None,
     events: Path | None,
+    named: tuple[str, ...],
+    unlabelled: bool,
     rank: int | None,
     new: bool,
     output: Path | None,
 ) -> None:
-    """Predict how likely links are, or classes of events, with a model of tidegraph train or run.
+    """Predict how likely links are, or classes of nodes or events, with the model of a training.
 
-    DIRECTORY is what train was given as -o, or a run such as runs/calls (the model of its first
-    seed).
+    DIRECTORY is what tidegraph train was given as -o, or a run such as runs/calls (the model of its
+    first seed).
 
     \b
       tidegraph predict calls.model --src ann --dst bob             just after the last event
@@ -69,6 +78,7 @@ def predict(
       tidegraph predict calls.model --src ann --rank 5              who is next
       tidegraph predict calls.model --pairs asked.csv -o answers.csv
       tidegraph predict payments.model --events today.csv -o answers.csv
+      tidegraph predict runs/calls-nodes --unlabelled -o classes.csv
 
     Ids are those of your data. T is a number in the unit of the data or, where that is s, ms, us or
     ns, an ISO date (UTC where no zone is written); an answer for T uses the events before T. The
@@ -79,9 +89,15 @@ def predict(
     With --events the result has the class and the calibrated probability of each class for every
     row, from what the row carries and all events before it: those of the model, and rows of FILE
     that are later than these. A label in FILE counts once it is known; new nodes are welcome.
+
+    A model of nodes answers for all of them, for those without a label, or for each --node: its
+    label, if it has one, the likeliest class, and the probability of each class. With
+    -o FILE.parquet the result is Parquet.
     """
     directory = _model_directory(model)
     task = _task(directory)
+    if task != "node" and (named or unlabelled):
+        raise click.UsageError(f"--node and --unlabelled are for a model of nodes, not of {task}")
     if (task == "events") != (events is not None):
         wanted = _ASKED_BY[task]
         raise click.UsageError(f"{model} holds a model of the task {task}; {wanted}")
@@ -89,6 +105,13 @@ def predict(
         if not all(given in (None, False) for given in (src, dst, when, pairs, rank, new)):
             raise click.UsageError("--events goes with -o only; leave out the others")
         _predict_events(model, directory, events, output)
+        return
+    if task == "node":
+        if not all(given in (None, False) for given in (src, dst, pairs, rank, new)):
+            raise click.UsageError(f"{model} holds a model of nodes; {_ASKED_BY[task]}")
+        from tidegraph.cli.node_classes import predict_nodes
+
+        predict_nodes(model, directory, named, unlabelled=unlabelled, when=when, output=output)
         return
     if pairs is not None and (src is not None or dst is not None or rank is not None or new):
         raise click.UsageError("--pairs goes with --t only; leave out the others")
@@ -147,7 +170,7 @@ def _write(output: Path | None, header: list[str], rows: list[list[Any]]) -> Non
 # How to ask the model of each task.
 _ASKED_BY = {
     "link": "leave --events out, and give --src or --pairs",
-    "node": "in Python, NodeClassifier.load reads it",
+    "node": "give --node ID, --unlabelled, or nothing for all nodes, and perhaps --t and -o",
     "events": "give --events FILE",
 }
 

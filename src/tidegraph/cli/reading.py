@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import READING_NAMES, option, reading_options
+from tidegraph.cli.options import NODE_TABLES, READING_NAMES, option, reading_options
 from tidegraph.cli.terminal import progress
 from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
@@ -53,7 +53,9 @@ def read_events(
     any_order: bool = False,
     own_columns: bool = False,
 ) -> EventStream:
-    """Return the events of a data set, file or files; remove `reading_options` from `options`.
+    """Return the events of a data set, file or files, with what tables say about their nodes.
+
+    Remove `reading_options` and `node_table_options` from `options`.
 
     any_order: sort the rows of a file even without --sort.
     own_columns: where no --edge-feature names columns of a table, take all that have no other
@@ -61,6 +63,26 @@ def read_events(
 
     A `Path` is never the name of a data set.
     """
+    labels, features = (options.pop(key, None) for key in NODE_TABLES)
+    unit, on_bad = options["unit"], options["on_bad"]
+    stream = _read_events(name, options, any_order, own_columns)
+    if not labels and not features:
+        return stream
+    from tidegraph.events.node_tables import with_node_features, with_node_labels
+
+    for table in features or ():
+        stream = with_node_features(stream, table, on_bad=on_bad)
+    if labels:
+        stream = with_node_labels(stream, labels, unit=unit, on_bad=on_bad)
+    return stream
+
+
+def _read_events(
+    name: str | Path | list[str | Path],
+    options: dict[str, Any],
+    any_order: bool,
+    own_columns: bool,
+) -> EventStream:
     from tidegraph.events import datasets, formats
     from tidegraph.events.datasets import storage
     from tidegraph.events.tables import TableError
@@ -143,6 +165,7 @@ def read_and_report(
     from tidegraph.events import datasets
 
     known = isinstance(name, str) and name in datasets.DATA_SETS
+    tables = any(options.get(key) for key in NODE_TABLES)
     if known and isinstance(name, str) and Path(name).exists() and not quiet:
         kind = "directory" if Path(name).is_dir() else "file"
         click.echo(
@@ -152,7 +175,7 @@ def read_and_report(
     with progress("read", quiet=quiet) as report:
         report(0, 1, f"{name[0]} and {len(name) - 1} more" if isinstance(name, list) else str(name))
         stream = read_events(name, options, **more)
-    if known or quiet:
+    if quiet or (known and not tables):
         return stream
     if is_saved_stream(name):
         click.echo(f"{name}: {counted(len(stream), 'event')}, {counted(stream.nodes, 'node')}")

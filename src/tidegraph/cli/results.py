@@ -75,7 +75,7 @@ def next_steps(model: Path, stream: EventStream, task: str = "link") -> list[str
     """Return lines that say how to use a model."""
     path = shlex.quote(str(model))
     if task == "node":
-        return []
+        return ["Next:", f"  tidegraph predict {path} -o classes.csv   (every node)"]
     if task == "events":
         return [
             "Next:",

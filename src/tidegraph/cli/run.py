@@ -17,12 +17,15 @@ from tidegraph.cli.options import (
     DIRECTORY,
     JSON_OPTION,
     LABEL_DELAY_OPTION,
+    NODE_TABLES,
     PATH,
     PRESET_OPTION,
     READING_NAMES,
     TASK_OPTION,
     as_seeds,
+    check_node_tables,
     model_options,
+    node_table_options,
     option,
     print_settings,
     reading_options,
@@ -106,6 +109,7 @@ def _print_all_settings() -> None:
 @setting_option(RunSettings, "skip", multiple=True)
 @setting_option(RunSettings, "keep")
 @reading_options
+@node_table_options
 @_output_options
 @click.pass_context
 def run(
@@ -143,6 +147,7 @@ def run(
     """
     require_exists(data)
     settings = _settings(ctx, data, config_file, words, options)
+    check_node_tables(settings.task, vars(settings.data))
     from tidegraph import runs
 
     directory = runs.run_directory(out, name, settings)
@@ -178,8 +183,12 @@ def _settings(
     if was_given("seeds"):
         given["seeds"] = options["seeds"]
     given["data"] = {
-        _COLUMN_OPTIONS.get(key, key): options[key] for key in READING_NAMES if was_given(key)
+        _COLUMN_OPTIONS.get(key, key): options[key]
+        for key in (*READING_NAMES, *NODE_TABLES)
+        if was_given(key)
     }
+    if was_given("labels") and not was_given("task") and "task" not in file:
+        given["task"] = "node"
     if data is not None:
         given["data"]["name"] = data
     given["evaluation"] = {key: options[key] for key in declared(Evaluation) if was_given(key)}
@@ -193,14 +202,20 @@ def _settings(
 
 
 def _with_full_path(settings: Settings) -> Settings:
-    """Return the settings with the absolute path of a file, the same from any directory."""
+    """Return the settings with the absolute paths of files, the same from any directory."""
     from tidegraph.events.datasets import DATA_SETS
 
-    path = Path(settings.data.name)
-    if settings.data.name in DATA_SETS or not path.exists():
-        return settings
-    data = dataclasses.replace(settings.data, name=str(path.resolve()))
-    return dataclasses.replace(settings, data=data)
+    def full(file: str) -> str:
+        return str(Path(file).resolve()) if Path(file).exists() else file
+
+    data = settings.data
+    full_data = dataclasses.replace(
+        data,
+        name=data.name if data.name in DATA_SETS else full(data.name),
+        labels=None if data.labels is None else full(data.labels),
+        node_features=tuple(map(full, data.node_features)),
+    )
+    return dataclasses.replace(settings, data=full_data)
 
 
 def _read(settings: Settings, quiet: bool) -> EventStream:
@@ -209,7 +224,8 @@ def _read(settings: Settings, quiet: bool) -> EventStream:
 
     data, path = settings.data, Path(settings.data.name)
     options: dict[str, Any] = {
-        name: getattr(data, _COLUMN_OPTIONS.get(name, name)) for name in READING_NAMES
+        name: getattr(data, _COLUMN_OPTIONS.get(name, name))
+        for name in (*READING_NAMES, *NODE_TABLES)
     }
     # Such rows are known to be in order.
     if data.name in datasets.DATA_SETS or path.is_dir() or formats.is_saved(path):

@@ -17,7 +17,9 @@ from tidegraph.cli.options import (
     SETTINGS_OPTION,
     SPLITTING_PROTOCOLS,
     TASK_OPTION,
+    check_node_tables,
     model_options,
+    node_table_options,
     option,
     time_options,
 )
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     type=SPLITTING_PROTOCOLS,
 )
 @time_options
+@node_table_options
 @JSON_OPTION
 def train(
     data: str,
@@ -80,7 +83,8 @@ def train(
       torchrun --nproc_per_node 2 -m tidegraph train calls.csv -o calls.model
     """
     begun = time.perf_counter()
-    task = task or "link"
+    task = task or ("node" if options["labels"] else "link")
+    check_node_tables(task, options)
     chosen = model_options(task, settings, label_delay)
     from tidegraph.events.datasets import DATA_SETS
     from tidegraph.runs import training
@@ -149,10 +153,11 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
         ", each against a random destination (0.5 is chance; the" if task == "link" else " (the"
     )
     inputs = getattr(trained.predictor, "inputs", [])
+    what = "label" if task == "node" else "event"
     lines = [
         f"Trained in {elapsed_s:.0f} s; of {counted(len(epochs), 'epoch')} the best was number"
         f" {chosen}.",
-        f"Validation {measured}, on {counted(own.examples, 'event')}{against} best heuristic,"
+        f"Validation {measured}, on {counted(own.examples, what)}{against} best heuristic,"
         f" {best[0]}, has {headline.upper()} {best[1]:.4f}).",
         *(f"Reads {line}." for line in inputs),
         *(f"Note: {warning}" for warning in result.warnings),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import EvaluationError, ParameterError
 from tidegraph.evaluation.memory import Asked
 from tidegraph.events.past import Past
-from tidegraph.events.stream import EventStream, NodeLabels
+from tidegraph.events.stream import ALWAYS, EventStream, NodeLabels
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -256,6 +256,58 @@ class LastLabel(NodeHeuristic):
         return result
 
 
+class Neighbours(NodeHeuristic):
+    """The shares of the classes among known labels of all earlier partners, once per event.
+
+    Class frequencies count as one partner more, and decide where no label is known.
+    """
+
+    name = "neighbours"
+
+    def __init__(
+        self, stream: EventStream, known: NodeLabels, train: NodeLabels, *, classes: int
+    ) -> None:
+        self._otherwise = Majority(train, classes=classes)
+        self._classes = classes
+        label = np.full(stream.nodes, -1)
+        label[known.node] = known.label
+        node = np.concatenate([stream.src, stream.dst])
+        theirs = np.concatenate([label[stream.dst], label[stream.src]])
+        met = (theirs >= 0) & np.tile(stream.src != stream.dst, 2)
+        self._past = Past(node[met] * classes + theirs[met], np.tile(stream.t, 2)[met])
+
+    def score(self, node: IntArray, t: IntArray) -> FloatArray:
+        keys = node[:, None] * self._classes + np.arange(self._classes)
+        first, end = self._past.span(keys.ravel(), np.repeat(t, self._classes))
+        count = (end - first).reshape(keys.shape) + self._otherwise.score(node, t)
+        shares: FloatArray = count / count.sum(axis=1, keepdims=True)
+        return shares
+
+
+class FeaturesOnly(NodeHeuristic):
+    """Logistic regression on the node's own features."""
+
+    name = "features"
+
+    def __init__(self, stream: EventStream, train: NodeLabels, *, classes: int) -> None:
+        from sklearn.linear_model import LogisticRegression
+
+        assert stream.node_features is not None
+        self._x, self._classes = stream.node_features, classes
+        self._otherwise = Majority(train, classes=classes)
+        self._model = None
+        if len(np.unique(train.label)) > 1:
+            self._model = LogisticRegression(max_iter=1000)
+            self._model.fit(self._x[train.node], train.label)
+
+    def score(self, node: IntArray, t: IntArray) -> FloatArray:
+        result = self._otherwise.score(node, t)
+        if self._model is not None:
+            result[:] = 0
+            result[:, self._model.classes_] = self._model.predict_proba(self._x[node])
+        return result
+
+
 class DegreeOnly(NodeHeuristic):
     """Logistic regression on the logarithm of the number of earlier events of the node."""
 
@@ -287,9 +339,18 @@ class DegreeOnly(NodeHeuristic):
 def node_heuristics(
     stream: EventStream, train: NodeLabels, known: NodeLabels, *, classes: int
 ) -> list[NodeHeuristic]:
-    """Return heuristics for node classification, fitted to the training examples."""
-    return [
+    """Return heuristics for node classification, fitted to the training examples.
+
+    Where labels hold at all times, those of partners are asked instead of the node's last one.
+    """
+    always = bool((known.t == ALWAYS).any())
+    heuristics: list[NodeHeuristic] = [
         Majority(train, classes=classes),
-        LastLabel(known, train, classes=classes),
+        Neighbours(stream, known, train, classes=classes)
+        if always
+        else LastLabel(known, train, classes=classes),
         DegreeOnly(stream, train, classes=classes),
     ]
+    if always and stream.node_features is not None:
+        heuristics.append(FeaturesOnly(stream, train, classes=classes))
+    return heuristics

@@ -128,6 +128,13 @@ def tgb_split(stream: EventStream, *, validation: float = 0.15, test: float = 0.
     return _split("tgb", stream, bounds, _NOBODY, parameters)
 
 
+def node_split(stream: EventStream) -> Split:
+    """Return the split of node labels that divide the nodes themselves: every event is known."""
+    last = int(stream.t[-1])
+    empty = (_NOBODY,) * 4
+    return Split("nodes at random", np.arange(len(stream)), *empty, last, last)
+
+
 def time_split(stream: EventStream, *, validation_time: float, test_time: float) -> Split:
     """Train up to and including `validation_time`, validate up to `test_time`, test after it.
 

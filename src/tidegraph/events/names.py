@@ -99,6 +99,11 @@ class NodeNames:
         """Whether these names begin with the known ones."""
         return np.array_equal(self.values[: len(known)], known.values)
 
+    def find(self, names: ArrayLike) -> IntArray:
+        """Return the numbers of names, in the same shape, -1 for those that no node has."""
+        wanted = np.asarray(names)
+        return self._integer_numbers(wanted) if self.are_integers else self._string_numbers(wanted)
+
     def numbers(self, names: ArrayLike, side: Side | None = None) -> IntArray:
         """Return the numbers of names, in the same shape; raise `UnknownNodeError` if one is none.
 

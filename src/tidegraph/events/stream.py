@@ -33,6 +33,7 @@ from tidegraph.events.vocabulary import Vocabulary, padded
 _ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "categories", "labels")
 _FORMAT = 1  # of saved streams
 _set = object.__setattr__
+ALWAYS = 1 - columns.TIME_LIMIT  # the time of a label that holds before all events
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -46,7 +47,10 @@ class Edges:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NodeLabels:
-    """Observed labels of nodes: `label[k]` holds for `node[k]` and is known from `t[k]` on."""
+    """Observed labels of nodes: `label[k]` holds for `node[k]` and is known from `t[k]` on.
+
+    A label that holds at all times has the time `ALWAYS`; then `part` divides the nodes.
+    """
 
     node: IntArray
     t: IntArray
@@ -395,6 +399,12 @@ class EventStream:
     def bipartite(self) -> bool:
         """Whether no node is both source and destination."""
         return not bool((self._occurs(self.src) & self._occurs(self.dst)).any())
+
+    @property
+    def labels_hold_always(self) -> bool:
+        """Whether the labels to learn are those of nodes, and hold at all times."""
+        labels = self.node_labels
+        return self.labels is None and labels is not None and bool((labels.t == ALWAYS).any())
 
     def _occurs(self, nodes: IntArray) -> NDArray[np.bool_]:
         flags = np.zeros(self.nodes, dtype=np.bool_)

@@ -85,6 +85,8 @@ class Data:
     label: str | None = setting(
         None, "the column with the class of the event, or of its source at the event"
     )
+    labels: str | None = setting(None, "a table of the classes of nodes: node, label, perhaps time")
+    node_features: tuple[str, ...] = setting((), "tables of numbers and words about nodes")
     edge_features: tuple[str, ...] = setting(
         (),
         "columns of numbers or words that describe events; the task events takes all others if"
@@ -427,6 +429,15 @@ TASKS: Mapping[str, type[ModelSettings]] = {
     "node": NodeSettings,
     "events": EventSettings,
 }
+
+
+def task_name(task: str) -> str:
+    """Return the name of a task, which may be given in the singular or the plural.
+
+    >>> task_name("nodes"), task_name("node")
+    ('node', 'node')
+    """
+    return next((name for name in TASKS if name.rstrip("s") == task.rstrip("s")), task)
 
 
 def model_settings_of(task: str) -> type[ModelSettings]:

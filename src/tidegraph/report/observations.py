@@ -179,7 +179,7 @@ def _node_scores(classifier: NodeClassifier, stream: EventStream, split: Split) 
         "score.probability": classifier.predict_proba(examples.node[rows], examples.t[rows]),
         "score.classes": classifier.classes_,
     }
-    return {"task": "node", **about}, arrays
+    return {"task": "node", "class_names": classifier.class_names, **about}, arrays
 
 
 def _event_scores(classifier: EventClassifier, stream: EventStream, split: Split) -> Gathered:

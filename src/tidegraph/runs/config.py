@@ -24,6 +24,7 @@ from tidegraph.learning.settings import (
     Report,
     RunSettings,
     model_settings_of,
+    task_name,
 )
 
 if sys.version_info >= (3, 11):
@@ -99,8 +100,10 @@ def assignments(words: Iterable[str], task: str = "link") -> dict[str, Any]:
     tree: dict[str, Any] = {}
     words = list(words)
     task = next((word[len("task=") :] for word in words if word.startswith("task=")), task)
+    task = task_name(task)
     for key, text in map(assignment, words):
         full = _full_key(key, task)
+        text = task_name(text) if full == "task" else text
         section, _, name = full.rpartition(".")
         place = tree.setdefault(section, {}) if section else tree
         place[name] = settings_by_key(task)[full].parse(text, full)
@@ -117,6 +120,8 @@ def resolve(*layers: Tree) -> Settings:
     """
     given: dict[str, Any] = {}
     for layer in layers:
+        if isinstance(layer.get("task"), str):
+            layer = {**layer, "task": task_name(layer["task"])}
         if "model" in given and _restarts_model(given, layer):
             del given["model"]
         _overlay(given, layer)

@@ -96,7 +96,7 @@ def summary(
             "nodes": stream.nodes,
             "unit": stream.unit,
         },
-        "protocol": trial.protocol.title,
+        "protocol": trial.title,
         "live": dict(LIVE) if trial.protocol.live else None,
         "split": heuristics.split,
         "seeds": list(seeds),

@@ -11,7 +11,7 @@ from tidegraph.core.words import counted
 from tidegraph.evaluation import ROLAND_SETTINGS, Split
 from tidegraph.events.moments import moment
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.settings import PROTOCOLS, model_settings_of
+from tidegraph.learning.settings import PROTOCOLS, model_settings_of, task_name
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Protocol:
     def __post_init__(self) -> None:
         if self.name not in PROTOCOLS:
             raise ParameterError(f"protocol is {self.name!r}; give one of {', '.join(PROTOCOLS)}")
+        object.__setattr__(self, "task", task_name(self.task))
         model_settings_of(self.task)  # rejects an unknown one
         if self.name == "roland" and self.task != "link":
             raise ParameterError("the protocol roland is about links; give tgn, tgb or time")

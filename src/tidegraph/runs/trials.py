@@ -48,6 +48,11 @@ class Trial(ABC):
         own = {"seed": seed, "path": path}
         return with_settings(MODELS[self.protocol.task](), self.settings, own)
 
+    @property
+    def title(self) -> str:
+        """How examples are divided, in results."""
+        return self.protocol.title
+
     def about(self) -> dict[str, Any]:
         """Return what results say about the task besides the numbers."""
         return {}
@@ -134,6 +139,13 @@ class _NodeTrial(Trial):
         )
         return Scores.of([result])
 
+    @property
+    def title(self) -> str:
+        return self.training.name if self.events.labels_hold_always else super().title
+
+    def about(self) -> dict[str, Any]:
+        return {"classes": list(self.events.vocabulary.labels)}
+
 
 class _EventTrial(Trial):
     """Labels of events in the test period."""
@@ -204,6 +216,8 @@ def make_trial(
             f"the task {task} needs labels, and the data has none; name the column that holds them"
             " (--label COLUMN, label under [data]), or give the task link"
         )
+    if task == "node" and stream.labels_hold_always:
+        return _NodeTrial(*about, stream, evaluation.node_split(stream))
     return _TRIALS[task](*about, stream, split_stream(stream, protocol))
 
 

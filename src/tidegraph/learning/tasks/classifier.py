@@ -55,6 +55,9 @@ class _Network(Network):
             mlp(*shape, dropout=settings.dropout) for _ in range(settings.members)
         )
         self.register_buffer("log_weight", torch.zeros(classes))
+        self.starts = settings.starts_from_shares
+        if self.starts:
+            self.trust = nn.Parameter(torch.ones(1))
 
     def forward(self, features: Tensor, windows: list[Window | None]) -> Tensor:
         """Return the logits of the weighted loss, `[members, B, classes]`."""
@@ -62,7 +65,10 @@ class _Network(Network):
         if self.encoder is not None:
             read += [self.encoder(window) for window in windows]
         inputs = torch.cat(read, dim=-1)
-        return torch.stack([member(inputs) for member in self.members])
+        logits = torch.stack([member(inputs) for member in self.members])
+        if self.starts:
+            logits = logits + self.trust * features[:, -logits.shape[-1] :]
+        return logits
 
     def probabilities(self, features: Tensor, windows: list[Window | None]) -> Tensor:
         """Return the members' mean, `[B, classes]`, for classes as frequent as in training.
@@ -79,6 +85,24 @@ class Classifier(ClassSettings, Estimator):
     classes_: IntArray
 
     _ends = 1  # nodes of a question
+
+    @property
+    def starts_from_shares(self) -> bool:
+        """Whether the last features are logits of the classes, which the network corrects."""
+        return False
+
+    @property
+    def class_names(self) -> list[str]:
+        """The classes as the data writes them."""
+        words = self._stream.vocabulary.labels
+        return [words[label] if words else str(label) for label in self.classes_.tolist()]
+
+    def _likeliest(self, probability: FloatArray) -> NDArray[Any]:
+        """Return the likeliest class of each row, as the data writes it."""
+        worded = self._stream.vocabulary.labels
+        classes: NDArray[Any] = np.array(self.class_names) if worded else self.classes_
+        likeliest: NDArray[Any] = classes[probability.argmax(axis=1)]
+        return likeliest
 
     def _training(self, examples: int, **more: Any) -> Training:
         size = self.batch_size or min(max(examples // 50, 64), 2000)

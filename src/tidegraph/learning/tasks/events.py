@@ -51,12 +51,6 @@ class EventClassifier(EventSettings, Classifier):
     # Labels ---------------------------------------------------------------------------------------
 
     @property
-    def class_names(self) -> list[str]:
-        """The classes as the data writes them."""
-        words = self._stream.vocabulary.labels
-        return [words[label] if words else str(label) for label in self.classes_.tolist()]
-
-    @property
     def inputs(self) -> list[str]:
         """How the columns that events carry are read, in words."""
         return self.own_.described()
@@ -173,11 +167,7 @@ class EventClassifier(EventSettings, Classifier):
 
     def predict(self, events: EventStream) -> NDArray[Any]:
         """Return the likeliest class of each event, `[n]`, as the data writes it."""
-        names: NDArray[Any] = self.classes_
-        if self._stream.vocabulary.labels:
-            names = np.array(self.class_names)
-        likeliest: NDArray[Any] = names[self.predict_proba(events).argmax(axis=1)]
-        return likeliest
+        return self._likeliest(self.predict_proba(events))
 
     def score(self, events: EventStream) -> float:
         """Return the accuracy of `predict` on events with labels; `evaluate` says more."""

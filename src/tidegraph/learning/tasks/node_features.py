@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tidegraph.events.columns import IntArray
 from tidegraph.events.moments import SECONDS
 from tidegraph.events.past import Past
-from tidegraph.events.stream import EventStream, NodeLabels
+from tidegraph.events.stream import ALWAYS, EventStream, NodeLabels
 from tidegraph.learning.features import RECENT, carried, last_and_mean, squash
 from tidegraph.learning.history import History
 from tidegraph.learning.settings import NodeSettings
@@ -39,7 +39,8 @@ class NodeFeatures:
     states: whether to read the representations themselves too.
     known: labels with the times from which they are known, or None. They give the node's last
         label and the share of each of `classes` among its own labels, among the last labels of its
-        partners, and among the last labels of their partners.
+        partners, and among the last labels of their partners. Where labels hold at all times, the
+        node's own are left out, as they would be the answer, and all partners count besides.
     """
 
     def __init__(
@@ -69,7 +70,17 @@ class NodeFeatures:
             node, t = known.node[chosen], known.t[chosen]
             self._label = np.searchsorted(classes, known.label[chosen])
             self._labels = Past(node, t)
-            self._labels_by_class = Past(node * self._classes + self._label, t)
+            self._always = bool((t == ALWAYS).any())
+            if self._always:  # whose labels a node meets, event by event
+                of_node = np.full(stream.nodes, -1)
+                of_node[node] = self._label
+                theirs = of_node[self._partner]
+                ends = np.concatenate([stream.src, stream.dst])
+                met = (theirs >= 0) & (ends != self._partner)
+                node, t = ends[met], np.tile(stream.t, 2)[met]
+                self._by_class = Past(node * self._classes + theirs[met], t)
+            else:
+                self._by_class = Past(node * self._classes + self._label, t)
 
     def __call__(self, nodes: IntArray, t: IntArray) -> FloatArray:
         """Return a row for each node and time, `[len(nodes), numbers]`."""
@@ -91,6 +102,8 @@ class NodeFeatures:
             parts.append(self._of_events(nodes, t, self._edge_features))
         if self._labels is not None:
             parts.append(self._of_labels(nodes, t, self._labels))
+            if self._always:  # last: the network starts from it
+                parts.append(self._log_shares(nodes, t))
         return np.concatenate(parts, axis=1).astype(np.float32, copy=False)
 
     def _products(self, nodes: IntArray, states: FloatArray) -> FloatArray:
@@ -111,30 +124,38 @@ class NodeFeatures:
         return last_and_mean(features, rows % max(1, len(features)), known)
 
     def _of_labels(self, nodes: IntArray, t: IntArray, labels: Past) -> FloatArray:
-        label, labelled = self._last_label(labels, nodes, t)
-        last = np.eye(self._classes)[label] * labelled[:, None]
-        own = nodes[:, None] * self._classes + np.arange(self._classes)
-        first, end = self._labels_by_class.span(
-            own.ravel(), np.broadcast_to(t[:, None], own.shape).ravel()
-        )
-        count = (end - first).reshape(own.shape)
-        total = count.sum(axis=1, keepdims=True)
+        parts = self._class_shares(nodes, t)
+        if not self._always:
+            label, labelled = self._last_label(labels, nodes, t)
+            parts.insert(0, np.eye(self._classes)[label] * labelled[:, None])
         partner, met = self._met(nodes, t)  # [B, partners]
+        if self._always:
+            met &= partner != nodes[:, None]
         then = np.repeat(t, _PARTNERS)
         found, known = self._met(partner.ravel(), then)
         theirs = found.reshape(len(nodes), -1)  # [B, partners · partners]
         also = known.reshape(theirs.shape) & np.repeat(met, _PARTNERS, axis=1)
         also &= theirs != nodes[:, None]
-        return np.concatenate(
-            [
-                last,
-                count / np.maximum(total, 1),
-                np.log1p(total),
-                self._shares(labels, partner, met, t),
-                self._shares(labels, theirs, also, t),
-            ],
-            axis=1,
-        ).astype(np.float32)
+        shares = self._shares(labels, partner, met, t), self._shares(labels, theirs, also, t)
+        return np.concatenate([*parts, *shares], axis=1).astype(np.float32)
+
+    def _class_shares(self, nodes: IntArray, t: IntArray) -> list[NDArray[Any]]:
+        """Return the share of each class among labels of the node, or met by it, and how many."""
+        count = self._counts(nodes, t)
+        total = count.sum(axis=1, keepdims=True)
+        return [count / np.maximum(total, 1), np.log1p(total)]
+
+    def _log_shares(self, nodes: IntArray, t: IntArray) -> NDArray[Any]:
+        """Return logarithms of shares among labels met; all classes together count as one more."""
+        count = self._counts(nodes, t) + 1 / self._classes
+        logarithms: NDArray[Any] = np.log(count / count.sum(axis=1, keepdims=True))
+        return logarithms
+
+    def _counts(self, nodes: IntArray, t: IntArray) -> IntArray:
+        """Return the labels of each class, of the node or met by it, `[B, classes]`."""
+        own = nodes[:, None] * self._classes + np.arange(self._classes)
+        first, end = self._by_class.span(own.ravel(), np.repeat(t, self._classes))
+        return (end - first).reshape(own.shape)
 
     def _met(self, nodes: IntArray, t: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
         """Return the partners of the latest events and whether each is known, `[B, partners]`."""

@@ -17,7 +17,7 @@ from tidegraph.core.errors import DataError
 from tidegraph.engine.channels import Sketch
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.columns import IntArray
-from tidegraph.events.stream import EventStream, NodeLabels
+from tidegraph.events.stream import ALWAYS, EventStream, NodeLabels
 from tidegraph.learning.models import Window
 from tidegraph.learning.settings import NodeSettings, Task
 from tidegraph.learning.tasks.classifier import (
@@ -40,10 +40,12 @@ class NodeClassifier(NodeSettings, Classifier):
     or random ones where it has none), records how every node moved, and trains a few small networks
     on the labels: those of the events' sources, asked for at the event from what was strictly
     before it, or the stream's `node_labels` where events carry none. A label serves as input only
-    where it was known before the question. `settings.NodeSettings` describes the settings.
+    where it was known before the question. Labels that hold at all times are asked for at the end
+    of the stream, and those of nodes that train serve as input for all other nodes.
+    `settings.NodeSettings` describes the settings.
 
     Nodes are given as node numbers or by the names they have in the data, times as numbers in the
-    stream's unit or as dates. `classes_` holds the classes, ascending.
+    stream's unit or as dates. `classes_` holds the classes, ascending, `class_names` their names.
     """
 
     task: ClassVar[Task] = "node"
@@ -53,11 +55,14 @@ class NodeClassifier(NodeSettings, Classifier):
     def examples(self, stream: EventStream, split: Split) -> NodeLabels:
         """Return the stream's known labels in the parts of the split; `t` is when to ask for each.
 
-        Where node labels come with parts of their own, these hold.
+        Where node labels come with parts of their own, these hold; those of the test train where
+        the split has none.
         """
         labels = self._asked(stream)
         part = labels.part
-        if part is None:
+        if part is not None and split.test_time == np.inf and stream.labels_hold_always:
+            part = np.where(part == VALIDATION, part, TRAIN).astype(np.uint8)
+        elif part is None:
             delay = self.ask_after if stream.labels is None else 0
             bounds = [split.validation_time, split.test_time]
             part = np.digitize(labels.t - delay, bounds, right=True).astype(np.uint8)
@@ -73,7 +78,9 @@ class NodeClassifier(NodeSettings, Classifier):
             return NodeLabels(stream.src, stream.t, stream.labels)
         if stream.node_labels is None:
             raise DataError("the stream has neither labels nor node_labels; nothing can be learned")
-        return replace(stream.node_labels, t=stream.node_labels.t + self.ask_after)
+        t = stream.node_labels.t
+        end = int(stream.t[-1]) + 1
+        return replace(stream.node_labels, t=np.where(t == ALWAYS, end, t + self.ask_after))
 
     def known(self, stream: EventStream) -> NodeLabels:
         """Return the labels that may serve as input, each with the time from which it is known.
@@ -85,9 +92,13 @@ class NodeClassifier(NodeSettings, Classifier):
         labels = stream.node_labels if both else self._asked(stream)
         assert labels is not None
         usable = labels.label >= 0
-        if labels.part is not None and not _by_time(labels):
+        t = labels.t
+        if stream.labels_hold_always:
+            assert stream.node_labels is not None
+            t = stream.node_labels.t
+        if labels.part is not None and (stream.labels_hold_always or not _by_time(labels)):
             usable &= labels.part == TRAIN  # or labels of the test would be read in training
-        return NodeLabels(labels.node[usable], labels.t[usable], labels.label[usable])
+        return NodeLabels(labels.node[usable], t[usable], labels.label[usable])
 
     # Fitting --------------------------------------------------------------------------------------
 
@@ -126,6 +137,10 @@ class NodeClassifier(NodeSettings, Classifier):
             self._latest(examples, examples.part == VALIDATION, self.max_examples),
         )
 
+    @property
+    def starts_from_shares(self) -> bool:
+        return self.known_labels and self._stream.labels_hold_always
+
     def _read(self, examples: NodeLabels) -> Tensor:
         return torch.from_numpy(self._features(examples.node, examples.t))
 
@@ -143,22 +158,22 @@ class NodeClassifier(NodeSettings, Classifier):
 
     # Questions ------------------------------------------------------------------------------------
 
-    def predict_proba(self, nodes: ArrayLike, t: ArrayLike) -> FloatArray:
+    def predict_proba(self, nodes: ArrayLike, t: ArrayLike | None = None) -> FloatArray:
         """Return the probability of each of `classes_` for nodes at times, `[n, classes]`.
 
-        Only events strictly before `t` count. One time may be given for all nodes.
+        Only events strictly before `t` count; None counts all. One time may be given for all nodes.
         """
         self._check_fitted()
+        t = int(self._stream.t[-1]) + 1 if t is None else t
         asked, times = self._columns(nodes=nodes, t=t)
         nothing = np.full(len(asked), -1)
         return self._answers(
             len(asked), lambda rows: NodeLabels(asked[rows], times[rows], nothing[rows])
         )
 
-    def predict(self, nodes: ArrayLike, t: ArrayLike) -> IntArray:
-        """Return the likeliest class of each node at its time, `[n]`."""
-        likeliest: IntArray = self.classes_[self.predict_proba(nodes, t).argmax(axis=1)]
-        return likeliest
+    def predict(self, nodes: ArrayLike, t: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the likeliest class of each node at its time, `[n]`, as the data writes it."""
+        return self._likeliest(self.predict_proba(nodes, t))
 
     def score(self, nodes: ArrayLike, t: ArrayLike, y: ArrayLike) -> float:
         """Return the accuracy of `predict` on nodes whose classes `y` are known.

@@ -584,7 +584,7 @@ def test_an_oracle_gets_everything_right_and_a_constant_nothing() -> None:
             "ap_global": 1.0,
             "auc_global": 1.0,
         }
-    assert not result.warnings
+    assert all("repeat a pair of their own batch" in warning for warning in result.warnings)
     constant = evaluation.evaluate_link(
         lambda src, dst, t: np.zeros(len(src)), stream, split, samplers=samplers, parts=("test",)
     )
@@ -913,6 +913,30 @@ def test_an_area_under_one_class_is_undefined_and_warned_about() -> None:
     assert math.isnan(result.row().metrics["auc"])
     assert result.to_dict()["rows"][0]["metrics"]["auc"] is None
     assert any("only one class" in warning for warning in result.warnings)
+
+
+def test_historical_negatives_give_away_positives_that_repeat_a_pair_of_their_batch() -> None:
+    """On uniformly random pairs nothing can be known, but for what the sampler leaves out."""
+    generator = np.random.default_rng(0)
+    src, dst = generator.integers(0, 15, (2, 6000))
+    stream = EventStream(src, dst, np.arange(6000) // 2, 15)
+    split, samplers = evaluation.tgb_split(stream), ("random-dst", "historical")
+    result = evaluation.evaluate_link(None, stream, split, samplers=samplers, parts=("test",))
+    auc = {(row.sampler, row.scorer): row.metrics["auc_global"] for row in result.rows}
+    test = split.test
+    by_chance = 4 / math.sqrt(6 * len(test))  # four standard errors
+    for known in (("random-dst", "memory"), ("random-dst", "memory@event")):
+        assert auc[known] == pytest.approx(0.5, abs=by_chance)
+    assert auc["historical", "memory"] == pytest.approx(0.5, abs=by_chance)  # knows of no repeat
+    assert auc["historical", "memory@event"] > 0.5 + 2 * by_chance
+    repeats = 0
+    for first in range(0, len(test), 200):
+        rows = test[first : first + 200]
+        events = [(src[k], dst[k], stream.t[k]) for k in rows]
+        repeats += sum(any(o[:2] == e[:2] and o[2] < e[2] for o in events) for e in events)
+    assert result.settings["repeated_in_batch"] == {"test": repeats / len(test)}
+    (warning,) = result.warnings
+    assert f"{repeats / len(test):.0%}" in warning
 
 
 # Verdicts -----------------------------------------------------------------------------------------

@@ -571,7 +571,7 @@ def oracle(stream: EventStream) -> Callable[[IntArray, IntArray, IntArray], list
 
 
 def test_an_oracle_gets_everything_right_and_a_constant_nothing() -> None:
-    stream = random_stream(5)
+    stream = random_stream(5, events=4000, span=2000)
     split = evaluation.tgn_split(stream)
     samplers = ("historical", "inductive")  # never a positive of the batch
     result = evaluation.evaluate_link(
@@ -964,3 +964,30 @@ def test_results_that_name_no_headline_are_compared_by_the_usual_metric() -> Non
     assert nodes.best is None
     assert nodes.outcome == ""
     assert "50.00" in str(nodes)
+
+
+@pytest.mark.parametrize(("value", "examples"), [(0.9, 22), (0.5, 100), (0.97, 900)])
+def test_equal_scorers_differ_by_more_than_the_noise_in_few_samples(
+    value: float, examples: int
+) -> None:
+    shares = np.random.default_rng(examples).binomial(examples, value, (2000, 2)) / examples
+    beyond = [abs(x - y) > evaluation.noise(x, y, examples) for x, y in shares]
+    assert np.mean(beyond) < 0.07  # two standard errors: about one in twenty
+
+
+def test_a_lead_on_few_examples_does_not_count() -> None:
+    def verdict(examples: int | None, own: float = 0.9) -> evaluation.Verdict:
+        heuristics = {"memory": 0.8}
+        return evaluation.Verdict(
+            "random-dst", "all", "ap", own, None, heuristics, examples=examples
+        )
+
+    assert [verdict(n).outcome for n in (22, 2000, None)] == ["about as good", "", ""]
+    assert [verdict(n, 0.7).outcome for n in (22, 2000)] == ["about as good", "ahead"]
+    assert [verdict(n).too_few for n in (22, 2000)] == [True, False]
+    assert not verdict(22, 0.801).too_few  # nor would it count on any number of examples
+    assert "22" in str(verdict(22))
+    runs = {"a": verdict(22), "b": verdict(22, 0.8)}
+    assert evaluation.leader(runs) is None
+    assert evaluation.leader({name: verdict(2000, one.mean) for name, one in runs.items()}) == "a"
+    assert evaluation.leader({"a": verdict(22)}) == "a"

@@ -33,6 +33,8 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
         f"[bold]{escape(about['title'] or about['name'])}[/]: {about['events']:,} events between"
         f" {about['nodes']:,} nodes; protocol {results['protocol']} ({sizes})"
     )
+    for warning in results["warnings"]:
+        out.print(f"Note: {warning}", style="yellow", markup=False)
     if results["training_negatives"] is not None:
         out.print(f"Trained against {results['training_negatives']}.", markup=False)
     for sampler, parts in results["metrics"].items():
@@ -50,8 +52,6 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
             values = [scores[sampler][part][metric] for part, metric in names]
             shown.add_row(heuristic, *(f"{100 * value:.2f}" for value in values))
         out.print(shown)
-    for warning in results["warnings"]:
-        out.print(f"Note: {warning}", style="yellow", markup=False)
     for verdict in results["verdicts"]:
         out.print(verdict, style="bold", markup=False, soft_wrap=True)
     if len(results["seeds"]) == 1:

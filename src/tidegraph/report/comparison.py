@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tidegraph.core.palette import SERIES
-from tidegraph.evaluation import Verdict
+from tidegraph.evaluation import Verdict, leader
 from tidegraph.report.figures import Curve, strip
 from tidegraph.report.markup import Html, document, element, figures, section, table
 from tidegraph.report.observations import Observations
@@ -60,11 +60,11 @@ def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
             name: of_run[key] for name, of_run in zip(names, found, strict=True) if key in of_run
         }
         first = next(iter(own.values()))
-        highest = max(one.mean for one in own.values())
+        ahead = leader(own)
         bests = [one.best for one in own.values() if one.best is not None]
         best = max(bests, key=lambda item: item[1], default=None)
         title = f"{metric_words(first.metric)} {condition(first)}"
-        cells = [_cell(own.get(name), highest) for name in names]
+        cells = [_cell(own.get(name), bold=name == ahead) for name in names]
         rows.append([title, *cells, ABSENT if best is None else f"{best[1]:.4f} ({best[0]})"])
         if len(own) == len(runs):
             marks = {name: (one.mean, one.spread or 0.0) for name, one in own.items()}
@@ -79,18 +79,22 @@ def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
     )
     return section(
         "Results",
-        element("p", "Mean over seeds ± standard deviation; the best of each line is bold."),
+        element(
+            "p",
+            "Mean over seeds ± standard deviation; bold is ahead of all others by more than"
+            " seeds and the choice of test events explain.",
+        ),
         table(["", *names, "best heuristic"], rows),
         figures(figure) if strips else None,
         name="headline",
     )
 
 
-def _cell(verdict: Verdict | None, highest: float) -> Any:
+def _cell(verdict: Verdict | None, *, bold: bool) -> Any:
     if verdict is None:
         return ABSENT
     value = with_spread(verdict.mean, verdict.spread)
-    return element("strong", value) if verdict.mean == highest else value
+    return element("strong", value) if bold else value
 
 
 def _differing(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:

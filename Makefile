@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE) $(PACKAGES)
 	@echo "   build tools"
 	@$(PIP) 'scikit-build-core>=1,<2' 'nanobind>=3,<4' cmake ninja
 	@echo "   the package and what it needs"
-	@$(PIP) --no-build-isolation -e '.[dev,docs,report,train]'
+	@$(PIP) --no-build-isolation -e '.[dev,docs,report]'
 	@cp "$$(ls -t build/*/_native.pyi | head -1)" src/tidegraph/_native.pyi
 	@touch $@
 
@@ -87,7 +87,7 @@ docs: $(READY)  ## build the documentation as a site in site/, strictly
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-# Environments of its own, so that it needs neither .venv nor torch: one builds the sdist and, from that, the wheel;
+# Environments of its own, so that it does not need .venv: one builds the sdist and, from that, the wheel;
 # a clean one, without a compiler, installs the wheel and runs a smoke test. PYTHON=python3.13 builds for another Python.
 WHEEL := $(CURDIR)/build/wheel
 wheel:  ## build sdist and wheel in dist/, try the wheel in a clean environment
@@ -98,7 +98,7 @@ wheel:  ## build sdist and wheel in dist/, try the wheel in a clean environment
 	@echo "== installing the wheel without a compiler"
 	@$(PYTHON) -m venv $(WHEEL)/clean
 	@cd $(WHEEL)/clean && PATH=$(WHEEL)/clean/bin CC=false CXX=false bin/python -m pip install -qq \
-		--disable-pip-version-check --only-binary :all: $(WHEEL)/dist/*.whl
+		--disable-pip-version-check --only-binary :all: -c $(CURDIR)/constraints.txt $(WHEEL)/dist/*.whl
 	@cd $(WHEEL)/clean && PATH=$(WHEEL)/clean/bin CC=false CXX=false bin/python $(CURDIR)/tests/smoke.py
 	@mkdir -p dist && cp $(WHEEL)/dist/* dist/ && ls -1 $(WHEEL)/dist | sed 's|^|dist/|'
 

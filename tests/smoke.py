@@ -1,4 +1,4 @@
-"""Check an installed tidegraph, without compiler, sources or torch: `make wheel` runs this.
+"""Check an installed tidegraph, without compiler or sources: `make wheel` runs this.
 
 python tests/smoke.py
 """
@@ -46,6 +46,12 @@ def main() -> None:
         again = tidegraph.Propagator.load(Path(folder) / "state")
         if not np.array_equal(again.embedding(), propagator.embedding()):
             sys.exit("a saved propagator came back with other embeddings")
+
+    early = flights.before("2013-01-03")
+    predictor = tidegraph.LinkPredictor(columns=4, epochs=1, hidden=16).fit(early)
+    _, likely = predictor.rank("N14228", "2013-01-03", k=3)
+    if not (len(likely) == 3 and np.all((likely >= 0) & (likely <= 1))):
+        sys.exit(f"the likeliest destinations have the probabilities {likely}")
 
     if tidegraph.__version__ not in command("--version"):
         sys.exit("the command and the package disagree about the version")

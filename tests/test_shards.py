@@ -356,7 +356,7 @@ except ClusterError as error:
 @pytest.mark.slow
 @pytest.mark.ray
 def test_a_lost_cluster_is_reported_and_finished_shards_are_kept(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'tidegraph[ray]'")
+    pytest.importorskip("ray", reason="ray is not installed: pip install ray")
     path = tmp_path / "a"
     # In a process of its own: Ray ends processes that it believes lost.
     done = subprocess.run(
@@ -382,7 +382,7 @@ def cluster() -> Iterator[None]:
     """Start one small cluster for all tests here, since starting one takes many seconds."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'tidegraph[ray]'")
+    ray = pytest.importorskip("ray", reason="ray is not installed: pip install ray")
     ray.init(
         address="local",
         num_cpus=2,

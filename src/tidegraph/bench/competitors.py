@@ -63,7 +63,7 @@ def needs_scipy() -> None:
     try:
         import scipy.sparse  # noqa: F401
     except ImportError:
-        raise Skipped("scipy is not installed; pip install 'tidegraph[bench]'") from None
+        raise Skipped("scipy is not installed; pip install scipy") from None
 
 
 @dataclass(frozen=True, eq=False)

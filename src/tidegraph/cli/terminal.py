@@ -21,14 +21,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_EXTRAS = {  # by module: the extra that installs it
-    "scipy": "bench",
-    "matplotlib": "report",
-    "torch": "train",
-    "sklearn": "train",
-    "safetensors": "train",
-    "ray": "ray",
-    "torch_geometric": "bench",
+# The packages a command may miss, by module. Installing one compiles nothing of tidegraph again.
+_PACKAGES = {
+    **{name: name for name in ("matplotlib", "ray", "safetensors", "scipy", "torch")},
+    "sklearn": "scikit-learn",
+    "torch_geometric": "torch_geometric",
 }
 _PLAIN_WIDTH = 110  # of tables that are not shown on a terminal
 # In the context of a command:
@@ -127,11 +124,10 @@ def _ending(ctx: click.Context, spell: Callable[[str], str] = str) -> Iterator[N
         raise _rejection(error, spell(str(error))) from error
     except ModuleNotFoundError as error:
         module = (error.name or "").split(".")[0]
-        if module not in _EXTRAS:
+        if module not in _PACKAGES:
             raise
         raise Rejection(
-            f"this needs {module}, which is not installed;"
-            f" pip install 'tidegraph[{_EXTRAS[module]}]'"
+            f"this needs {module}, which is not installed; pip install {_PACKAGES[module]}"
         ) from error
     except (MemoryError, OSError, RuntimeError) as error:
         if _out_of_memory(error):

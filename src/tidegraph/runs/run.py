@@ -268,7 +268,7 @@ def check(settings: Settings) -> None:
     if settings.report.tensorboard and find_spec("tensorboard") is None:
         raise ParameterError(
             "TensorBoard's files need the package tensorboard, which is not installed;"
-            " pip install 'tidegraph[tensorboard]', or leave report.tensorboard out"
+            " pip install tensorboard, or leave report.tensorboard out"
         )
 
 

@@ -212,8 +212,7 @@ def _load_features(directory: Path, name: str) -> NDArray[Any] | None:
         torch = import_module("torch")
     except ImportError:
         raise DataError(
-            f"{torch_file} needs torch to be read; install tidegraph[train], or convert it to"
-            f" {plain.name}"
+            f"{torch_file} needs torch to be read; pip install torch, or convert it to {plain.name}"
         ) from None
     tensor = torch.load(torch_file, map_location="cpu", weights_only=True)
     return tensor.to(torch.float32).numpy()  # type: ignore[no-any-return]

@@ -79,7 +79,7 @@ def to_temporal_data(stream: EventStream) -> Any:
     except ImportError:
         raise DataError(
             "TemporalData needs torch_geometric, which is not installed: pip install"
-            " 'tidegraph[bench]'"
+            " torch_geometric"
         ) from None
     columns: dict[str, Any] = {"src": stream.src, "dst": stream.dst, "t": stream.t}
     more = {"msg": stream.edge_features, "y": stream.labels}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tidegraph.core.declarations import Setting, declared
-from tidegraph.learning.settings import LinkSettings, NodeSettings
+from tidegraph.learning.settings import EventSettings, LinkSettings, NodeSettings
 from tidegraph.runs.config import settings_by_key
 
 PAGE = Path(__file__).with_name("parameters.md")
@@ -35,11 +35,12 @@ def table(settings: Mapping[str, Setting]) -> str:
 
 def tables() -> dict[str, str]:
     """Return the tables of the page by name."""
-    link, node = declared(LinkSettings), declared(NodeSettings)
+    link, node, events = map(declared, (LinkSettings, NodeSettings, EventSettings))
     known = settings_by_key("link").items()
     return {
         "link": table(link),
         "node": table({name: each for name, each in node.items() if link.get(name) != each}),
+        "events": table({name: each for name, each in events.items() if name not in node}),
         "run": table({key: each for key, each in known if not key.startswith("model.")}),
     }
 

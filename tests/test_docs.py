@@ -87,11 +87,11 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 
 def test_every_setting_is_documented() -> None:
-    from tidegraph import LinkPredictor, NodeClassifier
+    from tidegraph import EventClassifier, LinkPredictor, NodeClassifier
 
     text = (DOCS / "parameters.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`(\w+)`", text))
-    for task in (LinkPredictor, NodeClassifier):
+    for task in (LinkPredictor, NodeClassifier, EventClassifier):
         missing = {field.name for field in dataclasses.fields(task)} - documented
         assert not missing, f"docs/parameters.md lacks {missing} of {task.__name__}"
 

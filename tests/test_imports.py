@@ -24,11 +24,11 @@ LAYERS: dict[str, list[str]] = {
     ],
     "events": [
         "columns read_report",
-        "moments names notebook past",
+        "moments names notebook past vocabulary",
         "batch",
         "steps",
         "stream",
-        "describe tables.advice tables.cells",
+        "describe own_columns tables.advice tables.cells",
         "tables.sources tables.numbering tables.times",
         "tables.columns",
         "tables.rows",
@@ -64,8 +64,9 @@ LAYERS: dict[str, list[str]] = {
     "evaluation": [
         "memory metrics negatives splits verdicts",
         "heuristics results",
-        "protocols.scoring",
-        "protocols.link_events protocols.nodes protocols.ranking protocols.snapshots",
+        "event_heuristics protocols.classes protocols.scoring",
+        "protocols.events protocols.link_events protocols.nodes",
+        "protocols.ranking protocols.snapshots",
         "protocols",
     ],
     "learning": [
@@ -74,7 +75,8 @@ LAYERS: dict[str, list[str]] = {
         "features",
         "tasks.recorded",
         "tasks.estimator tasks.node_features",
-        "tasks.link tasks.nodes",
+        "tasks.classifier tasks.event_features",
+        "tasks.events tasks.link tasks.nodes",
         "tasks",
     ],
     "report": [

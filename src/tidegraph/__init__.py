@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidegraph.events.steps import Steps
     from tidegraph.events.stream import Edges, EventStream, NodeLabels
     from tidegraph.events.tables import read_table, scan_table
-    from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+    from tidegraph.learning.tasks import EventClassifier, LinkPredictor, NodeClassifier
     from tidegraph.store.shards import ShardedTrajectories, record_shards
     from tidegraph.store.trajectories import Trajectories, record
 
@@ -51,6 +51,7 @@ __all__ = [
     "Embeddings",
     "EngineSettings",
     "EvaluationError",
+    "EventClassifier",
     "EventError",
     "EventStream",
     "Explanation",
@@ -106,7 +107,7 @@ _HOMES = {
     "events.steps": ("Steps",),
     "events.stream": ("Edges", "EventStream", "NodeLabels"),
     "events.tables": ("read_table", "scan_table"),
-    "learning.tasks": ("LinkPredictor", "NodeClassifier"),
+    "learning.tasks": ("EventClassifier", "LinkPredictor", "NodeClassifier"),
     "store.shards": ("ShardedTrajectories", "record_shards"),
     "store.trajectories": ("Trajectories", "record"),
 }

@@ -11,10 +11,13 @@ import click
 
 from tidegraph.cli.options import (
     JSON_OPTION,
+    LABEL_DELAY_OPTION,
     PRESET_OPTION,
     SETTINGS_OPTION,
+    TASK_OPTION,
     WRITABLE_FILE,
     as_seeds,
+    model_options,
     option,
     sampler_option,
     setting_option,
@@ -24,12 +27,14 @@ from tidegraph.cli.options import (
 from tidegraph.cli.reading import data_options, read_and_report
 from tidegraph.cli.results import print_results
 from tidegraph.cli.terminal import Command, console, echo_json, progress
-from tidegraph.core.declarations import assignments, declared
-from tidegraph.learning.settings import Evaluation, LinkSettings
+from tidegraph.core.declarations import declared
+from tidegraph.learning.settings import Evaluation
 
 
 @click.command(cls=Command)
 @data_options
+@TASK_OPTION
+@LABEL_DELAY_OPTION
 @setting_option(Evaluation, "protocol", default="tgn")
 @sampler_option("random-dst")
 @option(
@@ -54,6 +59,8 @@ from tidegraph.learning.settings import Evaluation, LinkSettings
 @JSON_OPTION
 def evaluate(
     data: str,
+    task: str | None,
+    label_delay: int | None,
     protocol: str,
     also_reversed: bool,
     output: Path | None,
@@ -74,6 +81,7 @@ def evaluate(
       tidegraph evaluate calls.csv --seeds 0 --set epochs=4
       tidegraph evaluate uci --preset paper-lstm --sampler random-dst --sampler random-all
       tidegraph evaluate bitcoin-otc --protocol roland --reversed --json
+      tidegraph evaluate payments.csv --task events --label fraud
 
     A true pair competes with negative ones: random-dst exchanges the destination, random-all takes
     any node at all (easy if users meet items), historical draws pairs that met before, inductive
@@ -82,16 +90,17 @@ def evaluate(
     if also_reversed and protocol != "roland":
         raise click.UsageError("--reversed belongs to --protocol roland")
     model = {name: options.pop(name) for name in ("seeds", "preset")}
-    model["settings"] = assignments(LinkSettings, options.pop("settings"))
+    task = task or "link"
+    model["settings"] = model_options(task, options.pop("settings"), label_delay)
     asked = {name: options.pop(name) for name in declared(Evaluation) if name in options}
     from tidegraph.runs import evaluating
     from tidegraph.runs.protocol import Protocol
 
     asked["samplers"] = asked["samplers"] or None
-    asked_by = Protocol(protocol, **asked)
+    asked_by = Protocol(protocol, task=task, **asked)
     evaluating.check_evaluation(asked_by, name=data, **model)
     begun = time.perf_counter()
-    stream = read_and_report(data, options)
+    stream = read_and_report(data, options, own_columns=task == "events")
     if also_reversed:
         stream = stream.with_reversed()
     read_s = round(time.perf_counter() - begun, 3)

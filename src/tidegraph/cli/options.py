@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from tidegraph.cli.terminal import print_json_at_end
-from tidegraph.core.declarations import Setting, declared
+from tidegraph.core.declarations import Setting, assignments, declared
 from tidegraph.core.errors import DataError, ParameterError
-from tidegraph.learning.presets import LINK_PRESETS
-from tidegraph.learning.settings import PROTOCOLS, Data, Evaluation, LinkSettings, RunSettings
+from tidegraph.learning.presets import PRESETS
+from tidegraph.learning.settings import (
+    PROTOCOLS,
+    TASKS,
+    Data,
+    Evaluation,
+    EventSettings,
+    RunSettings,
+)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -211,14 +218,34 @@ def set_option(
     )
 
 
+def _print_model_settings() -> None:
+    for task, kind in TASKS.items():
+        click.echo(f"task={task}:")
+        print_settings(declared(kind), 24)
+
+
 SETTINGS_OPTION = set_option(
-    *("settings", "NAME=VALUE", "A setting of LinkPredictor, such as epochs=20"),
-    lambda: print_settings(declared(LinkSettings), 24),
+    *("settings", "NAME=VALUE", "A setting of the model, such as epochs=20"),
+    _print_model_settings,
 )
+TASK_OPTION = setting_option(RunSettings, "task", note=". Default: link")
+LABEL_DELAY_OPTION = setting_option(
+    EventSettings, "label_delay", metavar="T", note=". With --task events; default: 0"
+)
+
+
+def model_options(task: str, words: Iterable[str], label_delay: int | None) -> dict[str, Any]:
+    """Return the settings of a task's model from --set and --label-delay."""
+    if label_delay is not None and task != "events":
+        raise click.UsageError("--label-delay belongs to --task events")
+    given = {} if label_delay is None else {"label_delay": label_delay}
+    return given | assignments(TASKS[task], words)
+
+
 PRESET_OPTION = setting_option(
     RunSettings,
     "preset",
     metavar="NAME",
-    note=f". Presets: {', '.join(LINK_PRESETS)}. Those of the paper are per data set (a file has"
+    note=f". Presets: {', '.join(PRESETS)}. Those of the paper are per data set (a file has"
     " Wikipedia's) and may be followed by +high-pass or -high-pass, +time or -time",
 )

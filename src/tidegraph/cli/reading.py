@@ -48,11 +48,17 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_events(
-    name: str | Path, options: dict[str, Any], *, any_order: bool = False
+    name: str | Path,
+    options: dict[str, Any],
+    *,
+    any_order: bool = False,
+    own_columns: bool = False,
 ) -> EventStream:
     """Return the events of a data set or file; remove `reading_options` from `options`.
 
     any_order: sort the rows of a file even without --sort.
+    own_columns: where no --edge-feature names columns of a table, take all that have no other
+        role; a column is the weight only if --weight says so.
 
     A `Path` is never the name of a data set. If an id means two nodes, nodes have names: the id
     in the file after "src" or "dst".
@@ -84,6 +90,8 @@ def read_events(
         return formats.read(path)
     if any_order:
         given["sort"] = True
+    if own_columns and format_ == "table":
+        given = {"weight": False, "edge_features": "rest"} | given
     try:
         stream = formats.read(source, format=format_, on_bad=on_bad, **given)
     except TableError as error:
@@ -125,7 +133,7 @@ def _as_options(options: Mapping[str, Any]) -> str | None:
 
 
 def read_and_report(
-    name: str | Path, options: dict[str, Any], *, any_order: bool = False, quiet: bool = False
+    name: str | Path, options: dict[str, Any], *, quiet: bool = False, **more: bool
 ) -> EventStream:
     """Return the events as `read_events` does; print how a file was understood, unless `quiet`.
 
@@ -142,7 +150,7 @@ def read_and_report(
         )
     with progress("read", quiet=quiet) as report:
         report(0, 1, str(name))
-        stream = read_events(name, options, any_order=any_order)
+        stream = read_events(name, options, **more)
     if known or quiet:
         return stream
     if is_saved_stream(name):

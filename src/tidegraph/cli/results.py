@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from tidegraph.events.stream import EventStream
 
 
-def percent(value: Mapping[str, Any]) -> str:
+_LOSSES = ("brier", "log_loss")  # no shares, and the lower the better
+
+
+def percent(value: Mapping[str, Any], metric: str = "") -> str:
     """Return a mean over seeds as a percentage, with its spread if there are several."""
-    spread = f" ± {100 * value['std']:.2f}" if len(value["per_seed"]) > 1 else ""
-    return f"{100 * value['mean']:.2f}{spread}"
+    spread = f" ± {_number(value['std'], metric)}" if len(value["per_seed"]) > 1 else ""
+    return f"{_number(value['mean'], metric)}{spread}"
+
+
+def _number(value: float, metric: str) -> str:
+    return f"{value:.4f}" if metric in _LOSSES else f"{100 * value:.2f}"
 
 
 def print_results(out: Console, results: Mapping[str, Any]) -> None:
@@ -37,6 +44,10 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
         out.print(f"Note: {warning}", style="yellow", markup=False)
     if results["training_negatives"] is not None:
         out.print(f"Trained against {results['training_negatives']}.", markup=False)
+    for line in results.get("inputs") or ():
+        out.print(f"Reads {line}", markup=False)
+    if len(results.get("classes") or ()) == 2:
+        out.print(f"Positive is {results['classes'][1]!r}.", markup=False)
     for sampler, parts in results["metrics"].items():
         names = [
             (part, metric) for part in parts for metric in parts[part] if "global" not in metric
@@ -46,11 +57,11 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
         title = "labels" if sampler == "none" else sampler
         title = f"{title} (percent; model: {counted(seeds, 'seed')})"
         shown = table(title, ["scorer", *titles], left=1)
-        own = [parts[part][metric] for part, metric in names]
-        shown.add_row("tidegraph", *(percent(value) for value in own), style="bold")
+        own = [(parts[part][metric], metric) for part, metric in names]
+        shown.add_row("tidegraph", *(percent(*each) for each in own), style="bold")
         for heuristic, scores in results["heuristics"].items():
-            values = [scores[sampler][part][metric] for part, metric in names]
-            shown.add_row(heuristic, *(f"{100 * value:.2f}" for value in values))
+            values = [(scores[sampler][part][metric], metric) for part, metric in names]
+            shown.add_row(heuristic, *(_number(*each) for each in values))
         out.print(shown)
     for verdict in results["verdicts"]:
         out.print(verdict, style="bold", markup=False, soft_wrap=True)
@@ -60,9 +71,16 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
     out.print(f"Seconds: {stages}")
 
 
-def next_steps(model: Path, stream: EventStream) -> list[str]:
+def next_steps(model: Path, stream: EventStream, task: str = "link") -> list[str]:
     """Return lines that say how to use a model."""
     path = shlex.quote(str(model))
+    if task == "node":
+        return []
+    if task == "events":
+        return [
+            "Next:",
+            f"  tidegraph predict {path} --events FILE.csv   (the columns of the data)",
+        ]
     return [
         "Next:",
         f"  tidegraph predict {path} --src {_an_id(stream)} --rank 5",

@@ -16,9 +16,13 @@ from click.core import ParameterSource
 from tidegraph.cli.options import (
     DIRECTORY,
     JSON_OPTION,
+    LABEL_DELAY_OPTION,
     PATH,
+    PRESET_OPTION,
     READING_NAMES,
+    TASK_OPTION,
     as_seeds,
+    model_options,
     option,
     print_settings,
     reading_options,
@@ -33,15 +37,13 @@ from tidegraph.cli.reading import read_and_report, require_exists
 from tidegraph.cli.results import next_steps, print_results
 from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
 from tidegraph.core.declarations import declared
-from tidegraph.learning.presets import PRESETS
-from tidegraph.learning.settings import Evaluation, RunSettings
+from tidegraph.learning.settings import TASKS, Evaluation, RunSettings
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
     from rich.console import Console
 
     from tidegraph.events.stream import EventStream
-    from tidegraph.learning.settings import Data
     from tidegraph.runs.config import Settings
     from tidegraph.runs.run import Run
 
@@ -70,7 +72,7 @@ def _data_names(
 def _print_all_settings() -> None:
     from tidegraph.runs import config
 
-    for task in ("link", "node"):
+    for task in TASKS:
         click.echo(f"task={task}:")
         known = config.settings_by_key(task).items()
         print_settings({key: one for key, one in known if key not in ("task", "data.name")}, 34)
@@ -90,8 +92,9 @@ def _print_all_settings() -> None:
 @option("--name", "Of the run. Default: that of the data.")
 @set_option("words", "KEY=VALUE", "A setting, such as model.epochs=4", _print_all_settings)
 @option("--seeds", "One training each. Default: 0.", callback=as_seeds, metavar="0,1,2")
-@setting_option(RunSettings, "task", note=". Default: link")
-@setting_option(RunSettings, "preset", metavar="NAME", note=f". Presets: {', '.join(PRESETS)}")
+@TASK_OPTION
+@PRESET_OPTION
+@LABEL_DELAY_OPTION
 @setting_option(Evaluation, "protocol", note=". Default: tgn")
 @sampler_option("random-dst and historical")
 @time_options
@@ -125,6 +128,7 @@ def run(
       tidegraph run nyc-flights                       the shipped data
       tidegraph run calls.csv --src Caller --dst Callee --time When
       tidegraph run wikipedia --task node --seeds 0,1,2
+      tidegraph run payments.csv --task events --label fraud
       tidegraph run uci --set epochs=20 --set samplers=random-dst,inductive
       tidegraph run --config runs/uci/config.toml --seeds 3,4,5 --name uci-again
 
@@ -144,7 +148,7 @@ def run(
     if verbose:
         _show_log()
     runs.check(settings)  # before reading, which may take long
-    stream = _read(settings.data, quiet)
+    stream = _read(settings, quiet)
     _execute(runs.Run(directory, settings, stream, command=command), quiet)
 
 
@@ -177,6 +181,8 @@ def _settings(
     if options["no_report"]:
         given["report"]["html"] = False
     task = str(given.get("task", file.get("task", "link")))
+    if was_given("label_delay"):
+        given["model"] = model_options(task, (), options["label_delay"])
     return _with_full_path(config.resolve(file, given, config.assignments(words, task)))
 
 
@@ -191,18 +197,18 @@ def _with_full_path(settings: Settings) -> Settings:
     return dataclasses.replace(settings, data=data)
 
 
-def _read(data: Data, quiet: bool) -> EventStream:
+def _read(settings: Settings, quiet: bool) -> EventStream:
     """Return the events, whatever their format; print how a file was understood."""
     from tidegraph.events import datasets, formats
 
-    path = Path(data.name)
+    data, path = settings.data, Path(settings.data.name)
     options: dict[str, Any] = {
         name: getattr(data, _COLUMN_OPTIONS.get(name, name)) for name in READING_NAMES
     }
     # Such rows are known to be in order.
     if data.name in datasets.DATA_SETS or path.is_dir() or formats.is_saved(path):
         options["sort"] = False
-    return read_and_report(data.name, options, quiet=quiet)
+    return read_and_report(data.name, options, quiet=quiet, own_columns=settings.task == "events")
 
 
 # resume -------------------------------------------------------------------------------------------
@@ -249,9 +255,8 @@ def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:
     out.print(f"Files in {directory}: {', '.join(files)}.", markup=False, soft_wrap=True)
     if results["report"] is not None:
         out.print(f"Report: {results['report']}", markup=False, soft_wrap=True)
-    if results["task"] == "link":
-        for line in next_steps(directory, run.stream):
-            out.print(line, markup=False, soft_wrap=True)
+    for line in next_steps(directory, run.stream, results["task"]):
+        out.print(line, markup=False, soft_wrap=True)
 
 
 def _how_to_resume(directory: Path) -> str:

@@ -15,6 +15,7 @@ from tidegraph.evaluation.negatives import (
 )
 from tidegraph.evaluation.protocols import (
     SEEDS,
+    evaluate_events,
     evaluate_link,
     evaluate_nodes,
     evaluate_ranking,
@@ -57,6 +58,7 @@ __all__ = [
     "Split",
     "Verdict",
     "best_heuristic",
+    "evaluate_events",
     "evaluate_link",
     "evaluate_nodes",
     "evaluate_ranking",

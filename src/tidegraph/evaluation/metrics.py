@@ -196,7 +196,16 @@ def expected_mrr_sampled(
 
 
 def micro_f1(labels: ArrayLike, predicted: ArrayLike) -> float:
-    """Return the micro-averaged F1 of predicted classes, one per example."""
+    """Return the micro-averaged F1 of predicted classes, one per example: their accuracy."""
+    return _f1(labels, predicted, "micro")
+
+
+def macro_f1(labels: ArrayLike, predicted: ArrayLike) -> float:
+    """Return the mean of the F1 of each class that occurs or is predicted."""
+    return _f1(labels, predicted, "macro")
+
+
+def _f1(labels: ArrayLike, predicted: ArrayLike, average: str) -> float:
     from sklearn.metrics import f1_score
 
     truth, guess = np.asarray(labels), np.asarray(predicted)
@@ -208,7 +217,25 @@ def micro_f1(labels: ArrayLike, predicted: ArrayLike) -> float:
     for what, classes in (("labels", truth), ("predictions", guess)):
         if classes.dtype.kind not in "iub":
             raise EvaluationError(f"{what} have dtype {classes.dtype}; give classes as integers")
-    return float(f1_score(truth, guess, average="micro"))
+    return float(f1_score(truth, guess, average=average, zero_division=0.0))
+
+
+def log_loss(labels: ArrayLike, probabilities: ArrayLike) -> float:
+    """Return the mean of -log of the probability [N, classes] given to each true class."""
+    truth, given = np.asarray(labels), _scores(probabilities, "probabilities")
+    likely = given[np.arange(len(truth)), truth] / given.sum(axis=1)
+    return float(-np.log(np.maximum(likely, np.finfo(np.float64).eps)).mean())
+
+
+def precision_at(labels: ArrayLike, scores: ArrayLike, k: int) -> float:
+    """Return the share of ones among the `k` highest scores; equal scores share their places."""
+    truth, given = _labelled(labels, scores)
+    k = min(k, len(given))
+    if k < 1:
+        raise ParameterError(f"k is {k}; it must be at least 1")
+    bound = np.partition(given, len(given) - k)[len(given) - k]
+    above, tied = given > bound, given == bound
+    return float((truth[above].sum() + (k - above.sum()) * truth[tied].mean()) / k)
 
 
 def ndcg_at(relevance: ArrayLike, scores: ArrayLike, k: int = 10) -> float:

@@ -38,7 +38,7 @@ class Row:
 class Result:
     """The rows of one evaluation, and its data, split, negatives and seeds."""
 
-    task: str  # link, snapshots, ranking or nodes
+    task: str  # link, snapshots, ranking, nodes or events
     model: str | None  # None: only the heuristics were evaluated
     data: dict[str, Any]
     split: dict[str, Any]
@@ -78,7 +78,7 @@ class Result:
         lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in table]
         head = f"{self.task} on {self.data['title'] or self.data['digest']}, "
         head += f"{self.split['name']} split"
-        if self.task != "nodes":
+        if self.task not in ("nodes", "events"):
             head += f", training negatives: {self.training_negatives or 'not stated'}"
         return "\n".join([head, *lines, *(f"note: {warning}" for warning in self.warnings)])
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import operator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from tidegraph.events.names import (
 from tidegraph.events.notebook import event_rows, html_table
 from tidegraph.events.read_report import ReadReport
 from tidegraph.events.steps import Steps
+from tidegraph.events.vocabulary import Vocabulary, padded
 
-_ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "labels")  # one entry per event
+# One entry per event.
+_ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "categories", "labels")
 _FORMAT = 1  # of saved streams
 _set = object.__setattr__
 
@@ -100,11 +103,13 @@ class EventStream:
     weight: NDArray[np.float64] | None  # None: every event counts 1
     op: NDArray[np.uint8] | None  # None: every event adds
     edge_features: NDArray[np.float32] | None  # [events, columns]
-    labels: IntArray | None  # of the event's source at the event; -1: unknown
+    categories: IntArray | None  # [events, columns], codes of words; -1: no word
+    labels: IntArray | None  # of the event, or of its source at the event; -1: unknown
     names: NodeNames | None  # None: the file's ids are 0 .. nodes-1
     initial: Edges | None
     node_features: NDArray[np.float32] | None  # [nodes, columns]
     node_labels: NodeLabels | None
+    vocabulary: Vocabulary
     title: str
     report: ReadReport | None
     _digest: str | None = field(default=None, init=False)  # computed on first use
@@ -120,12 +125,14 @@ class EventStream:
         weight: ArrayLike | None = None,
         op: ArrayLike | Op | None = None,
         edge_features: ArrayLike | None = None,
+        categories: ArrayLike | None = None,
         labels: ArrayLike | None = None,
         names: NodeNames | ArrayLike | None = None,
         sort: bool = False,
         initial: Edges | None = None,
         node_features: ArrayLike | None = None,
         node_labels: NodeLabels | None = None,
+        vocabulary: Vocabulary | None = None,
         title: str = "",
         report: ReadReport | None = None,
     ) -> None:
@@ -138,7 +145,12 @@ class EventStream:
         rows["op"] = columns.operations(op, count)
         rows["weight"] = columns.weights(weight, rows["op"], count)
         rows["edge_features"] = columns.features(edge_features, count, "edge_features")
+        rows["categories"] = columns.features(categories, count, "categories", dtype=np.int64)
         rows["labels"] = None if labels is None else columns.integers(labels, "labels", count)
+        vocabulary = vocabulary or Vocabulary()
+        if edge_features is None and vocabulary.features:
+            vocabulary = replace(vocabulary, features=())
+        vocabulary.check(rows)
         early = columns.first_decrease(times)
         if early is not None:
             if not sort:
@@ -181,6 +193,7 @@ class EventStream:
             initial=initial,
             node_features=columns.features(node_features, nodes, "node_features"),
             node_labels=node_labels,
+            vocabulary=vocabulary,
             title=title,
             report=report,
         )
@@ -299,13 +312,21 @@ class EventStream:
             parts = getattr(self, name), getattr(later, name)
             if (parts[0] is None) != (parts[1] is None):
                 raise EventError(f"only one of the two streams has {name}; give it to both")
+            if name == "edge_features" and parts[0] is not None:
+                parts = padded(parts[0], parts[1].shape[1]), parts[1]
             merged[name] = None if parts[0] is None else frozen(np.concatenate(parts))
-        return self._with(nodes=later.nodes, names=names, **merged)
+        if not later.vocabulary.extends(self.vocabulary):
+            raise EventError(
+                "the later events have other columns or words;"
+                " later.continuing(stream) gives words the same codes"
+            )
+        return self._with(nodes=later.nodes, names=names, vocabulary=later.vocabulary, **merged)
 
     def continuing(self, earlier: EventStream) -> EventStream:
         """Return these events with their nodes numbered as in `earlier`, new nodes after those.
 
-        Nodes are identified by name if both streams have names, by number if neither has.
+        Nodes are identified by name if both streams have names, by number if neither has. Columns
+        and words have the places and codes they have in `earlier`.
 
         >>> earlier = EventStream([0], [1], [5], names=["ann", "bob"])
         >>> later = EventStream([0], [1], [6], names=["eve", "ann"])
@@ -314,14 +335,18 @@ class EventStream:
         """
         if (self.names is None) != (earlier.names is None):
             raise EventError("only one of the two streams has names; give them to both")
+        rows = {name: getattr(self, name) for name in ("labels", "categories", "edge_features")}
+        changes = self.vocabulary.continuing(
+            earlier.vocabulary, rows, labelled=earlier.labels is not None
+        )
         if self.names is None or earlier.names is None:
-            return self._with(nodes=max(self.nodes, earlier.nodes))
+            return self._with(nodes=max(self.nodes, earlier.nodes), **changes)
         if self.names.are_integers != earlier.names.are_integers:
             raise EventError("one stream has integers as names, the other text; use one kind")
         known = {name: number for number, name in enumerate(earlier.names.values.tolist())}
         place = [known.setdefault(name, len(known)) for name in self.names.values.tolist()]
         number = np.array(place, dtype=np.int64)
-        changes: dict[str, Any] = {"src": frozen(number[self.src]), "dst": frozen(number[self.dst])}
+        changes |= {"src": frozen(number[self.src]), "dst": frozen(number[self.dst])}
         if self.node_labels is not None:
             changes["node_labels"] = replace(self.node_labels, node=number[self.node_labels.node])
         values = np.array(list(known), dtype=self.names.values.dtype)
@@ -451,6 +476,9 @@ class EventStream:
         for name, array in self._arrays().items():
             state.update(f"|{name} {array.dtype} {array.shape}|".encode())
             state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        if self.vocabulary.categories or self.vocabulary.labels:
+            words = self.vocabulary.categories, self.vocabulary.labels
+            state.update(json.dumps(words).encode())
         _set(self, "_digest", state.hexdigest())
         return state.hexdigest()
 
@@ -462,6 +490,7 @@ class EventStream:
             "nodes": self.nodes,
             "unit": self.unit,
             "title": self.title,
+            "vocabulary": asdict(self.vocabulary),
             "report": None if self.report is None else self.report.to_dict(),
             "names_by_side": self.names is not None and self.names.by_side,
         }
@@ -491,6 +520,7 @@ class EventStream:
             initial=part(Edges, "initial"),
             node_features=arrays.get("node_features"),
             node_labels=part(NodeLabels, "node_labels"),
+            vocabulary=Vocabulary.of(description.get("vocabulary", {})),
             title=description["title"],
             report=None if report is None else ReadReport.from_dict(report),
         )

@@ -5,6 +5,8 @@ All of it strictly before the time.
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -27,6 +29,7 @@ RECENT = 8  # events whose features are averaged
 _MANY = 32  # columns of edge features; more are projected
 _PROJECTED = 16  # columns
 _ROWS_AT_ONCE = 1 << 16
+_BUCKETS = 8  # columns that the words of a column share
 
 
 def last_and_mean(features: FloatArray, rows: IntArray, known: NDArray[np.bool_]) -> FloatArray:
@@ -50,10 +53,12 @@ class EdgeFeatures:
     that width.
     """
 
-    def __init__(self, stream: EventStream) -> None:
-        if stream.edge_features is None:
+    def __init__(self, stream: EventStream, features: FloatArray | None = None) -> None:
+        """features: what events carry, `[events, columns]`; by default `carried(stream)`."""
+        found = carried(stream) if features is None else features
+        if found is None:
             raise DataError("the stream has no edge features; leave edge_features out")
-        self._features = _few(stream.edge_features)
+        self._features = _few(found)
         self._nodes = stream.nodes
         self._pairs = Past(stream.src * stream.nodes + stream.dst, stream.t)
         # Every event is listed at both of its ends.
@@ -79,6 +84,19 @@ class EdgeFeatures:
             events = rows % max(1, len(self._features))
             parts.append(last_and_mean(self._features, events, known))
         return np.concatenate(parts, axis=1)
+
+
+def carried(stream: EventStream) -> FloatArray | None:
+    """Return the numbers that events carry, and their words hashed to a few columns, or None."""
+    words = list(stream.vocabulary.categories.values())
+    if stream.categories is None or not len(words):
+        return stream.edge_features
+    parts = [] if stream.edge_features is None else [stream.edge_features]
+    for known, codes in zip(words, stream.categories.T, strict=True):
+        hashed = [zlib.crc32(word.encode()) % _BUCKETS for word in known]
+        table = np.eye(_BUCKETS + 1, _BUCKETS, dtype=np.float32)[[*hashed, _BUCKETS]]
+        parts.append(table[codes])
+    return np.concatenate(parts, axis=1)
 
 
 def _few(features: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ from tidegraph.learning.settings import model_settings_of
 
 _PLAIN: dict[str, dict[str, Any]] = {
     "default": {},
+    "events": {},
     # Where time counts snapshots, edges fade within a few of them and any node may be the answer.
     "snapshots": {
         "columns": 64,
@@ -24,9 +25,10 @@ _PLAIN: dict[str, dict[str, Any]] = {
     "historical": {"past_negatives": 2, "past_weight": 1.0},
 }
 _PAPER_LINK = ("paper-lstm", "paper-gru", "paper-transformer")
-LINK_PRESETS = (*_PLAIN, *_PAPER_LINK)
+LINK_PRESETS = ("default", "snapshots", "historical", *_PAPER_LINK)
 NODE_PRESETS = ("node", "paper-node")
-PRESETS = (*LINK_PRESETS, *NODE_PRESETS)
+PRESETS_OF = {"link": LINK_PRESETS, "node": NODE_PRESETS, "events": ("events",)}
+PRESETS = tuple(name for names in PRESETS_OF.values() for name in names)
 
 _NAME = re.compile(r"(?P<base>[a-z-]+?)(?P<variants>([+-](high-pass|time))*)")
 
@@ -70,21 +72,21 @@ def preset_name(given: str | None, *, task: str, protocol: str | None) -> str:
     """
     if given is not None:
         return given
-    if task == "node":
-        return "node"
-    return "snapshots" if protocol == "roland" else "default"
+    if protocol == "roland":
+        return "snapshots"
+    return next((names[0] for known, names in PRESETS_OF.items() if known == task), "default")
 
 
 def preset(name: str, data: str | None = None) -> dict[str, Any]:
-    """Return the settings of this name for a data set, for `LinkPredictor` or `NodeClassifier`.
+    """Return the settings of this name for a data set, for the model of a task.
 
     For links: `default`; `snapshots`, where time counts snapshots; `historical`, trained to
     separate what happens now from what happened before; and `paper-lstm`, `paper-gru`,
     `paper-transformer`, optionally followed by `+high-pass` or `-high-pass`, `+time` or `-time`.
     Without these, there are high-pass channels where the paper has them (data in snapshots), and
     times are not encoded. For nodes: `node`, the defaults with what the data set needs, and
-    `paper-node`. Without `data`, the paper's settings are those for Wikipedia. The paper counts
-    `r_max` in L1 norms, without a factor for degrees.
+    `paper-node`. For events: `events`, the defaults. Without `data`, the paper's settings are those
+    for Wikipedia. The paper counts `r_max` in L1 norms, without a factor for degrees.
 
     >>> preset("paper-gru+time", data="uci")["hidden"]
     64
@@ -150,11 +152,11 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
 def preset_for(task: str, name: str, data: str | None = None) -> dict[str, Any]:
     """Return the settings of a preset, or raise ParameterError where it is another task's."""
     settings = preset(name, data)
-    own, model = (
-        (NODE_PRESETS, "NodeClassifier") if task == "node" else (LINK_PRESETS, "LinkPredictor")
-    )
+    own = PRESETS_OF[task]
     if not name.startswith(own):
-        raise ParameterError(f"{name!r} is no preset of {model}; give one of {', '.join(own)}")
+        raise ParameterError(
+            f"{name!r} is no preset of the task {task}; give one of {', '.join(own)}"
+        )
     return settings
 
 

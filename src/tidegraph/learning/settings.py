@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from tidegraph.core.declarations import inherited, setting, validate
 from tidegraph.core.errors import ParameterError
 
-Task: TypeAlias = Literal["link", "node"]
+Task: TypeAlias = Literal["link", "node", "events"]
 Protocol: TypeAlias = Literal["tgn", "tgb", "time", "roland"]
 Sampler: TypeAlias = Literal["random-dst", "random-all", "historical", "inductive"]
 Format: TypeAlias = Literal["auto", "table", "jodie", "tgn", "tgl", "snap"]
@@ -113,7 +113,9 @@ class Report:
 class RunSettings:
     """The settings of a run that belong to no section."""
 
-    task: Task = setting("link", "link: which pairs meet; node: the classes of nodes")
+    task: Task = setting(
+        "link", "link: which pairs meet; node: the classes of nodes; events: those of events"
+    )
     seeds: tuple[int, ...] = setting(
         (0,), "one training per seed, such as 0,1,2", least=0, most=_LARGEST_SEED
     )
@@ -290,8 +292,8 @@ class LinkSettings(ModelSettings):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NodeSettings(ModelSettings):
-    """The settings of `NodeClassifier`; labels are fewer than events, so its networks are small."""
+class ClassSettings(ModelSettings):
+    """The settings of classifiers; labels are fewer than pairs, so their networks are small."""
 
     columns: int = inherited(RecordSettings, "columns", 64)
     hidden: int = inherited(NetworkSettings, "hidden", 64)
@@ -299,23 +301,11 @@ class NodeSettings(ModelSettings):
     batch_size: int | None = setting(  # type: ignore[assignment]
         None, "labels per step of training; none: a fiftieth of them, from 64 to 2,000", least=1
     )
-    states: bool | None = setting(
-        None, "whether to read representations themselves; none: where nodes have features"
-    )
-    activity: bool = setting(
-        True, "whether to read how often and when the node and its last partner met others"
-    )
     known_labels: bool = setting(
         True,
-        "whether to read labels of the node and of those it met, as far as known by then",
+        "whether to read labels of the node and of those it met, or of earlier events of both ends,"
+        " as far as known by then",
         "false where labels will not be there when you ask",
-    )
-    ask_after: int = setting(
-        0,
-        "how long after the time of a node label it is asked for",
-        "1 where the events of the same step may be known",
-        least=0,
-        below=2**62,
     )
     members: int = setting(
         4,
@@ -340,9 +330,50 @@ class NodeSettings(ModelSettings):
     )
 
 
-def model_settings_of(task: str) -> type[LinkSettings] | type[NodeSettings]:
+@dataclass(kw_only=True, eq=False, repr=False)
+class NodeSettings(ClassSettings):
+    """The settings of `NodeClassifier`."""
+
+    states: bool | None = setting(
+        None, "whether to read representations themselves; none: where nodes have features"
+    )
+    activity: bool = setting(
+        True, "whether to read how often and when the node and its last partner met others"
+    )
+    ask_after: int = setting(
+        0,
+        "how long after the time of a node label it is asked for",
+        "1 where the events of the same step may be known",
+        least=0,
+        below=2**62,
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class EventSettings(ClassSettings):
+    """The settings of `EventClassifier`."""
+
+    label_delay: int = setting(
+        0,
+        "how long after an event its label becomes known, in the data's unit of time",
+        "where it takes time to find out, as with fraud",
+        least=0,
+        below=2**62,
+    )
+
+
+TASKS: Mapping[str, type[ModelSettings]] = {
+    "link": LinkSettings,
+    "node": NodeSettings,
+    "events": EventSettings,
+}
+
+
+def model_settings_of(task: str) -> type[ModelSettings]:
     """Return the class that declares the settings of a task's model."""
-    return NodeSettings if task == "node" else LinkSettings
+    if task not in TASKS:
+        raise ParameterError(f"task is {task!r}; give one of {', '.join(TASKS)}")
+    return TASKS[task]
 
 
 SECTIONS: Mapping[str, type] = {"data": Data, "evaluation": Evaluation, "report": Report}

@@ -22,7 +22,7 @@ from tidegraph.events.stream import EventStream
 from tidegraph.report.telemetry import COLOURED_BY, INTERVALS, Gathered, engine, evenly
 
 if TYPE_CHECKING:  # torch takes seconds to import, and reading a report needs none of it
-    from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+    from tidegraph.learning.tasks import EventClassifier, LinkPredictor, NodeClassifier
 
 IntArray = NDArray[np.int64]
 
@@ -65,7 +65,7 @@ def read_observations(path: str | Path) -> Observations | None:
 def save_observations(
     path: str | Path,
     *,
-    predictor: LinkPredictor | NodeClassifier,
+    predictor: LinkPredictor | NodeClassifier | EventClassifier,
     stream: EventStream,
     split: Split,
     history: Sequence[Mapping[str, Any]] | None = None,
@@ -84,9 +84,6 @@ def save_observations(
     report = progress or silent
     if history is None:
         history = [epoch.plain() for epoch in predictor.epochs_]
-    scores: Callable[..., Gathered] = (
-        _link_scores if hasattr(predictor, "training_negatives") else _node_scores
-    )
     about: dict[str, Any] = {
         "format": _FORMAT,
         "time": _times(stream, split),
@@ -97,7 +94,7 @@ def save_observations(
     }
     arrays: dict[str, NDArray[Any]] = {}
     parts: list[tuple[str, Callable[[], Gathered]]] = [
-        ("scores", lambda: scores(predictor, stream, split)),
+        ("scores", lambda: _SCORES[predictor.task](predictor, stream, split)),
         ("the data", lambda: _data(stream)),
         ("the engine", lambda: engine(predictor, stream, split, telemetry, report)),
     ]
@@ -172,18 +169,47 @@ def _node_scores(classifier: NodeClassifier, stream: EventStream, split: Split) 
     """Return labels of the test period and the probabilities of all classes."""
     examples = classifier.examples(stream, split)
     assert examples.part is not None  # examples are divided
-    number, part = (2, "test") if (examples.part == 2).any() else (1, "validation")
-    of_part = np.flatnonzero(examples.part == number)
-    of_part = of_part[np.argsort(examples.t[of_part], kind="stable")]
-    rows = of_part[evenly(len(of_part), _SCORED)] if len(of_part) else of_part
+    about, rows = _shown_examples(examples.t, examples.part)
     arrays: dict[str, NDArray[Any]] = {
         "score.t": examples.t[rows],
         "score.label": examples.label[rows].astype(np.int64),
         "score.probability": classifier.predict_proba(examples.node[rows], examples.t[rows]),
         "score.classes": classifier.classes_,
     }
-    about = {"task": "node", "part": part, "examples": len(rows), "examples_of": len(of_part)}
-    return about, arrays
+    return {"task": "node", **about}, arrays
+
+
+def _event_scores(classifier: EventClassifier, stream: EventStream, split: Split) -> Gathered:
+    """Return labels of the test events and the probabilities of all classes."""
+    events, parts = classifier.examples(stream, split)
+    about, rows = _shown_examples(stream.t[events], parts)
+    chosen = np.zeros(len(stream), dtype=np.bool_)
+    chosen[events[rows]] = True
+    asked = stream.where(chosen)
+    assert asked.labels is not None
+    arrays: dict[str, NDArray[Any]] = {
+        "score.t": asked.t,
+        "score.label": asked.labels,
+        "score.probability": classifier.predict_proba(asked),
+        "score.classes": classifier.classes_,
+    }
+    return {"task": "events", "class_names": classifier.class_names, **about}, arrays
+
+
+def _shown_examples(t: IntArray, parts: NDArray[np.uint8]) -> tuple[dict[str, Any], IntArray]:
+    """Return which examples of the test, or else of validation, are shown, in order of time."""
+    number, part = (2, "test") if (parts == 2).any() else (1, "validation")
+    of_part = np.flatnonzero(parts == number)
+    of_part = of_part[np.argsort(t[of_part], kind="stable")]
+    rows = of_part[evenly(len(of_part), _SCORED)] if len(of_part) else of_part
+    return {"part": part, "examples": len(rows), "examples_of": len(of_part)}, rows
+
+
+_SCORES: Mapping[str, Callable[..., Gathered]] = {
+    "link": _link_scores,
+    "node": _node_scores,
+    "events": _event_scores,
+}
 
 
 # The data -----------------------------------------------------------------------------------------

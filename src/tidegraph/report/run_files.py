@@ -32,9 +32,11 @@ class FinishedRun:
 
     @property
     def task(self) -> str:
-        """`link` or `node`."""
+        """`link`, `node` or `events`."""
         if self.observations is not None:
             return str(self.observations.about["task"])
+        if "task" in self.results:
+            return str(self.results["task"])
         return "node" if "none" in self.results["metrics"] else "link"
 
     @property

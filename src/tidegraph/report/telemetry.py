@@ -26,7 +26,7 @@ from tidegraph.events.moments import span_in_words
 from tidegraph.events.stream import EventStream
 
 if TYPE_CHECKING:
-    from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+    from tidegraph.learning.tasks import EventClassifier, LinkPredictor, NodeClassifier
 
 IntArray = NDArray[np.int64]
 Gathered = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # facts and arrays, by name
@@ -143,7 +143,7 @@ class Telemetry:
 
 
 def engine(
-    predictor: LinkPredictor | NodeClassifier,
+    predictor: LinkPredictor | NodeClassifier | EventClassifier,
     stream: EventStream,
     split: Split,
     file: Path | None,
@@ -162,7 +162,7 @@ def engine(
 
 
 def replay(
-    predictor: LinkPredictor | NodeClassifier,
+    predictor: LinkPredictor | NodeClassifier | EventClassifier,
     stream: EventStream,
     telemetry: Telemetry,
     report: Progress,
@@ -295,7 +295,7 @@ class _OutOfTime(Exception):
 
 def _explained(
     movers: dict[str, Any],
-    predictor: LinkPredictor | NodeClassifier,
+    predictor: LinkPredictor | NodeClassifier | EventClassifier,
     stream: EventStream,
     report: Progress,
 ) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from tidegraph.runs import config, stages
 from tidegraph.runs.config import Settings
 
 CONFIG, METRICS = "config.toml", "metrics.json"
+_SUFFIXES = {"link": "", "node": "-nodes", "events": "-events"}  # of names, by task
 # Without these in its metrics.json a run cannot be compared with another.
 _RESULTS = ("config", "data", "split", "seeds", "metrics", "heuristics", "headlines", "elapsed_s")
 
@@ -99,8 +100,7 @@ def run_directory(out: str | Path, name: str | None, settings: Settings) -> Path
             )
         return Path(out) / name
     base = Path(settings.data.name).name.split(".")[0] or "run"
-    if settings.task == "node":
-        base += "-nodes"
+    base += _SUFFIXES[settings.task]
     for number in itertools.count(1):
         directory = Path(out) / (base if number == 1 else f"{base}-{number}")
         if not directory.exists():

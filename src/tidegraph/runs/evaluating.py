@@ -60,7 +60,7 @@ def evaluate(
         of_seed = prefixed(report, f"seed {seed} ({number + 1} of {len(seeds)}), ")
         with times.stage("record"):
             model.observe(trial.events, trial.training, progress=of_seed)
-        of_seed(0, 1, "reading features of pairs")
+        of_seed(0, 1, "reading features")
         with times.stage("train"):
             model.train(trial.training, progress=of_seed)
         report(number, len(seeds), f"seed {seed}, scoring")
@@ -87,6 +87,7 @@ def summary(
     tested = heuristics.split["sizes"]["test"] if trial.protocol.name != "roland" else None
     return {
         "task": trial.protocol.task,
+        **trial.about(),
         "data": {
             "name": trial.name,
             "title": stream.title,

@@ -11,7 +11,7 @@ from tidegraph.core.words import counted
 from tidegraph.evaluation import ROLAND_SETTINGS, Split
 from tidegraph.events.moments import moment
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.settings import PROTOCOLS
+from tidegraph.learning.settings import PROTOCOLS, model_settings_of
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,10 @@ class Protocol:
     def __post_init__(self) -> None:
         if self.name not in PROTOCOLS:
             raise ParameterError(f"protocol is {self.name!r}; give one of {', '.join(PROTOCOLS)}")
-        if self.task not in ("link", "node"):
-            raise ParameterError(f"task is {self.task!r}; give 'link' or 'node'")
-        if self.name == "roland" and self.task == "node":
+        model_settings_of(self.task)  # rejects an unknown one
+        if self.name == "roland" and self.task != "link":
             raise ParameterError("the protocol roland is about links; give tgn, tgb or time")
-        reason = "the task node has no negatives" if self.task == "node" else ""
+        reason = "" if self.task == "link" else f"the task {self.task} has no negatives"
         if self.name == "roland":
             reason = "the protocol roland ranks all nodes"
         if reason and (self.samplers is not None or self.ranks):

@@ -119,7 +119,7 @@ class Run:
             **self._inputs,
             split=self._split,
             evaluation=dataclasses.asdict(self.settings.evaluation),
-            ask_after=self.settings.model.get("ask_after"),
+            **{name: self.settings.model.get(name) for name in ("ask_after", "label_delay")},
         )
         path = directory / "heuristics.json"
         reporting = prefixed(progress, "heuristics, ")

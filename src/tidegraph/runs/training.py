@@ -18,12 +18,13 @@ from tidegraph.evaluation import Result, Split
 from tidegraph.events.batch import Op
 from tidegraph.events.stream import EventStream
 from tidegraph.learning import training
-from tidegraph.learning.tasks import LinkPredictor
-from tidegraph.runs.evaluating import too_few, validation_result
+from tidegraph.learning.settings import model_settings_of
+from tidegraph.learning.tasks import MODELS
+from tidegraph.runs.evaluating import too_few
 from tidegraph.runs.fitting import CHECKPOINT, STORE, Fitting
 from tidegraph.runs.protocol import Protocol, split_stream
 from tidegraph.runs.stages import Stages, fingerprint
-from tidegraph.runs.trials import with_settings
+from tidegraph.runs.trials import Model, with_settings
 
 _INPUTS = "run.json"
 
@@ -32,7 +33,7 @@ _INPUTS = "run.json"
 class Trained:
     """A model, where it is saved, and how it does on the events that decided when to stop."""
 
-    predictor: LinkPredictor
+    predictor: Model
     path: Path
     validation: Result
 
@@ -53,10 +54,11 @@ def train(
     path: str | Path,
     *,
     protocol: Protocol | str | None = None,
+    task: str = "link",
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Trained:
-    """Fit a `LinkPredictor` to the stream and save it in a new directory.
+    """Fit the model of a task to the stream and save it in a new directory.
 
     Without a protocol the last 15 % of the events decide when to stop and all others train; with
     one, its test events take no part in training. The directory appears when it is complete. What
@@ -67,15 +69,15 @@ def train(
     writes while the others wait, and all train together; each of them returns the model.
     """
     protocol = None if protocol is None else Protocol.of(protocol)
-    check_training(path, settings=settings)
+    check_training(path, task=task, settings=settings)
     directory, work = Path(path), unfinished(path)
-    if stream.op is not None and (stream.op != Op.ADD).any():
+    if task == "link" and stream.op is not None and (stream.op != Op.ADD).any():
         raise DataError(
             "the stream removes or sets edges, and the model learns which links appear; give only"
             " the events that add, as stream.where(stream.op == Op.ADD) does"
         )
     split = split_stream(stream, protocol)
-    predictor = with_settings(LinkPredictor(), settings, {"path": str(work / STORE)})
+    predictor = with_settings(MODELS[task](), settings, {"path": str(work / STORE)})
     with training.joined(predictor.device) as ranks, contextlib.ExitStack() as held:
         report = progress if progress is not None and ranks.leads else silent
         fitting = None
@@ -100,19 +102,15 @@ def train(
         report(0, 1, "validating")
         if ranks.leads:
             shutil.rmtree(work)
-        saved = LinkPredictor.load(directory)
-        result = None
-        if ranks.leads:
-            negatives = saved.training_negatives
-            result = validation_result(saved, stream, split, training_negatives=negatives)
-        result = ranks.share(result)
+        saved = MODELS[task].load(directory)
+        result = ranks.share(saved.validate(split) if ranks.leads else None)
     assert result is not None  # the first process shares its own
     notes = too_few(result.row("validation").examples)
     return Trained(saved, directory, replace(result, warnings=(*result.warnings, *notes)))
 
 
 def _fitting(
-    stream: EventStream, split: Split, predictor: LinkPredictor, work: Path, report: Progress
+    stream: EventStream, split: Split, predictor: Model, work: Path, report: Progress
 ) -> Fitting:
     """Return the stages of a training in `work`, new or as an earlier process left them."""
     inputs = {
@@ -120,6 +118,7 @@ def _fitting(
         "split": split.name,
         "validation_time": split.validation_time,
         "test_time": str(split.test_time),  # JSON has no infinity
+        **({} if predictor.task == "link" else {"task": predictor.task}),
         **{f"setting {name}": value for name, value in predictor.get_params().items()},
     }
     resume_or_create(
@@ -158,7 +157,9 @@ def _nothing_useless(work: Path) -> Iterator[None]:
         raise
 
 
-def check_training(path: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
+def check_training(
+    path: str | Path, *, task: str = "link", settings: Mapping[str, Any] | None = None
+) -> None:
     """Raise an error for arguments of `train` that are wrong whatever the events are."""
     directory, work = Path(path), unfinished(path)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -167,12 +168,13 @@ def check_training(path: str | Path, *, settings: Mapping[str, Any] | None = Non
         raise StateFileError(f"{directory} exists already; give another directory, or delete it")
     if not work.parent.is_dir():
         raise StateFileError(f"{work.parent} is not a directory; make it first")
-    with_settings(LinkPredictor(), settings, {"path": None})
+    model_settings_of(task)  # rejects an unknown one
+    with_settings(MODELS[task](), settings, {"path": None})
     for name, value in (settings or {}).items():
         try:
             json.dumps(value)  # settings identify what is resumed
         except TypeError:
             raise ParameterError(
                 f"the setting {name!r} is {value!r}, which cannot be written to a file; give a"
-                f" name or a plain number, or use LinkPredictor({name}=...).fit and save"
+                f" name or a plain number, or use {MODELS[task].__name__}({name}=...).fit and save"
             ) from None

@@ -18,11 +18,12 @@ from tidegraph.evaluation import SnapshotSplit, Split
 from tidegraph.evaluation.results import Scores
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.presets import model_settings
-from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
+from tidegraph.learning.tasks import MODELS, EventClassifier, LinkPredictor, NodeClassifier
+from tidegraph.learning.tasks.event_features import OwnColumns
 from tidegraph.runs.protocol import Protocol, split_stream
 
 IntArray = NDArray[np.int64]
-Model = LinkPredictor | NodeClassifier
+Model = LinkPredictor | NodeClassifier | EventClassifier
 _AnyModel = TypeVar("_AnyModel", bound=Model)
 
 MODEL = "tidegraph"  # among scorers
@@ -44,18 +45,23 @@ class Trial(ABC):
 
     def model(self, *, seed: int, path: str | None) -> Model:
         """Return a model that has not learned yet and records to `path`."""
-        return with_settings(_new(self.protocol), self.settings, {"seed": seed, "path": path})
+        own = {"seed": seed, "path": path}
+        return with_settings(MODELS[self.protocol.task](), self.settings, own)
+
+    def about(self) -> dict[str, Any]:
+        """Return what results say about the task besides the numbers."""
+        return {}
 
     @abstractmethod
     def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
         """Score the test events with the model, or with the heuristics if it is None."""
 
 
-class _EventTrial(Trial):
+class _LinkTrial(Trial):
     """Test events against sampled negatives, and among all destinations."""
 
     def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
-        assert not isinstance(model, NodeClassifier)
+        assert model is None or isinstance(model, LinkPredictor)
         asked, options = self.protocol, _options(model) | {"progress": progress}
         about = None if model is None else model.decision_function, self.events, self.training
         samplers = asked.samplers or ("random-dst",)
@@ -76,7 +82,7 @@ class _SnapshotTrial(Trial):
     snapshots: SnapshotSplit
 
     def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
-        assert not isinstance(model, NodeClassifier)
+        assert model is None or isinstance(model, LinkPredictor)
         score = None if model is None else self._scorer(model)
         options = _options(model) | {"progress": progress}
         return Scores.of(
@@ -129,6 +135,47 @@ class _NodeTrial(Trial):
         return Scores.of([result])
 
 
+class _EventTrial(Trial):
+    """Labels of events in the test period."""
+
+    def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
+        if model is not None:
+            assert isinstance(model, EventClassifier)
+            found = model.evaluate(self.training, parts=("test",), heuristics=False)
+            return Scores.of([found])
+        asked, rows, part = self._examples()
+        result = evaluation.evaluate_events(
+            None,
+            self.events,
+            rows,
+            part,
+            label_delay=asked.label_delay,
+            parts=("test",),
+            split_name=self.training.name,
+        )
+        return Scores.of([result])
+
+    def _examples(self) -> tuple[EventClassifier, IntArray, NDArray[np.uint8]]:
+        asked = self.model(seed=0, path=None)
+        assert isinstance(asked, EventClassifier)
+        return asked, *asked.examples(self.events, self.training)
+
+    def about(self) -> dict[str, Any]:
+        asked, rows, part = self._examples()
+        learned = rows[part == 0][-asked.max_examples :]
+        return {
+            "classes": list(self.events.vocabulary.labels),
+            "inputs": OwnColumns.fit(self.events, learned).described(),
+        }
+
+
+_TRIALS: Mapping[str, type[Trial]] = {
+    "link": _LinkTrial,
+    "node": _NodeTrial,
+    "events": _EventTrial,
+}
+
+
 def make_trial(
     stream: EventStream,
     protocol: Protocol | str = "tgn",
@@ -150,14 +197,14 @@ def make_trial(
             events, validation_time=split.validation.start, test_time=split.test.start
         )
         return _SnapshotTrial(*about, events, training, split)
-    if protocol.task != "node":
-        return _EventTrial(*about, stream, split_stream(stream, protocol))
-    if stream.labels is None and stream.node_labels is None:
+    task = protocol.task
+    found = stream.labels is not None or (task == "node" and stream.node_labels is not None)
+    if task != "link" and not found:
         raise DataError(
-            "the task node needs labels, and the data has none; name the column that holds them"
+            f"the task {task} needs labels, and the data has none; name the column that holds them"
             " (--label COLUMN, label under [data]), or give the task link"
         )
-    return _NodeTrial(*about, stream, split_stream(stream, protocol))
+    return _TRIALS[task](*about, stream, split_stream(stream, protocol))
 
 
 # Settings -----------------------------------------------------------------------------------------
@@ -170,12 +217,8 @@ def trial_settings(
     chosen = model_settings(
         settings, task=protocol.task, protocol=protocol.name, named=preset, data=name
     )
-    with_settings(_new(protocol), chosen, {"seed": 0, "path": None})
+    with_settings(MODELS[protocol.task](), chosen, {"seed": 0, "path": None})
     return chosen
-
-
-def _new(protocol: Protocol) -> Model:
-    return NodeClassifier() if protocol.task == "node" else LinkPredictor()
 
 
 def with_settings(

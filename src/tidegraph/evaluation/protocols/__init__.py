@@ -9,6 +9,7 @@ state, as long as it answers for the time it is asked about.
 
 from __future__ import annotations
 
+from tidegraph.evaluation.protocols.events import evaluate_events
 from tidegraph.evaluation.protocols.link_events import SEEDS, evaluate_link
 from tidegraph.evaluation.protocols.nodes import evaluate_nodes
 from tidegraph.evaluation.protocols.ranking import evaluate_ranking, tgb_evaluate
@@ -16,6 +17,7 @@ from tidegraph.evaluation.protocols.snapshots import evaluate_snapshots
 
 __all__ = [
     "SEEDS",
+    "evaluate_events",
     "evaluate_link",
     "evaluate_nodes",
     "evaluate_ranking",

@@ -17,7 +17,7 @@ from tidegraph.events.tables import whole_times
 
 def require_plain(stream: EventStream, name: str, *, weights: bool = False) -> None:
     """Raise DataError if the stream has what the format cannot hold; some can hold weights."""
-    for what in ("op", "initial"):
+    for what in ("op", "initial", "categories"):
         if getattr(stream, what) is not None:
             raise DataError(f"{name} cannot hold {what}; use EventStream.save() instead")
     if stream.weight is not None and not weights:

@@ -7,7 +7,7 @@ of `scan_table`, in bounded memory, or the single stream of `read_table`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.errors import DataError, ParameterError
+from tidegraph.core.words import counted
 from tidegraph.events.columns import IntArray
 from tidegraph.events.names import NodeNames
 from tidegraph.events.read_report import ReadReport
@@ -25,8 +26,11 @@ from tidegraph.events.tables.columns import Column
 from tidegraph.events.tables.numbering import EndNumbering, Ids
 from tidegraph.events.tables.rows import Reading, Rows
 from tidegraph.events.tables.times import Clock, whole_times
+from tidegraph.events.vocabulary import IS_MISSING, Vocabulary
 
 __all__ = ["TableError", "TableScan", "read_table", "scan_edges", "scan_table", "whole_times"]
+
+_CLASSES = 1000  # different words of a label, at most
 
 
 def scan_table(
@@ -109,8 +113,9 @@ def read_table(
     src, dst, t, weight, op, label: the column's name, or its position from 0. None infers it from
         the header, or without one from the order src, dst, t, weight. False ignores a weight, op
         or label that would be inferred. An inferred weight with values <= 0 becomes an edge
-        feature. A missing label is -1.
-    edge_features: columns of numbers; "rest" takes all that have no other role.
+        feature. A missing label is -1; words as labels become numbers, the most frequent 0.
+    edge_features: columns of numbers or words; "rest" takes all that have no other role. Words
+        become `categories`. A missing number is 0, and a column `NAME is missing` says so.
     unit: the unit of numbers in t, seconds by default. Fractions select the coarsest finer unit
         that represents them all, digit by digit as written; anything finer than ns is rounded, and
         the report counts it. A number with an exponent is read as a float64. Dates are counted from
@@ -148,6 +153,14 @@ def read_table(
     columns = {name: _concatenated(pieces.pop(name)) for name in list(pieces)}
     src_nodes, dst_nodes, nodes, names = number.final(columns.pop("src"), columns.pop("dst"))
     features, weights = columns["features"], columns["weight"]
+    feature_names = [*reading.numbers]
+    for column, absent in zip(reading.numbers, columns["missing"].T, strict=True):
+        if absent.any():
+            rows_ = counted(int(absent.sum()), "row")
+            remarks.append(f"column {column!r} is missing in {rows_}, flagged there")
+            features = np.column_stack([features, absent.astype(np.float32)])
+            feature_names.append(column + IS_MISSING)
+    vocabulary, columns["label"] = _vocabulary(reading, feature_names, columns["label"], remarks)
     if weights is not None and (weights <= 0).any():
         count = int((weights <= 0).sum())
         remarks.append(
@@ -156,6 +169,8 @@ def read_table(
         )
         extra = weights.astype(np.float32)[:, None]
         features = extra if features is None else np.concatenate([features, extra], axis=1)
+        named = (*vocabulary.features, reading.chosen.roles["weight"])
+        vocabulary = replace(vocabulary, features=named)
         weights = None
     stream = EventStream(
         src_nodes,
@@ -164,7 +179,9 @@ def read_table(
         weight=weights,
         op=columns["op"],
         edge_features=features,
+        categories=columns["categories"],
         labels=columns["label"],
+        vocabulary=vocabulary,
         nodes=nodes,
         names=names,
         unit=found,
@@ -239,6 +256,30 @@ class TableScan:
     def report(self) -> ReadReport:
         """How the columns were understood, and what became of the rows."""
         return self._at_end()[2]
+
+
+def _vocabulary(
+    reading: Reading, features: Sequence[str], labels: IntArray | None, remarks: list[str]
+) -> tuple[Vocabulary, IntArray | None]:
+    """Return names and words, and the labels, the most frequent word first; add remarks."""
+    categories = {name: reading.words_of(name) for name in reading.words}
+    for name, words in categories.items():
+        remarks.append(f"column {name!r} holds {counted(len(words), 'different word')}")
+    classes = reading.words_of("label")
+    if classes and labels is not None:
+        if len(classes) > _CLASSES:
+            raise TableError(
+                f"{reading.source.name}: label holds {len(classes):,} different words",
+                f"labels are at most {_CLASSES:,}: if the column is no label, use {{other}}",
+                other=[{"label": False}],
+            )
+        count = np.bincount(labels[labels >= 0], minlength=len(classes))
+        order = sorted(range(len(classes)), key=lambda code: (-count[code], classes[code]))
+        place = np.append(np.argsort(order), -1)
+        labels, classes = place[labels], tuple(classes[code] for code in order)
+        shown = ", ".join(f"{word!r} is {code}" for code, word in enumerate(classes[:5]))
+        remarks.append(f"label holds words: {shown}{', ...' if len(classes) > 5 else ''}")
+    return Vocabulary(tuple(features), categories, classes), labels
 
 
 def _rounded(clock: Clock) -> list[str]:

@@ -136,7 +136,9 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
                 f" {source.name} has {_listed(source.columns)}: give each its own"
             )
     if features == "rest":
-        chosen.features = tuple(column for column in free if source.is_number(column))
+        chosen.features = tuple(
+            column for column in free if source.is_number(column) or source.is_text(column)
+        )
         free = [column for column in free if column not in chosen.features]
     chosen.ignored = tuple(free)
     return chosen

@@ -19,6 +19,7 @@ from tidegraph.events.tables import cells
 from tidegraph.events.tables.advice import Options, TableError
 from tidegraph.events.tables.cells import DATE, Bad, Cells
 from tidegraph.events.tables.columns import choose_columns
+from tidegraph.events.tables.numbering import Numbering
 from tidegraph.events.tables.sources import ArrowSource, TextSource, source_of
 from tidegraph.events.tables.times import Clock, Moments, read_times
 
@@ -42,6 +43,8 @@ class Rows:
     op: NDArray[np.uint8] | None = None
     label: IntArray | None = None
     features: NDArray[np.float32] | None = None
+    missing: NDArray[np.bool_] | None = None  # [rows, columns] of features
+    categories: IntArray | None = None
 
 
 class Reading:
@@ -73,9 +76,15 @@ class Reading:
                 f"unit is {unit!r}, but t holds dates, which are counted in s, ms, us or ns"
             )
         self.unit = unit
+        features, label = self.chosen.features, self.chosen.roles.get("label")
+        words = self._of_words([*features, *(() if label is None else (label,))])
+        self.words = tuple(name for name in features if name in words)
+        self.numbers = tuple(name for name in features if name not in words)
+        self._word_labels = label in words
         self._restart()
 
     def _restart(self) -> None:
+        self._codes = {name: Numbering() for name in (*self.words, "label")}
         self.read = self.kept = self.unlabelled = 0
         self.dropped: dict[str, int] = {}
         self._examples: dict[str, tuple[Bad, Any]] = {}  # per reason to drop rows, one of the cells
@@ -111,6 +120,22 @@ class Reading:
                 return re.match(DATE, found[0].as_py()) is not None
         return False
 
+    def _of_words(self, columns: Sequence[str]) -> set[str]:
+        """Return those of the columns in which most of the first cells are words, not numbers."""
+        found: set[str] = set()
+        asked = [name for name in columns if not self.source.is_number(name)]
+        for batch in self.source.batches(asked, "drop") if asked else ():
+            for name, column in zip(asked, map(cells.plain_column, batch.columns), strict=True):
+                text = cells.without_missing(column).drop_null() if cells.is_text(column) else ()
+                if len(text) and cells.matching(text, cells.NUMBER).mean() < 0.5:
+                    found.add(name)
+            break
+        return found
+
+    def words_of(self, column: str) -> tuple[str, ...]:
+        """Return the words of a column, or of `label`, in the order of their codes."""
+        return tuple(str(word) for word in self._codes[column].ids().tolist())
+
     def survey(self) -> Clock:
         """Return the clock of this source after a pass over its times, if they may be fractions."""
         import pyarrow as pa
@@ -124,7 +149,8 @@ class Reading:
     def rows(self, *, sorted_only: bool, weights_only: bool) -> Iterator[Rows]:
         """Yield the usable rows of every batch.
 
-        sorted_only: raise if times run backwards. weights_only: reject weights <= 0.
+        sorted_only: raise if times run backwards. weights_only: reject weights <= 0, and words and
+        missing numbers in features, whose place depends on all rows.
         """
         self._restart()
         last: tuple[int, float] | None = None
@@ -168,9 +194,16 @@ class Reading:
         if "weight" in roles:
             found["weight"] = self._weights(columns[roles["weight"]], found.get("op"), weights_only)
         if "label" in roles:
-            found["label"] = self._labels(columns[roles["label"]])
-        names = self.chosen.features
+            found["label"] = self._labels(columns[roles["label"]], weights_only)
+        names = self.chosen.features if weights_only else self.numbers
         features = [cells.read_numbers(columns[name], f"column {name!r}") for name in names]
+        missing = codes = None
+        if not weights_only:
+            missing = np.zeros((batch.num_rows, len(names)), dtype=np.bool_)
+            for place, column in enumerate(features):
+                missing[:, place], column.bad = _without_missing(column.bad)
+        if self.words and not weights_only:
+            codes = np.column_stack([self._coded(columns[name], name) for name in self.words])
         used = np.ones(batch.num_rows, dtype=np.bool_)
         for what, column in [*found.items(), *zip(names, features, strict=True)]:
             for bad in column.bad:
@@ -190,7 +223,8 @@ class Reading:
         if features:
             with np.errstate(over="ignore"):
                 matrix = np.column_stack([column.values.astype(np.float32) for column in features])
-        kept = {name: column.values for name, column in found.items()} | {"features": matrix}
+        kept = {name: column.values for name, column in found.items()}
+        kept |= {"features": matrix, "missing": missing, "categories": codes}
         if not used.all():
             for name, values in kept.items():
                 if cells.is_arrow(values):
@@ -217,7 +251,9 @@ class Reading:
         if bad.what == "label":
             other: list[Options] = [{"label": False}, as_feature]
             return TableError(
-                problem, "labels are integers: if the column is no label, use {other}", other=other
+                problem,
+                "labels are integers or words: if the column is no label, use {other}",
+                other=other,
             )
         hint = _spelling(bad, cell)
         fix = "fix or remove such rows, or use {drop}"
@@ -279,14 +315,22 @@ class Reading:
             found.bad.append(Bad("weight", "too small or too large", outside))
         return found
 
-    def _labels(self, column: pa.Array) -> Cells:
+    def _coded(self, column: pa.Array, name: str) -> IntArray:
+        """Return the codes of a column of words; -1 where it is empty."""
+        text = cells.plain_column(column)
+        codes = np.full(len(text), -1, dtype=np.int64)
+        codes[~cells.nulls(text)] = self._codes[name](text.drop_null())
+        return codes
+
+    def _labels(self, column: pa.Array, weights_only: bool) -> Cells:
+        if self._word_labels and not weights_only:
+            codes = self._coded(cells.without_missing(cells.plain_column(column)), "label")
+            self.unlabelled += int((codes < 0).sum())
+            return Cells(codes, [])
         found = cells.read_numbers(column, "label")
-        missing = np.logical_or.reduce(
-            [bad.rows for bad in found.bad if bad.problem == cells.MISSING]
-        )
+        missing, bad = _without_missing(found.bad)
         whole = np.rint(found.values)
         self.unlabelled += int(missing.sum())
-        bad = [bad for bad in found.bad if bad.problem != cells.MISSING]
         bad.append(Bad("label", "not an integer", found.values != whole))
         return Cells(np.where(missing, -1, whole).astype(np.int64), bad)
 
@@ -347,6 +391,12 @@ class Reading:
             dict(self.chosen.uses),
             out_of_order,
         )
+
+
+def _without_missing(found: list[Bad]) -> tuple[NDArray[np.bool_], list[Bad]]:
+    """Return which rows are missing, and what else is bad."""
+    missing = [bad.rows for bad in found if bad.problem == cells.MISSING]
+    return np.logical_or.reduce(missing), [bad for bad in found if bad.problem != cells.MISSING]
 
 
 def _spelling(bad: Bad, cell: Any) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.events.tables.advice import TableError
-from tidegraph.events.tables.cells import DATE, NUMBER
+from tidegraph.events.tables.cells import DATE, NUMBER, is_text, plain_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +62,10 @@ class Source:
         """Whether a column seems to hold numbers, without reading all of it."""
         raise NotImplementedError
 
+    def is_text(self, column: str) -> bool:
+        """Whether the cells of a column are text, of numbers or of words."""
+        return True
+
     def place(self, row: int) -> str:
         """Return where a person finds this row."""
         return f"row {row} (counted from 0)"
@@ -95,6 +99,11 @@ class ArrowSource(Source):
         return bool(
             pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
         )
+
+    def is_text(self, column: str) -> bool:
+        import pyarrow as pa
+
+        return is_text(plain_column(pa.array([], self.schema.field(column).type)))
 
 
 class _Cleaned(io.RawIOBase):

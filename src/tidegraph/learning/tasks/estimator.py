@@ -22,7 +22,7 @@ from tidegraph.core.declarations import Setting, declared
 from tidegraph.core.durable import link_or_copy, put_in_place
 from tidegraph.core.errors import StateFileError
 from tidegraph.core.progress import Progress
-from tidegraph.evaluation import Split, latest_split
+from tidegraph.evaluation import Result, Split, latest_split
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.models import Network
@@ -104,6 +104,7 @@ class Estimator(Recorded):
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
         )
+        self._calibrate(held_out, held_features)
 
     def _divided(self, split: Split) -> tuple[Any, Any]:
         """Return the examples that train and those that validate, with their times `t`."""
@@ -124,6 +125,9 @@ class Estimator(Recorded):
         """Fit the parts of the network that are not trained."""
         self._network.adjust(features)
 
+    def _calibrate(self, examples: Any, features: Tensor) -> None:
+        """Fit what follows the network to examples that did not train it."""
+
     def _loss(self, examples: Any, features: Tensor, rows: IntArray) -> Tensor:
         """Return the loss of some of the examples, given the features of all of them."""
         raise NotImplementedError
@@ -134,6 +138,14 @@ class Estimator(Recorded):
             with torch.no_grad():
                 total += float(self._loss(examples, features, rows)) * len(rows)
         return total / len(examples.t)
+
+    def evaluate(self, split: Split, **options: Any) -> Result:
+        """Return what model and heuristics achieve on parts of the split."""
+        raise NotImplementedError
+
+    def validate(self, split: Split) -> Result:
+        """Return what model and heuristics achieve on the part that decided when to stop."""
+        return self.evaluate(split, parts=("validation",))
 
     # Learning on ----------------------------------------------------------------------------------
 

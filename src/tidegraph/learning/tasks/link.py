@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,9 +18,9 @@ from tidegraph.core.words import counted
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.columns import IntArray, whole_numbers
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.features import EdgeFeatures, PairFeatures
+from tidegraph.learning.features import EdgeFeatures, PairFeatures, carried
 from tidegraph.learning.models import DECODERS, Network, make_decoder
-from tidegraph.learning.settings import SAMPLERS, LinkSettings
+from tidegraph.learning.settings import SAMPLERS, LinkSettings, Task
 from tidegraph.learning.tasks.estimator import Estimator, pieces
 from tidegraph.learning.tasks.recorded import check_lengths
 
@@ -68,7 +68,7 @@ class LinkPredictor(LinkSettings, Estimator):
     stream's unit or as dates.
     """
 
-    task: ClassVar[Literal["link", "node"]] = "link"
+    task: ClassVar[Task] = "link"
 
     # Fitting --------------------------------------------------------------------------------------
 
@@ -81,8 +81,8 @@ class LinkPredictor(LinkSettings, Estimator):
                 )
 
     def _new_features(self) -> PairFeatures:
-        carried = self.edge_features and self._stream.edge_features is not None
-        edges = EdgeFeatures(self._stream) if carried else None
+        found = carried(self._stream) if self.edge_features else None
+        edges = None if found is None else EdgeFeatures(self._stream, found)
         return PairFeatures(self._trajectories, self._history, self._sketch(), edges)
 
     def _pair_features(self, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
@@ -256,6 +256,10 @@ class LinkPredictor(LinkSettings, Estimator):
             training_negatives=self.training_negatives,
             **options,
         )
+
+    def validate(self, split: Split) -> Result:
+        """Return AP and AUC against random destinations on the validation events."""
+        return self.evaluate(split, parts=("validation",), samplers=("random-dst",))
 
     # Learning on ----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from tidegraph.events.columns import IntArray
 from tidegraph.events.moments import SECONDS
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream, NodeLabels
-from tidegraph.learning.features import RECENT, last_and_mean, squash
+from tidegraph.learning.features import RECENT, carried, last_and_mean, squash
 from tidegraph.learning.history import History
 from tidegraph.learning.settings import NodeSettings
 from tidegraph.store.trajectories import Trajectories
@@ -55,9 +55,9 @@ class NodeFeatures:
     ) -> None:
         self._trajectories, self._history, self._x = trajectories, history, x
         self._states, self._activity = states, settings.activity
-        self._edge_features = stream.edge_features if settings.edge_features else None
+        self._edge_features = carried(stream) if settings.edge_features else None
         self._classes = len(classes)
-        self._periods = _periods(stream.unit, span)
+        self._periods = periods(stream.unit, span)
         # Every event is listed at both of its ends.
         self._events = Past(np.concatenate([stream.src, stream.dst]), np.tile(stream.t, 2))
         self._partner = np.concatenate([stream.dst, stream.src])
@@ -84,8 +84,7 @@ class NodeFeatures:
             parts.append(states.reshape(len(nodes), -1))
         if self._activity:
             parts += [self._history.of_nodes(nodes, t), self._of_partner(nodes, t)]
-            angle = 2 * np.pi * (t[:, None] % self._periods) / self._periods
-            parts += [np.sin(angle), np.cos(angle), np.sin(2 * angle), np.cos(2 * angle)]
+            parts.append(of_day_and_week(t, self._periods))
         if self._edge_features is not None:
             parts.append(self._of_events(nodes, t, self._edge_features))
         if self._labels is not None:
@@ -160,9 +159,15 @@ class NodeFeatures:
         return label, known[:, 0]
 
 
-def _periods(unit: str, span: float) -> NDArray[np.float64]:
+def periods(unit: str, span: float) -> NDArray[np.float64]:
     """Return a day and a week in the stream's unit, where `span` holds several of them."""
     if SECONDS.get(unit, np.inf) >= SECONDS["day"]:
         return np.zeros(0)
     periods = np.array([1.0, 7.0]) * SECONDS["day"] / SECONDS[unit]
     return periods[periods * _PERIODS_SEEN <= span]
+
+
+def of_day_and_week(t: IntArray, periods: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return sines and cosines of times within these periods."""
+    angle = 2 * np.pi * (t[:, None] % periods) / periods
+    return np.concatenate([np.sin(angle), np.cos(angle), np.sin(2 * angle), np.cos(2 * angle)], 1)

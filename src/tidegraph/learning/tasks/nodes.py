@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from tidegraph import evaluation
 from tidegraph.core.errors import DataError
@@ -18,50 +18,22 @@ from tidegraph.engine.channels import Sketch
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream, NodeLabels
-from tidegraph.learning.models import Network, Window, mlp
-from tidegraph.learning.settings import NodeSettings
-from tidegraph.learning.tasks.estimator import Estimator, pieces
+from tidegraph.learning.models import Window
+from tidegraph.learning.settings import NodeSettings, Task
+from tidegraph.learning.tasks.classifier import (
+    TRAIN,
+    VALIDATION,
+    Classifier,
+    learnable_classes,
+)
 from tidegraph.learning.tasks.node_features import NodeFeatures
 from tidegraph.learning.tasks.recorded import check_lengths
-from tidegraph.learning.training import Training
 
 FloatArray = NDArray[np.float32]
 
-_NODES_AT_ONCE = 1 << 15
-TRAIN, VALIDATION = 0, 1  # as in `NodeLabels.part`
-
-
-class _Network(Network):
-    """Several networks of one shape from standardised features and an encoded window to logits."""
-
-    log_weight: Tensor  # of each class in the loss
-
-    def __init__(self, settings: NodeClassifier, columns: int, features: int, classes: int) -> None:
-        super().__init__(settings, columns, features)
-        shape = features + self.encoded, settings.hidden, settings.layers, classes
-        self.members = nn.ModuleList(
-            mlp(*shape, dropout=settings.dropout) for _ in range(settings.members)
-        )
-        self.register_buffer("log_weight", torch.zeros(classes))
-
-    def forward(self, features: Tensor, window: Window | None) -> Tensor:
-        """Return the logits of the weighted loss, `[members, B, classes]`."""
-        read = self.standardised(features)
-        if self.encoder is not None:
-            read = torch.cat([read, self.encoder(window)], dim=-1)
-        return torch.stack([member(read) for member in self.members])
-
-    def probabilities(self, features: Tensor, window: Window | None) -> Tensor:
-        """Return the members' mean, `[B, classes]`, for classes as frequent as in training.
-
-        Class weights shift the logits of a fitted network by their logarithms; undo that here.
-        """
-        logits = self(features, window) - self.log_weight
-        return torch.softmax(logits, dim=-1).mean(dim=0)
-
 
 @dataclass(eq=False, kw_only=True, repr=False)
-class NodeClassifier(NodeSettings, Estimator):
+class NodeClassifier(NodeSettings, Classifier):
     """A model of the class of a node at a time `t`, given the events before `t`.
 
     `fit(stream)` runs the stream once through the propagation engine (the stream's node features,
@@ -74,11 +46,7 @@ class NodeClassifier(NodeSettings, Estimator):
     stream's unit or as dates. `classes_` holds the classes, ascending.
     """
 
-    task: ClassVar[Literal["link", "node"]] = "node"
-
-    def _training(self, examples: int, **more: Any) -> Training:
-        size = self.batch_size or min(max(examples // 50, 64), 2000)
-        return super()._training(examples, batch_size=size, weight_decay=self.weight_decay, **more)
+    task: ClassVar[Task] = "node"
 
     # Labels ---------------------------------------------------------------------------------------
 
@@ -124,23 +92,8 @@ class NodeClassifier(NodeSettings, Estimator):
     # Fitting --------------------------------------------------------------------------------------
 
     def _check_learnable(self, stream: EventStream, split: Split) -> None:
-        self._classes(self.examples(stream, split))
-
-    def _classes(self, examples: NodeLabels) -> IntArray:
-        """Return the classes of the training labels; raise DataError where they teach nothing."""
-        classes = np.unique(examples.label[examples.part == TRAIN])
-        if len(classes) < 2:
-            seen = f"only class {classes[0]} occurs" if len(classes) else "there is no label"
-            raise DataError(
-                f"{seen} in the training period, and two classes are needed; give a longer stream"
-                " or another split"
-            )
-        if not np.isin(examples.label[examples.part == VALIDATION], classes).any():
-            raise DataError(
-                "there is no label of a known class in the validation period; give a longer stream"
-                " or another split"
-            )
-        return classes
+        examples = self.examples(stream, split)
+        learnable_classes(examples.label, examples.part)
 
     def propagated(self, stream: EventStream) -> Sketch | ArrayLike:
         return self._sketch() if stream.node_features is None else stream.node_features
@@ -163,7 +116,7 @@ class NodeClassifier(NodeSettings, Estimator):
 
     def _divided(self, split: Split) -> tuple[NodeLabels, NodeLabels]:
         examples = self.examples(self._stream, split)
-        self.classes_: IntArray = self._classes(examples)
+        self.classes_ = learnable_classes(examples.label, examples.part)
         # Propagated random features identify the neighbours, which networks learn by heart.
         has_features = self._stream.node_features is not None
         self.reads_states_ = has_features if self.states is None else self.states
@@ -176,35 +129,17 @@ class NodeClassifier(NodeSettings, Estimator):
     def _read(self, examples: NodeLabels) -> Tensor:
         return torch.from_numpy(self._features(examples.node, examples.t))
 
-    def _adjust(self, examples: NodeLabels, features: Tensor) -> None:
-        super()._adjust(examples, features)
-        index = np.searchsorted(self.classes_, examples.label)
-        count = np.maximum(np.bincount(index, minlength=len(self.classes_)), 1)
-        weight = (len(index) / (len(count) * count)) ** self.balance
-        weight *= len(index) / (weight * count).sum()  # 1 on average
-        self._network.log_weight.copy_(torch.from_numpy(np.log(weight)))
-
     def _latest(self, examples: NodeLabels, chosen: NDArray[np.bool_], most: int) -> NodeLabels:
         """Return the latest of the chosen examples, of classes that are learned, in time order."""
         rows = np.flatnonzero(chosen & np.isin(examples.label, self.classes_))
         rows = rows[np.argsort(examples.t[rows], kind="stable")][-most:]
         return NodeLabels(examples.node[rows], examples.t[rows], examples.label[rows])
 
-    def _new_network(self, features: int) -> _Network:
-        columns = len(self._trajectories.channels) * self._trajectories.columns
-        return _Network(self, columns, features, len(self.classes_)).to(self.device)
+    def _wanted(self, examples: NodeLabels) -> IntArray:
+        return examples.label
 
-    def _loss(self, examples: NodeLabels, features: Tensor, rows: IntArray) -> Tensor:
-        read = features[torch.from_numpy(rows)].to(self.device)
-        logits = self._network(read, self._window(examples.node[rows], examples.t[rows]))
-        index = np.searchsorted(self.classes_, examples.label[rows])
-        wanted = torch.from_numpy(index).to(self.device)
-        each = nn.functional.cross_entropy(
-            logits.flatten(0, 1), wanted.repeat(len(logits)), reduction="none"
-        )
-        weight = self._network.log_weight.exp()[wanted]
-        loss: Tensor = (each.view(len(logits), -1) * weight).mean()
-        return loss
+    def _windows(self, examples: NodeLabels, rows: IntArray) -> list[Window | None]:
+        return [self._window(examples.node[rows], examples.t[rows])]
 
     # Questions ------------------------------------------------------------------------------------
 
@@ -215,13 +150,10 @@ class NodeClassifier(NodeSettings, Estimator):
         """
         self._check_fitted()
         asked, times = self._columns(nodes=nodes, t=t)
-        out = np.empty((len(asked), len(self.classes_)), dtype=np.float32)
-        for rows in pieces(len(asked), _NODES_AT_ONCE):
-            features = torch.from_numpy(self._features(asked[rows], times[rows]))
-            window = self._window(asked[rows], times[rows])
-            with torch.no_grad():
-                out[rows] = self._network.probabilities(features.to(self.device), window).cpu()
-        return out
+        nothing = np.full(len(asked), -1)
+        return self._answers(
+            len(asked), lambda rows: NodeLabels(asked[rows], times[rows], nothing[rows])
+        )
 
     def predict(self, nodes: ArrayLike, t: ArrayLike) -> IntArray:
         """Return the likeliest class of each node at its time, `[n]`."""
@@ -298,10 +230,10 @@ class NodeClassifier(NodeSettings, Estimator):
     # Files ----------------------------------------------------------------------------------------
 
     def _learned(self) -> dict[str, Any]:
-        return {"classes": self.classes_.tolist(), "reads_states": self.reads_states_}
+        return {**super()._learned(), "reads_states": self.reads_states_}
 
     def _restore(self, about: dict[str, Any]) -> None:
-        self.classes_ = np.array(about["classes"], dtype=np.int64)
+        super()._restore(about)
         self.reads_states_ = about["reads_states"]
 
 

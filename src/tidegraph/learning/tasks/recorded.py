@@ -9,7 +9,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -28,7 +28,12 @@ from tidegraph.events.stream import EventStream
 from tidegraph.learning.history import History
 from tidegraph.learning.models import Window
 from tidegraph.learning.presets import preset_for
-from tidegraph.learning.settings import ModelSettings, activity_half_lives, default_half_lives
+from tidegraph.learning.settings import (
+    ModelSettings,
+    Task,
+    activity_half_lives,
+    default_half_lives,
+)
 from tidegraph.store.trajectories import Trajectories, copy_store, record
 from tidegraph.store.writer import Watch
 
@@ -64,7 +69,7 @@ class Recorded(ModelSettings):
     Each task is a dataclass of its settings.
     """
 
-    task: ClassVar[Literal["link", "node"]]
+    task: ClassVar[Task]
 
     _network: Any  # a `Network`, once there is one
     _stream: EventStream

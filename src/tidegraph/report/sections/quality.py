@@ -275,7 +275,8 @@ def scored(observations: Observations) -> list[ScoredExamples]:
     probability = arrays["score.probability"].astype(np.float64)
     if len(classes) == 2:
         is_second = (label == classes[1]).astype(np.int64)
-        return [ScoredExamples(f"class {classes[1]}", is_second, probability[:, 1], t)]
+        _, name = about.get("class_names") or classes
+        return [ScoredExamples(f"class {name}", is_second, probability[:, 1], t)]
     pooled = (label[:, None] == classes[None, :]).astype(np.int64)
     times = np.repeat(t, len(classes))
     name = "each class against the others"

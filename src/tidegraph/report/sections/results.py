@@ -12,14 +12,18 @@ from tidegraph.report.markup import Html, details, element, figures, join, secti
 from tidegraph.report.run_files import FinishedRun
 from tidegraph.report.vocabulary import ABSENT, against, condition, metric_words, with_spread
 
+_QUESTIONS = {
+    "link": "Which links come next?",
+    "node": "Which class does each node have at a given time?",
+    "events": "Which class does each event have?",
+}
+
 
 def opening(run: FinishedRun) -> Html:
     """Return the title, the question, and how the answers are evaluated."""
     results = run.results
     data = results.get("data") or {}
-    what = "Which class does each node have at a given time?"
-    if run.task == "link":
-        what = "Which links come next?"
+    what = _QUESTIONS[run.task]
     size = " and ".join(
         f"{data[name]:,} {name}" for name in ("events", "nodes") if isinstance(data.get(name), int)
     )
@@ -34,6 +38,9 @@ def opening(run: FinishedRun) -> Html:
             f" The data has {size}{when}." if size else None,
             f" The protocol is {protocol}{_sizes(results)}." if protocol else None,
             _trained(results.get("seeds") or []),
+            f" Of an event it reads {'; '.join(results['inputs'])}; all else was before it."
+            if results.get("inputs")
+            else None,
             id="asked",
         ),
     )

@@ -1,0 +1,143 @@
+"""What both tasks about classes share: their networks, and weights of rare classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tidegraph.core.errors import DataError
+from tidegraph.events.columns import IntArray
+from tidegraph.learning.models import Network, Window, mlp
+from tidegraph.learning.settings import ClassSettings
+from tidegraph.learning.tasks.estimator import Estimator, pieces
+from tidegraph.learning.training import Training
+
+FloatArray = NDArray[np.float32]
+
+TRAIN, VALIDATION = 0, 1  # of parts
+_AT_ONCE = 1 << 15
+
+
+def learnable_classes(label: IntArray, part: NDArray[np.uint8] | None) -> IntArray:
+    """Return the classes of the training labels; raise DataError where they teach nothing."""
+    classes = np.unique(label[part == TRAIN])
+    if len(classes) < 2:
+        seen = f"only class {classes[0]} occurs" if len(classes) else "there is no label"
+        raise DataError(
+            f"{seen} in the training period, and two classes are needed; give a longer stream"
+            " or another split"
+        )
+    if not np.isin(label[part == VALIDATION], classes).any():
+        raise DataError(
+            "there is no label of a known class in the validation period; give a longer stream"
+            " or another split"
+        )
+    return classes
+
+
+class _Network(Network):
+    """Several networks of one shape from standardised features and encoded windows to logits."""
+
+    log_weight: Tensor  # of each class in the loss
+
+    def __init__(
+        self, settings: Classifier, columns: int, features: int, classes: int, windows: int
+    ) -> None:
+        super().__init__(settings, columns, features)
+        read = features + windows * self.encoded
+        shape = read, settings.hidden, settings.layers, classes
+        self.members = nn.ModuleList(
+            mlp(*shape, dropout=settings.dropout) for _ in range(settings.members)
+        )
+        self.register_buffer("log_weight", torch.zeros(classes))
+
+    def forward(self, features: Tensor, windows: list[Window | None]) -> Tensor:
+        """Return the logits of the weighted loss, `[members, B, classes]`."""
+        read = [self.standardised(features)]
+        if self.encoder is not None:
+            read += [self.encoder(window) for window in windows]
+        inputs = torch.cat(read, dim=-1)
+        return torch.stack([member(inputs) for member in self.members])
+
+    def probabilities(self, features: Tensor, windows: list[Window | None]) -> Tensor:
+        """Return the members' mean, `[B, classes]`, for classes as frequent as in training.
+
+        Class weights shift the logits of a fitted network by their logarithms; undo that here.
+        """
+        logits = self(features, windows) - self.log_weight
+        return torch.softmax(logits, dim=-1).mean(dim=0)
+
+
+class Classifier(ClassSettings, Estimator):
+    """Base class of the tasks about classes."""
+
+    classes_: IntArray
+
+    _ends = 1  # nodes of a question
+
+    def _training(self, examples: int, **more: Any) -> Training:
+        size = self.batch_size or min(max(examples // 50, 64), 2000)
+        return super()._training(examples, batch_size=size, weight_decay=self.weight_decay, **more)
+
+    def _wanted(self, examples: Any) -> IntArray:
+        """Return the labels of examples."""
+        raise NotImplementedError
+
+    def _windows(self, examples: Any, rows: IntArray) -> list[Window | None]:
+        """Return what the encoder reads of each node of some examples."""
+        raise NotImplementedError
+
+    def _adjust(self, examples: Any, features: Tensor) -> None:
+        super()._adjust(examples, features)
+        index = np.searchsorted(self.classes_, self._wanted(examples))
+        count = np.maximum(np.bincount(index, minlength=len(self.classes_)), 1)
+        weight = (len(index) / (len(count) * count)) ** self.balance
+        weight *= len(index) / (weight * count).sum()  # 1 on average
+        self._network.log_weight.copy_(torch.from_numpy(np.log(weight)))
+
+    def _new_network(self, features: int) -> _Network:
+        columns = len(self._trajectories.channels) * self._trajectories.columns
+        classes = len(self.classes_)
+        return _Network(self, columns, features, classes, self._ends).to(self.device)
+
+    def _loss(self, examples: Any, features: Tensor, rows: IntArray) -> Tensor:
+        read = features[torch.from_numpy(rows)].to(self.device)
+        logits = self._network(read, self._windows(examples, rows))
+        index = np.searchsorted(self.classes_, self._wanted(examples)[rows])
+        wanted = torch.from_numpy(index).to(self.device)
+        each = nn.functional.cross_entropy(
+            logits.flatten(0, 1), wanted.repeat(len(logits)), reduction="none"
+        )
+        weight = self._network.log_weight.exp()[wanted]
+        loss: Tensor = (each.view(len(logits), -1) * weight).mean()
+        return loss
+
+    def _probabilities(self, examples: Any, features: Tensor) -> FloatArray:
+        """Return the probability of each class for examples, `[n, classes]`, given features."""
+        out = np.empty((len(features), len(self.classes_)), dtype=np.float32)
+        for rows in pieces(len(features), _AT_ONCE):
+            asked = features[torch.from_numpy(rows)].to(self.device)
+            with torch.no_grad():
+                windows = self._windows(examples, rows)
+                out[rows] = self._network.probabilities(asked, windows).cpu()
+        return out
+
+    def _answers(self, count: int, part: Callable[[slice], Any]) -> FloatArray:
+        """Return the probabilities of so many examples, which are made a part at a time."""
+        out = np.empty((count, len(self.classes_)), dtype=np.float32)
+        for first in range(0, count, _AT_ONCE):
+            rows = slice(first, first + _AT_ONCE)
+            examples = part(rows)
+            out[rows] = self._probabilities(examples, self._read(examples))
+        return out
+
+    def _learned(self) -> dict[str, Any]:
+        return {"classes": self.classes_.tolist()}
+
+    def _restore(self, about: dict[str, Any]) -> None:
+        self.classes_ = np.array(about["classes"], dtype=np.int64)

@@ -109,8 +109,10 @@ LAYERS: dict[str, list[str]] = {
     "cli": [
         "flights terminal",
         "options",
-        "bench demo reading reproduce results scale",
-        "compare data explain predict record verify",
+        "bench demo report reproduce results scale writing",
+        "compare models",
+        "embeddings reading",
+        "append data explain predict record verify",
         "evaluate run sweep train",
         "commands",
     ],

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidegraph.cli.models import events_file
 from tidegraph.cli.options import READING_NAMES, option, reading_options
 from tidegraph.cli.terminal import progress
 from tidegraph.core.errors import DataError
@@ -20,31 +21,27 @@ if TYPE_CHECKING:
     from tidegraph.events.read_report import ReadReport
     from tidegraph.events.stream import EventStream
 
-FLIGHTS_OPTION = option(
-    "--data",
-    "A data set, a file of events with columns src, dst, t and perhaps weight, or what"
-    " `tidegraph data import` wrote.",
-    "nyc-flights",
-    metavar="NAME|FILE",
-)
 
-
-def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def data_options(command: Callable[..., Any], default: str | None = None) -> Callable[..., Any]:
     """Give a command `data`, from DATA or --data, and how to read it."""
 
     @click.argument("given", metavar="[DATA]", required=False)
-    @option("--data", "The same as DATA.", metavar="NAME|FILE")
+    @option("--data", "The same as DATA.", metavar="NAME|FILE|RUN")
     @reading_options
     @wraps(command)
     def with_data(given: str | None, data: str | None, **options: Any) -> Any:
-        if (given is None) == (data is None):
+        if (given is not None and data is not None) or (given or data or default) is None:
             raise click.UsageError(
-                "give DATA or --data: the name of a data set, or a file of events"
+                "give DATA or --data: the name of a data set, a file of events, or a run"
             )
-        require_exists(given or data)
-        return command(data=given or data, **options)
+        name = given or data or default
+        require_exists(name)
+        return command(data=name, **options)
 
     return with_data
+
+
+flights_options = partial(data_options, default="nyc-flights")
 
 
 def read_events(
@@ -60,14 +57,15 @@ def read_events(
     own_columns: where no --edge-feature names columns of a table, take all that have no other
         role; a column is the weight only if --weight says so.
 
-    A `Path` is never the name of a data set. If an id means two nodes, nodes have names: the id
-    in the file after "src" or "dst".
+    A `Path` is never the name of a data set; the directory of a run or model has events too. If an
+    id means two nodes, nodes have names: the id in the file after "src" or "dst".
     """
     from tidegraph.events import datasets, formats
     from tidegraph.events.datasets import storage
     from tidegraph.events.names import NodeNames
     from tidegraph.events.tables import TableError
 
+    name = name if name in datasets.DATA_SETS else events_file(name)
     given = {key: value for key in READING_NAMES if (value := options.pop(key))}
     format_, on_bad = given.pop("format_"), given.pop("on_bad")
     path = Path(name)
@@ -141,6 +139,7 @@ def read_and_report(
     """
     from tidegraph.events import datasets
 
+    name = name if name in datasets.DATA_SETS else events_file(name)
     known = name in datasets.DATA_SETS
     if known and Path(name).exists() and not quiet:
         kind = "directory" if Path(name).is_dir() else "file"

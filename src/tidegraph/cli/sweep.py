@@ -98,7 +98,7 @@ def sweep(
     own["protocol"] = Protocol(protocol, validation_after=validation_after, test_after=test_after)
     sweeps.check_sweep(grid=grid, settings=chosen, **own)
     stream = read_and_report(data, options)
-    on_interrupt(f"What is finished is in {output}; give the same command again to resume.")
+    on_interrupt(lambda: _kept(output))
     with progress("sweep") as report:
         results = sweeps.sweep(
             stream, output, grid=grid, settings=chosen, test=test, progress=report, **own
@@ -106,6 +106,11 @@ def sweep(
     _print_sweep(console(), results, list(grid))
     click.echo(f"Wrote {output / 'results.csv'} and results.json")
     echo_json(results)
+
+
+def _kept(output: Path) -> str:
+    finished = counted(len(list(output.glob("cell-*.json"))), "training")
+    return f"{finished} of the sweep finished, in {output}; the same command resumes with the rest."
 
 
 def _print_sweep(out: Console, results: Mapping[str, Any], names: Sequence[str]) -> None:

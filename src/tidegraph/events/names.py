@@ -16,6 +16,7 @@ from tidegraph.events.columns import IntArray, whole_numbers
 
 Side: TypeAlias = Literal["src", "dst"]
 STRING = np.dtypes.StringDType()
+_FEW = 8  # up to so many names are compared with all, to answer before pyarrow is imported
 _COMPARED = 20_000  # up to so many names the nearest one is searched for
 
 
@@ -104,16 +105,25 @@ class NodeNames:
 
         side: whether the names are ids of sources or of destinations, where `by_side`.
         """
-        wanted = np.asarray(names)
-        if side is not None and self.by_side:
-            prefixed = [f"{side} {name}" for name in wanted.ravel().tolist()]
-            wanted = np.array(prefixed, dtype=STRING).reshape(wanted.shape)
-        look_up = self._integer_numbers if self.are_integers else self._string_numbers
-        found = look_up(wanted)
+        wanted = self._of_side(np.asarray(names), side)
+        found = self._look_up(wanted)
         unknown = found.ravel() < 0
         if unknown.any():
             raise self._unknown(wanted.ravel().tolist()[int(unknown.argmax())])
         return found
+
+    def find(self, names: ArrayLike, side: Side | None = None) -> IntArray:
+        """Return what `numbers` does, with -1 for an unknown name."""
+        return self._look_up(self._of_side(np.asarray(names), side))
+
+    def _of_side(self, names: NDArray[Any], side: Side | None) -> NDArray[Any]:
+        if side is None or not self.by_side:
+            return names
+        prefixed = [f"{side} {name}" for name in names.ravel().tolist()]
+        return np.array(prefixed, dtype=STRING).reshape(names.shape)
+
+    def _look_up(self, wanted: NDArray[Any]) -> IntArray:
+        return (self._integer_numbers if self.are_integers else self._string_numbers)(wanted)
 
     def _integer_numbers(self, wanted: NDArray[Any]) -> IntArray:
         if wanted.dtype.kind in "OUT":
@@ -131,6 +141,10 @@ class NodeNames:
         return np.where(self.values[numbers] == wanted, numbers, -1)
 
     def _string_numbers(self, wanted: NDArray[Any]) -> IntArray:
+        if wanted.size <= _FEW and self._index is None:
+            places = [np.flatnonzero(self.values == str(name)) for name in wanted.ravel().tolist()]
+            numbers = [place[0] if len(place) else -1 for place in places]
+            return np.array(numbers, dtype=np.int64).reshape(wanted.shape)
         import pyarrow as pa  # here: it takes longer to import than everything else together
         import pyarrow.compute
 

@@ -6,18 +6,34 @@
 #include <span>
 #include <vector>
 
-#include "versions.hpp"
+#include "history_tables.hpp"
+#include "pairmap.hpp"
 
 namespace tidegraph {
 
+// Events lie in tables, which never change, and in growing lists for those that came after. A
+// series continues from the tables into the lists, and no answer depends on where it does. The
+// caller replaces the tables by merged ones when the lists have grown.
+//
+// Tables may come from a damaged file: whatever they contain, nothing is read outside of them.
 class History {
  public:
-  // Recent activity is counted once per half-life.
-  History(std::size_t nodes, std::vector<double> half_lives);
+  // half_lives: recent activity is counted once per half-life.
+  // tables: must outlive the object.
+  History(std::size_t nodes, std::vector<double> half_lives, const HistoryTables& tables = {});
 
-  // Appends later events, in time order.
+  // Appends later events, in time order. Nodes are below `nodes`, which may have grown.
   void append(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
-              std::span<const std::int64_t> t);
+              std::span<const std::int64_t> t, std::size_t nodes);
+
+  // Builds the tables of all events and of these later ones, which are not appended.
+  void merge(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
+             std::span<const std::int64_t> t, std::size_t nodes, int threads,
+             const Sink& sink) const;
+
+  // Whether the tables hold exactly these events.
+  bool holds(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
+             std::span<const std::int64_t> t) const;
 
   // Per node, first as a source and then as a destination: log of the number of events; log of the
   // time since the last, the second last and the fifth last; log of the decayed number per
@@ -27,10 +43,6 @@ class History {
   // the last; log of the decayed number per half-life; log of the number of events of each node
   // since.
   std::size_t pair_columns() const { return 5 + half_lives_.size(); }
-
-  // [nodes.size(), node_columns()].
-  void node_rows(std::span<const std::int64_t> nodes, std::span<const std::int64_t> t, int threads,
-                 std::span<float> out) const;
   // The habits of a node in one role, with respect to one partner: log of the number of different
   // partners; the share of its last 5 and 20 events with a new partner, and with the partner of the
   // previous event; whether the given partner is among the latest, and log of the number of
@@ -41,66 +53,111 @@ class History {
   std::size_t link_columns() const {
     return 2 * (node_columns() + pair_columns() + habit_columns()) + half_lives_.size();
   }
+
+  // [nodes.size(), node_columns()].
+  void node_rows(std::span<const std::int64_t> nodes, std::span<const std::int64_t> t, int threads,
+                 std::span<float> out) const;
   // [src.size(), link_columns()]: the source, the destination, the pair, the reversed pair, the
   // habits of the source and of the destination, and, as a reference, log of the decayed number of
   // all events per half-life.
   void link_rows(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
                  std::span<const std::int64_t> t, int threads, std::span<float> out) const;
 
-  std::size_t nodes() const { return nodes_.size(); }
-  std::size_t events() const { return all_.t.size(); }
+  std::size_t nodes() const { return nodes_; }
+  std::size_t events() const { return tables_.t.size() + later_.t.size(); }
+  std::size_t later_events() const { return later_.t.size(); }
 
  private:
+  // Of series, and of the arrays in which their decayed numbers are.
+  enum Kind : std::uint8_t { kAll, kSource, kDestination, kPair, kSequel, kReverseSequel, kKinds };
+
+  // The numbers of the events of a series: those in the tables, then those that came later.
   struct Series {
-    std::vector<std::int64_t> t;
-    std::vector<float> recent;  // [events, half-lives]: decayed number, including the event
-    void append(std::int64_t when, std::span<const double> half_lives);
-    // The number of events strictly before a time.
-    std::size_t before(std::int64_t when) const;
+    Kind kind;
+    std::size_t place = 0;  // in the tables, of the first one there
+    std::span<const std::uint32_t> old, later;
+
+    std::size_t size() const { return old.size() + later.size(); }
+    std::uint32_t event(std::size_t i) const {
+      return i < old.size() ? old[i] : later[i - old.size()];
+    }
+    // The number of entries whose event is below a bound, and quickly if it is near the guess.
+    std::size_t before(std::size_t bound, std::size_t guess) const;
   };
-  struct RoleSeries : Series {
-    std::vector<std::uint32_t> partner;
-    std::vector<std::uint32_t> again;     // the next event with the same partner, if any
-    std::vector<std::uint32_t> met;       // events so far with a new partner
-    std::vector<std::uint32_t> repeated;  // events so far with the partner of the one before
-    std::vector<std::uint32_t> run;       // the first of the consecutive events with this partner
-  };
-  struct NodeSeries {
-    RoleSeries as[2];  // source, destination
-    std::size_t events() const { return as[0].t.size() + as[1].t.size(); }
-  };
-  struct PairSeries : Series {
-    std::vector<std::uint32_t> of_src, of_dst;  // events of each node so far
-    // Where its last event is among those of the source and of the destination.
-    std::uint32_t latest[2];
-  };
-  // The series of ordered pairs.
-  template <class Kind>
-  class ByPair {
+
+ public:
+  // A node's events in one role (0: as the source, 1: as the destination) before a time, oldest
+  // first: walk from size() - 1 down for the newest first. Valid until events are appended.
+  class NodeEvents {
    public:
-    Kind& operator()(std::int64_t first, std::int64_t second);
-    // Returns the series of a pair, or an empty one.
-    const Kind& find(std::int64_t first, std::int64_t second) const;
+    std::size_t size() const { return count_; }
+    std::int64_t time(std::size_t i) const { return history_->time(series_.event(i)); }
+    std::uint32_t partner(std::size_t i) const { return history_->partner(series_, i); }
+
+   private:
+    friend class History;
+    const History* history_;
+    Series series_;
+    std::size_t count_;
+  };
+  NodeEvents node_events(std::int64_t node, int role, std::int64_t before) const;
+
+ private:
+  // Lists of events by key.
+  class Lists {
+   public:
+    void add(std::uint64_t key, std::uint32_t event);
+    std::span<const std::uint32_t> find(std::uint64_t key) const;
 
    private:
     PairMap index_;
-    std::vector<Kind> series_;
+    std::vector<std::vector<std::uint32_t>> lists_;
   };
-  double unseen(std::int64_t t) const;
-  float* write_series(const Series& series, std::size_t count, std::int64_t t, float* out) const;
-  float* write_sequel(std::int64_t before, std::int64_t after, int role, std::int64_t t,
-                      float* out) const;
-  void write_habits(std::int64_t node, std::int64_t partner, int role, std::int64_t t,
-                    float* out) const;
-  std::size_t write_node(std::int64_t node, std::int64_t t, float* out) const;
-  void write_pair(std::int64_t src, std::int64_t dst, std::int64_t t, std::size_t src_events,
-                  std::size_t dst_events, float* out) const;
+  // Events after those of the tables, in growing columns, and which of them each series has.
+  struct Later {
+    std::vector<std::int64_t> t;
+    std::vector<std::uint32_t> ends[2], link[2], met[2];
+    std::vector<float> recent[kKinds];  // [events, half-lives], of each event's series of a kind
+    Lists series[kKinds];
+  };
+  struct Moment;
+  struct Node;
 
+  void append_one(std::uint32_t src, std::uint32_t dst, std::int64_t t);
+  void add_recent(const Series& series, std::int64_t t);
+
+  Series role_series(std::int64_t node, int role) const;
+  Series pair_series(Kind kind, std::int64_t first, std::int64_t second) const;
+  std::int64_t time(std::size_t event) const;
+  std::uint32_t partner(const Series& series, std::size_t i) const;
+  std::uint32_t link(const Series& series, std::size_t i) const;
+  std::uint32_t met(const Series& series, std::size_t i) const;
+  // The decayed numbers after entry i of a series, and after an event in that of all, [half-lives].
+  void recent(const Series& series, std::size_t i, float* out) const;
+  void recent_of_all(std::size_t event, float* out) const;
+  template <class EventAt>
+  void recent_in_tables(Kind kind, std::size_t place, std::size_t i, EventAt event_at,
+                        float* out) const;
+  std::size_t events_before(std::int64_t t, std::size_t guess) const;
+  std::size_t count_before(const Series& series, std::size_t bound) const;
+
+  Moment moment(std::int64_t t, std::size_t guess) const;
+  Node node_at(std::int64_t node, const Moment& now) const;
+  float* write_decayed(const float* recent, std::int64_t elapsed, float* out) const;
+  float* write_recent(const Series& series, std::size_t count, const Moment& now, float* out) const;
+  void write_node(const Node& node, const Moment& now, float* out) const;
+  void write_pair(std::int64_t first, std::int64_t second, const Node& first_node,
+                  const Node& second_node, const Moment& now, float* out) const;
+  float* write_sequel(std::int64_t before, std::int64_t after, int role, const Moment& now,
+                      float* out) const;
+  void write_habits(const Node& node, std::int64_t partner, int role, const Moment& now,
+                    float* out) const;
+
+  std::size_t nodes_;
   std::vector<double> half_lives_;
-  std::vector<NodeSeries> nodes_;
-  Series all_;
-  ByPair<PairSeries> pairs_;
-  ByPair<Series> sequels_[2];  // pairs of consecutive partners, of sources and of destinations
+  HistoryTables tables_;
+  std::span<const float> marks_[kKinds];  // the decayed numbers in the tables
+  Later later_;
 };
 
 }  // namespace tidegraph

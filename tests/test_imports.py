@@ -70,7 +70,7 @@ LAYERS: dict[str, list[str]] = {
         "protocols",
     ],
     "learning": [
-        "settings",
+        "history_file settings",
         "history models presets training",
         "features",
         "tasks.recorded",

@@ -604,6 +604,35 @@ def test_later_events_may_bring_new_nodes(tmp_path: Path) -> None:
     )
 
 
+def test_a_saved_model_brings_its_history(
+    fitted: LinkPredictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted.save(tmp_path / "model")
+    file = tmp_path / "model" / "trajectories" / "history"
+    assert [each.name for each in file.parent.glob("history*")] == ["history"]
+    asked = questions()
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "_merge", lambda *_: pytest.fail("built again"))
+        model = LinkPredictor.load(tmp_path / "model")
+        assert np.array_equal(model.decision_function(*asked), fitted.decision_function(*asked))
+    # A model that was saved without one builds it in memory, and stays as it was saved.
+    file.unlink()
+    model = LinkPredictor.load(tmp_path / "model")
+    assert np.array_equal(model.decision_function(*asked), fitted.decision_function(*asked))
+    assert not file.exists()
+    # One that has gone on brings all events.
+    model = predictor(epochs=1).fit(STREAM[:CUT])
+    model.advance(STREAM[CUT:])
+    expected = model.decision_function(*asked)
+    for name in ("first", "later"):
+        model.save(tmp_path / name)
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "_merge", lambda *_: pytest.fail("built again"))
+        later = LinkPredictor.load(tmp_path / "later")
+        assert len(later._history) == len(STREAM)
+        assert np.array_equal(later.decision_function(*asked), expected)
+
+
 # What strangers try -------------------------------------------------------------------------------
 
 

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native
-from tidegraph.core.errors import DataError, EventError, ParameterError
+from tidegraph.core.durable import only_writer
+from tidegraph.core.errors import (
+    DataError,
+    EventError,
+    ParameterError,
+    StateFileError,
+    StorageError,
+)
 from tidegraph.events.moments import time_numbers
 from tidegraph.events.names import known_nodes
 from tidegraph.events.stream import EventStream
+from tidegraph.learning.history_file import HistoryFile
 
 _GAPS = ("last", "second_last", "fifth_last")
 _LAST = (5, 20)  # events over which a share is taken
+
+
+# Later events are kept in growing lists, some 400 bytes each. Once there are this many, and this
+# share of those in the file, all are written to a new file.
+_MERGE_EVENTS = 4096
+_MERGE_SHARE = 1 / 16
+_MOST_EVENTS = 2**32 - 2  # they are counted in 32 bits
 
 
 class History:
@@ -24,22 +41,123 @@ class History:
     Answers depend only on events strictly before the time of the question. Every number is a
     logarithm (of 1 + count, of 1 + time) except truth values and shares.
 
-    nodes: the number of nodes.
+    Events lie in a mapped file and cost only page cache. Appending a few takes microseconds each;
+    now and then it moves all of them to a new file. No bit of an answer depends on that.
+    Any number of threads may ask while one appends.
+
+    nodes: the number of nodes; it grows with the streams that are appended.
     half_lives: recent activity is counted once with each, in the stream's unit of time.
+    near: a directory for files without a name; by default the system's temporary directory.
     """
 
-    def __init__(self, nodes: int, half_lives: Sequence[float] = ()) -> None:
+    def __init__(
+        self, nodes: int, half_lives: Sequence[float] = (), *, near: Path | None = None
+    ) -> None:
         if any(not 0 < half_life < np.inf for half_life in half_lives):
             raise ParameterError(f"half_lives is {tuple(half_lives)}; give positive numbers")
         self.half_lives = tuple(float(half_life) for half_life in half_lives)
-        self._native = _native.History(nodes, list(self.half_lives))
+        self._near = near
+        self._file: HistoryFile | None = None
+        self._native = _native.History(nodes, list(self.half_lives), {})
         recent = [f"events_within_{half_life:g}" for half_life in self.half_lives]
         role = ("events", *(f"time_since_{gap}" for gap in _GAPS), *recent)
         # The names of the columns of `of_nodes` and `of_links`.
         self.node_names = tuple(f"{name}_as_{end}" for end in ("src", "dst") for name in role)
         self.link_names = _link_names(self.node_names, recent)
         self._last: int | None = None
-        self._lock = threading.Lock()  # the native calls release the interpreter's
+        self._merge_from = 0  # number of later events
+        # The native calls release the interpreter's lock. A merge only reads, so that questions
+        # are answered meanwhile: it holds the first of these locks, and the other one for an
+        # instant at its end.
+        self._appending = threading.Lock()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(
+        cls, stream: EventStream, half_lives: Sequence[float], path: Path, *, keep: bool = True
+    ) -> History:
+        """Return the history of a stream, from a file if it holds that of its first events.
+
+        keep: whether to write the file if there is none of this stream. Where files are to stay as
+            they are, a damaged one is rejected; otherwise it is replaced.
+        """
+        found = cls(stream.nodes, half_lives, near=path.parent)
+        if path.exists():
+            try:
+                file = HistoryFile.open(path)
+                if found._fits(file, stream):
+                    found._stand_on(file)
+            except StateFileError:
+                if not keep:
+                    raise
+        if keep and len(found) < len(stream):
+            # Another process may be writing the same, or there is no room: then do without.
+            with contextlib.suppress(StorageError), only_writer(path.parent):
+                found._merge(stream[len(found) :], path)
+        found.append(stream[len(found) :])
+        return found
+
+    def _fits(self, file: HistoryFile, stream: EventStream) -> bool:
+        """Return whether a file holds the first events of a stream, with these half-lives."""
+        about = file.description
+        if about["half_lives"] != list(self.half_lives) or about["nodes"] > stream.nodes:
+            return False
+        native = self._mapped(file, about["nodes"])
+        return native.holds(*_columns(stream[: native.events]))
+
+    def _mapped(self, file: HistoryFile, nodes: int) -> _native.History:
+        try:
+            return _native.History(nodes, list(self.half_lives), file.arrays)
+        except (KeyError, ValueError) as error:
+            raise StateFileError(f"{file.path} is damaged: {error}; record again") from None
+
+    def _stand_on(self, file: HistoryFile) -> None:
+        """Answer from a file instead of the events so far, which it holds."""
+        native = self._mapped(file, max(self.nodes, file.description["nodes"]))
+        with self._lock:
+            self._file, self._native = file, native
+            self._last = file.description["last"]
+            self._merge_from = max(_MERGE_EVENTS, int(_MERGE_SHARE * native.events))
+
+    def _merge(self, stream: EventStream, path: Path | None) -> None:
+        """Write all events and these later ones to a file, and answer from it.
+
+        path: None for a file without a name.
+        """
+        self._check_room(stream)
+        nodes = max(self.nodes, stream.nodes)
+        about = {
+            "nodes": nodes,
+            "half_lives": list(self.half_lives),
+            "events": len(self) + len(stream),
+            "last": int(stream.t[-1]) if len(stream) else self._last,
+        }
+        columns = _columns(stream)
+        self._stand_on(
+            HistoryFile.create(
+                path, self._near, about, lambda take: self._native.merge(*columns, nodes, take)
+            )
+        )
+
+    def _check_room(self, stream: EventStream) -> None:
+        count = len(self) + len(stream)
+        if count > _MOST_EVENTS:
+            raise EventError(
+                f"{count:,} events are too many; a history holds at most {_MOST_EVENTS:,}"
+            )
+
+    def save(self, path: Path) -> None:
+        """Write the history to a file, atomically; share that of these events if there is one."""
+        with self._appending:
+            if self._file is None or self._native.later_events:
+                self._merge(EventStream([], [], [], self.nodes), path)
+            else:
+                self._file.save(path)
+
+    def verify(self) -> None:
+        """Compare every byte of the file with its digest; raise StateFileError if one differs."""
+        if self._file is not None:
+            self._file.verify()
 
     def __len__(self) -> int:
         return self._native.events
@@ -49,18 +167,27 @@ class History:
         return self._native.nodes
 
     def append(self, stream: EventStream) -> None:
-        """Add later events."""
+        """Add later events, which may bring new nodes."""
         if not len(stream):
             return
-        columns = self._nodes(stream.src), self._nodes(stream.dst), _times(stream.t)
-        with self._lock:
+        with self._appending:
             if self._last is not None and int(stream.t[0]) < self._last:
                 raise EventError(
                     f"events start at {int(stream.t[0])}, but the history reaches {self._last};"
                     " append events in time order"
                 )
-            self._native.append(*columns)
-            self._last = int(stream.t[-1])
+            self._check_room(stream)
+            later = self._native.later_events + len(stream)
+            if later > max(_MERGE_EVENTS, self._merge_from):
+                try:
+                    self._merge(stream, None)
+                    return
+                except StorageError:  # keep them in memory, and try again when there are twice as
+                    self._merge_from = 2 * later  # many
+            columns = _columns(stream)
+            with self._lock:
+                self._native.append(*columns, stream.nodes)
+                self._last = int(stream.t[-1])
 
     def of_nodes(self, nodes: ArrayLike, t: ArrayLike) -> NDArray[np.float32]:
         """Return a row for each node and time, `[len(nodes), len(node_names)]`."""
@@ -82,6 +209,12 @@ class History:
 
     def _nodes(self, nodes: ArrayLike) -> NDArray[np.int64]:
         return np.ascontiguousarray(known_nodes(nodes, self.nodes))
+
+
+def _columns(stream: EventStream) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    columns = stream.src, stream.dst, stream.t
+    src, dst, t = (np.ascontiguousarray(column) for column in columns)
+    return src, dst, t
 
 
 def _times(t: ArrayLike) -> NDArray[np.int64]:

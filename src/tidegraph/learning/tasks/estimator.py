@@ -27,7 +27,7 @@ from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.models import Network
 from tidegraph.learning.settings import TrainingSettings
-from tidegraph.learning.tasks.recorded import Recorded, all_or_nothing
+from tidegraph.learning.tasks.recorded import HISTORY, Recorded, all_or_nothing
 from tidegraph.learning.training import Epoch, Training, fit, read_tensors, write_tensors
 from tidegraph.store.trajectories import copy_store
 
@@ -255,6 +255,7 @@ class Estimator(Recorded):
             shutil.rmtree(directory)
         directory.mkdir(parents=True)
         copy_store(self._directory, directory / "trajectories")
+        self._history.save(directory / "trajectories" / HISTORY)
         events_file, held = self._shared_events
         if events_file is not None and held is self._stream:
             link_or_copy(events_file, directory / "events")

@@ -44,6 +44,8 @@ _Own = TypeVar("_Own", bound="Recorded")
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
 
+HISTORY = "history"  # a file next to those of the record, and shared with them
+
 
 def all_or_nothing(
     method: Callable[Concatenate[_Own, _Arguments], _Answer],
@@ -202,8 +204,8 @@ class Recorded(ModelSettings):
     def _open(self, stream: EventStream) -> None:
         self._stream = stream
         self._trajectories = Trajectories.open(self._directory)
-        self._history = History(stream.nodes, activity_half_lives(self._span))
-        self._history.append(stream)
+        half_lives, file = activity_half_lives(self._span), self._directory / HISTORY
+        self._history = History.of(stream, half_lives, file, keep=not self._saved)
 
     def _joined(self, events: EventStream) -> EventStream:
         return self._stream.joined(events)
@@ -217,11 +219,7 @@ class Recorded(ModelSettings):
             self._directory, self._saved = copy, False
             self._trajectories = Trajectories.open(copy)
         self._trajectories.append(events, progress=progress)
-        if stream.nodes == self._history.nodes:
-            self._history.append(events)
-        else:  # its tables have a row per node
-            self._history = History(stream.nodes, self._history.half_lives)
-            self._history.append(stream)
+        self._history.append(events)
         self._stream = stream
 
     def _window(self, nodes: IntArray, t: IntArray) -> Window | None:

@@ -28,7 +28,7 @@ print(payments.report)
 
 split = tidegraph.evaluation.tgb_split(payments)  # 70 % train, 15 % validate, 15 % test
 classifier = tidegraph.EventClassifier(columns=16, epochs=6, members=2).fit(payments, split)
-print(classifier.own_.described())
+print(classifier.inputs)
 print(classifier.evaluate(split, parts=["test"]))
 
 latest = payments[-5:]  # what is read of each lies before it, except its own columns

@@ -34,7 +34,7 @@ from tidegraph.events import datasets
 from tidegraph.events.names import NodeNames
 from tidegraph.learning.models import Pair
 from tidegraph.learning.presets import preset
-from tidegraph.learning.tasks import LinkPredictor
+from tidegraph.learning.tasks import MODELS, LinkPredictor
 from tidegraph.runs import Protocol, evaluate, train
 from tidegraph.runs.training import unfinished
 from tidegraph.runs.trials import LIVE, make_trial
@@ -187,8 +187,9 @@ def test_wrong_settings_are_rejected_before_data_is_read(tmp_path: Path) -> None
         assert advice in rejection(run("train", __file__, "-o", path, "--set", word))
     assert not list(tmp_path.iterdir())  # nor an unfinished model
     listed = succeeded(run("train", "--set", "help")).stdout
-    meant = dict(line.split(maxsplit=1) for line in listed.splitlines())
-    assert {word.partition("=")[0] for word in meant} == set(LinkPredictor().get_params())
+    meant = dict(line.split(maxsplit=1) for line in listed.splitlines() if line.startswith("  "))
+    names = {name for model in MODELS.values() for name in model().get_params()}
+    assert {word.partition("=")[0] for word in meant} == names
     assert "high_pass=true" in meant  # as it may be given back
 
 
@@ -718,7 +719,7 @@ def test_evaluate_rejects_wrong_arguments(purchases: Path) -> None:
     ("words", "advice"),
     [
         ({"name": "tgx"}, "give one of tgn, tgb, time, roland"),
-        ({"task": "edge"}, "give 'link' or 'node'"),
+        ({"task": "edge"}, "give one of link, node, events"),
         ({"name": "roland", "task": "node"}, "is about links"),
         ({"name": "roland", "rank": True}, "ranks all nodes"),
         ({"task": "node", "rank_sample": 5}, "has no negatives"),

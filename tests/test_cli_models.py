@@ -17,7 +17,6 @@ import torch
 from click.testing import CliRunner, Result
 
 from tidegraph import cli
-from tidegraph.core import durable
 from tidegraph.core.durable import exchange
 from tidegraph.events.tables import read_table
 from tidegraph.learning.tasks import LinkPredictor, estimator
@@ -25,7 +24,6 @@ from tidegraph.learning.tasks import LinkPredictor, estimator
 QUICK = {"columns": 4, "epochs": 1, "hidden": 8, "batch_size": 256, "threads": 1}
 QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
 NAMED = ["--src", "who", "--dst", "whom", "--time", "when"]
-COLUMNS = {"src": "who", "dst": "whom", "t": "when"}
 FIRST = 1_700_000_000
 
 
@@ -88,7 +86,7 @@ def model(trained: Path, tmp_path: Path) -> Path:
 def test_an_appended_model_answers_as_one_that_advanced(model: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "later.csv", LATER)
     expected = LinkPredictor.load(model)
-    expected.advance(read_table(file, **COLUMNS).continuing(expected.stream))
+    expected.advance(read_table(file, src="who", dst="whom", t="when").continuing(expected.stream))
     report = last_line(run("append", model, file, "--json"))
     assert (report["appended"], report["known"], report["late"]) == (50, 0, 0)
     assert (report["events"], report["new_nodes"]) == (450, 4)
@@ -152,7 +150,7 @@ def test_directories_change_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
 ) -> None:
     if not at_once:
-        monkeypatch.setattr(durable.ctypes, "CDLL", lambda *_, **__: object())
+        monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"from {name}").touch()

@@ -58,7 +58,11 @@ def test_words_come_back_from_their_codes_also_from_a_file(
     rows: list[tuple[str | None, str | None]],
 ) -> None:
     channel, label = map(list, zip(*rows, strict=True))
-    table = {"src": [0] * len(rows), "dst": [1] * len(rows), "t": list(range(len(rows)))}
+    table: dict[str, Any] = {
+        "src": [0] * len(rows),
+        "dst": [1] * len(rows),
+        "t": list(range(len(rows))),
+    }
     # The first row makes both columns columns of words.
     columns = {name: [column[0], *column] for name, column in table.items()}
     columns |= {"channel": ["web", *channel], "label": ["ok", *label]}
@@ -94,7 +98,7 @@ def test_one_wrong_cell_in_a_column_of_numbers_is_an_error_and_no_word(tmp_path:
 
 def test_free_text_is_no_label() -> None:
     count = 1_200
-    table = {"src": [0] * count, "dst": [1] * count, "t": range(count)}
+    table: dict[str, Any] = {"src": [0] * count, "dst": [1] * count, "t": range(count)}
     table["label"] = [f"text {k}" for k in range(count)]
     with pytest.raises(DataError, match=r"1,200 different words.*label=False"):
         read_table(pd.DataFrame(table))

@@ -27,7 +27,7 @@ from tidegraph.core import durable, resume
 from tidegraph.core.durable import only_writer
 from tidegraph.core.errors import DataError, ParameterError, StateFileError, StorageError
 from tidegraph.events import datasets
-from tidegraph.learning.settings import RECORD_SETTINGS
+from tidegraph.learning.settings import RECORD_SETTINGS, TASKS
 from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
 from tidegraph.report import telemetry
 from tidegraph.runs import config, evaluate, fitting, stages
@@ -863,12 +863,12 @@ def test_predict_accepts_a_run_as_a_model(toy: Path, tmp_path: Path) -> None:
     assert by_run.stdout == run("predict", directory / "seed-3" / "model", *asked).stdout
 
 
-def test_help_lists_all_settings_of_both_tasks() -> None:
+def test_help_lists_all_settings_of_all_tasks() -> None:
     text = run("run", "--set", "help").stdout
     meant = dict(line.split(maxsplit=1) for line in text.splitlines() if line.startswith("  "))
     for word in ("seeds=[0]", "model.random_negatives=6", "model.members=4", "report.html=true"):
         assert meant[word]
-    keys = {key for task in ("link", "node") for key in config.settings_by_key(task)}
+    keys = {key for task in TASKS for key in config.settings_by_key(task)}
     assert {word.partition("=")[0] for word in meant} == keys - {"task", "data.name"}
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tidegraph.events.steps import Steps
     from tidegraph.events.stream import Edges, EventStream, NodeLabels
     from tidegraph.events.tables import read_table, scan_table
+    from tidegraph.events.vocabulary import Vocabulary
     from tidegraph.learning.tasks import EventClassifier, LinkPredictor, NodeClassifier
     from tidegraph.store.shards import ShardedTrajectories, record_shards
     from tidegraph.store.trajectories import Trajectories, record
@@ -72,6 +73,7 @@ __all__ = [
     "TidegraphError",
     "Trajectories",
     "UnknownNodeError",
+    "Vocabulary",
     "__version__",
     "build",
     "evaluation",
@@ -107,6 +109,7 @@ _HOMES = {
     "events.steps": ("Steps",),
     "events.stream": ("Edges", "EventStream", "NodeLabels"),
     "events.tables": ("read_table", "scan_table"),
+    "events.vocabulary": ("Vocabulary",),
     "learning.tasks": ("EventClassifier", "LinkPredictor", "NodeClassifier"),
     "store.shards": ("ShardedTrajectories", "record_shards"),
     "store.trajectories": ("Trajectories", "record"),

@@ -137,8 +137,8 @@ def _numbered_alike(events: EventStream, stream: EventStream) -> EventStream:
             "the model's ids are numbers from 0 on, and these events have others, such as"
             f" {ids[0]}; give the ids that the model was trained on"
         )
-    numbers = {"src": ids[events.src], "dst": ids[events.dst]}
-    return replace(events, **numbers, nodes=int(ids.max()) + 1, names=None)
+    src, dst = ids[events.src], ids[events.dst]
+    return replace(events, src=src, dst=dst, nodes=int(ids.max()) + 1, names=None)
 
 
 def _known_and_late(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegraph.cli.results import names_by_side
 from tidegraph.core.errors import DataError, StateFileError
+from tidegraph.learning.settings import TASKS
 
 if TYPE_CHECKING:
     from tidegraph.events.stream import EventStream
@@ -67,8 +68,7 @@ def _model_of_run(path: Path) -> Path:
 def task_of(directory: Path) -> str:
     """Return the task of a saved model."""
     about = json.loads((directory / "settings.json").read_bytes())
-    tasks = {"NodeClassifier": "node", "EventClassifier": "events"}
-    return tasks.get(about.get("task"), "link")
+    return next((task for task, kind in TASKS.items() if kind.model == about["task"]), "link")
 
 
 def load_model(directory: Path) -> Estimator:
@@ -90,7 +90,8 @@ def events_like(stream: EventStream, file: Path) -> EventStream:
     roles: dict[str, Any] = {role: use.column for role, use in uses.items()}
     if "label" in roles and roles["label"] not in sources.source_of(file, None, None).columns:
         del roles["label"]
-    options = {"weight": False, "label": False, "edge_features": carried_columns(stream)} | roles
+    options: dict[str, Any] = {"weight": False, "label": False} | roles
+    options["edge_features"] = carried_columns(stream)
     if stream.weight is None:
         options["weight"] = False  # one that was <= 0 became a feature
     unit, bipartite = given_unit(stream), names_by_side(stream)

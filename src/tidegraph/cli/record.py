@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -65,7 +65,7 @@ def record(
     half_lives: tuple[float, ...],
     directed: bool,
     r_max: float,
-    stored: str,
+    stored: Literal["float32", "float16"],
     **options: Any,
 ) -> None:
     """Record how the representation of every node moves, in passes over ranges of columns.

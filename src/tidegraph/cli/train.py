@@ -149,7 +149,7 @@ def _print_trained(out: Console, trained: Trained, elapsed_s: float) -> None:
     against = (
         ", each against a random destination (0.5 is chance; the" if task == "link" else " (the"
     )
-    inputs = trained.predictor.own_.described() if task == "events" else []
+    inputs = getattr(trained.predictor, "inputs", [])
     lines = [
         f"Trained in {elapsed_s:.0f} s; of {counted(len(epochs), 'epoch')} the best was number"
         f" {chosen}.",

@@ -6,6 +6,7 @@ All of it strictly before the time.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -93,10 +94,20 @@ def carried(stream: EventStream) -> FloatArray | None:
         return stream.edge_features
     parts = [] if stream.edge_features is None else [stream.edge_features]
     for known, codes in zip(words, stream.categories.T, strict=True):
-        hashed = [zlib.crc32(word.encode()) % _BUCKETS for word in known]
-        table = np.eye(_BUCKETS + 1, _BUCKETS, dtype=np.float32)[[*hashed, _BUCKETS]]
-        parts.append(table[codes])
+        parts.append(one_hot(codes, hashed(known, _BUCKETS), _BUCKETS))
     return np.concatenate(parts, axis=1)
+
+
+def hashed(words: Sequence[str], buckets: int) -> list[int]:
+    """Return a column for each word, the same wherever it occurs."""
+    return [zlib.crc32(word.encode()) % buckets for word in words]
+
+
+def one_hot(codes: IntArray, columns: Sequence[int], width: int) -> FloatArray:
+    """Return a row per code with 1 in the column of its word; zeros where there is no word."""
+    table = np.eye(width + 1, width, dtype=np.float32)
+    found: FloatArray = table[[*columns, width]][codes]
+    return found
 
 
 def _few(features: FloatArray) -> FloatArray:

@@ -154,9 +154,8 @@ def preset_for(task: str, name: str, data: str | None = None) -> dict[str, Any]:
     settings = preset(name, data)
     own = PRESETS_OF[task]
     if not name.startswith(own):
-        raise ParameterError(
-            f"{name!r} is no preset of the task {task}; give one of {', '.join(own)}"
-        )
+        model = model_settings_of(task).model
+        raise ParameterError(f"{name!r} is no preset of {model}; give one of {', '.join(own)}")
     return settings
 
 

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from tidegraph.core.declarations import inherited, setting, validate
 from tidegraph.core.errors import ParameterError
@@ -64,8 +64,14 @@ class Data:
     dst: str | None = setting(None, "the column that says on whom; none: guessed")
     time: str | None = setting(None, "the column that says when; none: guessed")
     weight: str | None = setting(None, "the column that says how much, above 0")
-    label: str | None = setting(None, "the column with the state of the source at the event")
-    edge_features: tuple[str, ...] = setting((), "columns of numbers that describe events")
+    label: str | None = setting(
+        None, "the column with the class of the event, or of its source at the event"
+    )
+    edge_features: tuple[str, ...] = setting(
+        (),
+        "columns of numbers or words that describe events; the task events takes all others if"
+        " none is named",
+    )
     bipartite: bool = setting(False, "whether an id is one node as src and another as dst")
     unit: str | None = setting(None, "unit of the times, such as s or day")
     sort: bool = setting(True, "whether to sort rows by time instead of rejecting unsorted ones")
@@ -234,6 +240,8 @@ class TrainingSettings:
 class ModelSettings(TrainingSettings, NetworkSettings, RecordSettings):
     """The settings that all models share."""
 
+    model: ClassVar[str]  # the class that has these settings
+
     max_examples: int = setting(
         200_000,
         "how many events or labels to train on, the latest ones",
@@ -254,6 +262,8 @@ class ModelSettings(TrainingSettings, NetworkSettings, RecordSettings):
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinkSettings(ModelSettings):
     """The settings of `LinkPredictor`."""
+
+    model = "LinkPredictor"
 
     decoder: DecoderName | Callable[..., Any] = setting(
         "pair",
@@ -334,6 +344,8 @@ class ClassSettings(ModelSettings):
 class NodeSettings(ClassSettings):
     """The settings of `NodeClassifier`."""
 
+    model = "NodeClassifier"
+
     states: bool | None = setting(
         None, "whether to read representations themselves; none: where nodes have features"
     )
@@ -352,6 +364,8 @@ class NodeSettings(ClassSettings):
 @dataclass(kw_only=True, eq=False, repr=False)
 class EventSettings(ClassSettings):
     """The settings of `EventClassifier`."""
+
+    model = "EventClassifier"
 
     label_delay: int = setting(
         0,

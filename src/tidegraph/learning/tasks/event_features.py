@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from tidegraph.core.words import counted
 from tidegraph.events.own_columns import own_numbers
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.features import PairFeatures
+from tidegraph.learning.features import PairFeatures, hashed, one_hot
 from tidegraph.learning.tasks.node_features import of_day_and_week
 
 IntArray = NDArray[np.int64]
@@ -83,14 +82,12 @@ class OwnColumns:
         for name, known in self.words.items():
             assert stream.categories is not None
             words = stream.vocabulary.categories[name]
-            if known:
-                place = {word: k for k, word in enumerate(known)}
-                inputs = [place.get(word, len(known)) for word in words]  # the last: any other
-            else:
-                inputs = [zlib.crc32(word.encode()) % _BUCKETS for word in words]
+            place = {word: k for k, word in enumerate(known)}
+            inputs = [place.get(word, len(known)) for word in words]  # the last: any other
+            if not known:
+                inputs = hashed(words, _BUCKETS)
             width = len(known) + 1 if known else _BUCKETS
-            table = np.eye(width + 1)[[*inputs, width]][:, :width]  # no word, no input
-            parts.append(table[stream.categories[:, coded[name]]])
+            parts.append(one_hot(stream.categories[:, coded[name]], inputs, width))
         return np.concatenate(parts, axis=1).astype(np.float32)
 
     def described(self) -> list[str]:
@@ -112,7 +109,7 @@ class OwnColumns:
     def of(cls, plain: dict[str, Any]) -> OwnColumns:
         """Return what `plain` came from."""
         return cls(
-            {name: tuple(each) for name, each in plain["numbers"].items()},  # type: ignore[misc]
+            {name: tuple(each) for name, each in plain["numbers"].items()},
             {name: tuple(each) for name, each in plain["words"].items()},
             tuple(plain["left_out"]),
         )
@@ -200,7 +197,8 @@ class EventFeatures:
     def __call__(self, events: EventStream) -> FloatArray:
         """Return a row for each event, whose nodes have the numbers of the model's stream."""
         asked = events.src, events.dst, events.t
-        parts = [self._own(events), self._pairs(*asked), of_day_and_week(events.t, self._periods)]
+        parts: list[NDArray[Any]] = [self._own(events), self._pairs(*asked)]
+        parts.append(of_day_and_week(events.t, self._periods))
         if self._labels is not None:
             parts.append(self._labels(*asked))
         return np.concatenate(parts, axis=1, dtype=np.float32)

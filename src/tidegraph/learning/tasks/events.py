@@ -56,6 +56,11 @@ class EventClassifier(EventSettings, Classifier):
         words = self._stream.vocabulary.labels
         return [words[label] if words else str(label) for label in self.classes_.tolist()]
 
+    @property
+    def inputs(self) -> list[str]:
+        """How the columns that events carry are read, in words."""
+        return self.own_.described()
+
     def examples(self, stream: EventStream, split: Split) -> tuple[IntArray, NDArray[np.uint8]]:
         """Return the positions of labelled events, and their parts by the times of the split.
 
@@ -168,10 +173,11 @@ class EventClassifier(EventSettings, Classifier):
 
     def predict(self, events: EventStream) -> NDArray[Any]:
         """Return the likeliest class of each event, `[n]`, as the data writes it."""
-        likeliest = self.predict_proba(events).argmax(axis=1)
+        names: NDArray[Any] = self.classes_
         if self._stream.vocabulary.labels:
-            return np.array(self.class_names)[likeliest]
-        return self.classes_[likeliest]  # type: ignore[no-any-return]
+            names = np.array(self.class_names)
+        likeliest: NDArray[Any] = names[self.predict_proba(events).argmax(axis=1)]
+        return likeliest
 
     def score(self, events: EventStream) -> float:
         """Return the accuracy of `predict` on events with labels; `evaluate` says more."""
@@ -228,10 +234,10 @@ class EventClassifier(EventSettings, Classifier):
         if not len(later):
             return None
         first = int(later.t[0])
-        before = self._stream.before(first)
-        earlier = np.flatnonzero(np.isin(before.labels, self.classes_))
+        before = self._wanted(self._stream.before(first))
+        earlier = np.flatnonzero(np.isin(before, self.classes_))
         again = self._repeated(len(later), len(earlier), replay, seed=abs(first))
-        return replace(self._chosen(earlier[again]), names=later.names).joined(later)
+        return self._chosen(earlier[again]).joined(later)
 
     # Files ----------------------------------------------------------------------------------------
 

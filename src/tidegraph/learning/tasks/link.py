@@ -231,8 +231,14 @@ class LinkPredictor(LinkSettings, Estimator):
         if np.ndim(src) or np.ndim(t):
             raise DataError("rank answers for one source at one time; rank_all for many sources")
         given = None if candidates is None else self._columns(dst=candidates)[0]
-        options = {"without_self": without_self, "without_known": without_known}
-        _, nodes, found = self.rank_all(t, k, src=src, candidates=given, **options)
+        _, nodes, found = self.rank_all(
+            t,
+            k,
+            src=src,
+            candidates=given,
+            without_self=without_self,
+            without_known=without_known,
+        )
         return nodes, found
 
     def rank_all(

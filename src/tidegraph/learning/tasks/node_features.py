@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,7 +81,7 @@ class NodeFeatures:
 
     def _piece(self, nodes: IntArray, t: IntArray) -> FloatArray:
         states = self._trajectories.state(nodes, t)  # [B, channels, columns]
-        parts = [self._products(nodes, states)]
+        parts: list[NDArray[Any]] = [self._products(nodes, states)]
         if self._states:
             parts.append(states.reshape(len(nodes), -1))
         if self._activity:

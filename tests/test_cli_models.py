@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import shutil
@@ -18,6 +19,7 @@ from click.testing import CliRunner, Result
 
 from tidegraph import cli
 from tidegraph.core.durable import exchange
+from tidegraph.core.progress import Progress
 from tidegraph.events.tables import read_table
 from tidegraph.learning.tasks import LinkPredictor, estimator
 
@@ -173,6 +175,60 @@ def test_ids_that_are_numbers_from_zero_on_stay_what_they_are(tmp_path: Path) ->
     ]
     words = write(tmp_path / "c.csv", [("ann", "bob", FIRST + 500)])
     assert "ann" in rejection(run("append", model, words))
+
+
+# Ctrl-C -------------------------------------------------------------------------------------------
+
+
+def stopped(monkeypatch: pytest.MonkeyPatch, command: str, at: str, *words: object) -> str:
+    """Return what is said when a command is stopped as soon as it reports to be `at` something."""
+
+    @contextlib.contextmanager
+    def progress(title: str, *, quiet: bool = False) -> Iterator[Progress]:
+        def report(done: int, total: int, what: str) -> None:
+            if at in what:
+                raise KeyboardInterrupt
+
+        yield report
+
+    with monkeypatch.context() as patched:
+        for module in (command, "reading"):
+            patched.setattr(f"tidegraph.cli.{module}.progress", progress)
+        result = run(command, *words)
+    assert result.exit_code == 130, result.output
+    return result.stderr
+
+
+def test_a_stopped_run_names_what_is_finished_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "calls.csv", EARLIER)
+    words = [file, *NAMED, *QUICKLY, "--no-report", "--out", tmp_path, "--name", "run"]
+    assert "Nothing was written" in stopped(monkeypatch, "run", file.name, *words)
+    assert not (tmp_path / "run").exists()
+    kept = stopped(monkeypatch, "run", "epoch", *words)
+    assert "Finished: data, heuristics, record/0;" in kept
+    assert f"tidegraph resume {tmp_path / 'run'}" in kept
+    assert run("resume", tmp_path / "run", "--quiet").exit_code == 0
+    # Reading again has changed nothing of a run that is already there.
+    assert "Finished" not in stopped(monkeypatch, "run", file.name, *words)
+    assert run("report", tmp_path / "run").exit_code == 0
+
+
+def test_stopped_commands_say_what_is_really_there(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, data = tmp_path / "out", [trained, *QUICKLY]
+    assert f"{out}.unfinished" in stopped(monkeypatch, "train", "epoch", *data, "-o", out)
+    assert "complete" in stopped(monkeypatch, "train", "validating", *data, "-o", out)
+    assert LinkPredictor.load(out).stream.nodes == 20
+    assert "keeps nothing" in stopped(monkeypatch, "evaluate", "epoch", *data)
+    grid = ["--grid", "alpha=0.1,0.2", "--seeds", "0", "-o", tmp_path / "sweep"]
+    assert "0 trainings" in stopped(monkeypatch, "sweep", "epoch", *data, *grid)
+    top = tmp_path / "top.csv"
+    words = [out, "--for-all", "-o", top]
+    assert "Nothing was written" in stopped(monkeypatch, "predict", "ranking", *words)
+    assert not top.exists()
 
 
 # predict ------------------------------------------------------------------------------------------

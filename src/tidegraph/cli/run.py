@@ -146,6 +146,7 @@ def run(
     command = shlex.join(["tidegraph", *sys.argv[1:]])
     if verbose:
         _show_log()
+    on_interrupt(NOTHING_KEPT)
     runs.check(settings)  # before reading, which may take long
     stream = _read(settings, quiet)
     _execute(runs.Run(directory, settings, stream, command=command), quiet)

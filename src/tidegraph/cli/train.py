@@ -104,8 +104,8 @@ def train(
         lambda: (
             f"The model is complete, in {output}; only its validation is missing."
             if (output / "model.safetensors").is_file()
-            else f"What was done up to the last checkpoint is in {work}; give the same command again"
-            " to resume."
+            else f"What was done up to the last checkpoint is in {work}; give the same command"
+            " again to resume."
         )
     )
     with progress("train", quiet=not leads) as report:

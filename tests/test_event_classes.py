@@ -475,3 +475,16 @@ def test_what_does_not_fit_the_task_is_rejected(
     result = command("evaluate", file, *words)
     assert result.exit_code == 2
     assert fact in result.stderr
+
+
+def test_the_guide_states_what_was_measured() -> None:
+    root = Path(__file__).parent.parent
+    measured = json.loads((root / "benchmarks/results/event_classes.json").read_bytes())["results"]
+    guide = (root / "docs/guides/event-classes.md").read_text(encoding="utf-8")
+    rows = [line for line in guide.splitlines() if "-last-label" in line and "|" in line]
+    for row, (name, found) in zip(rows[-3:], measured.items(), strict=True):
+        assert row.lower().startswith(f"| {name}")
+        own = found["metrics"]["none"]["all"]
+        best = max(each["none"]["all"]["ap"] for each in found["heuristics"].values())
+        for value in (own["ap"]["mean"], own["auc"]["mean"], best):
+            assert f"{100 * value:.1f}" in row

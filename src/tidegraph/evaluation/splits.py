@@ -183,8 +183,9 @@ def _split(
     for part in needed:
         if not masks[part].any():
             raise EvaluationError(
-                f"the {part} part of the split is empty: {len(stream)} events, "
-                f"validation after t={first:g}, test after t={second:g}; choose other bounds"
+                f"no event is left for {part}: of {len(stream):,} events {is_train.sum():,} are for"
+                f" train, {is_validation.sum():,} for validation and {is_test.sum():,} for test; give"
+                " more events, or other times to divide them at"
             )
     known = np.zeros(stream.nodes, dtype=bool)
     known[stream.src[is_train]] = True

@@ -184,8 +184,8 @@ def _split(
         if not masks[part].any():
             raise EvaluationError(
                 f"no event is left for {part}: of {len(stream):,} events {is_train.sum():,} are for"
-                f" train, {is_validation.sum():,} for validation and {is_test.sum():,} for test; give"
-                " more events, or other times to divide them at"
+                f" train, {is_validation.sum():,} for validation and {is_test.sum():,} for test;"
+                " give more events, or other times to divide them at"
             )
     known = np.zeros(stream.nodes, dtype=bool)
     known[stream.src[is_train]] = True

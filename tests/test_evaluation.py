@@ -991,3 +991,18 @@ def test_a_lead_on_few_examples_does_not_count() -> None:
     assert evaluation.leader(runs) is None
     assert evaluation.leader({name: verdict(2000, one.mean) for name, one in runs.items()}) == "a"
     assert evaluation.leader({"a": verdict(22)}) == "a"
+
+
+def test_the_rarer_of_two_classes_decides_what_is_chance() -> None:
+    stream, examples = labelled(14)
+    label = np.zeros_like(examples.label)
+    label[::12] = 1
+    labels = NodeLabels(examples.node, examples.t, label, examples.part)
+    result = evaluation.evaluate_nodes(
+        lambda node, t: np.zeros(len(node)), stream, labels, parts=("test",)
+    )
+    assert examples.part is not None
+    rare = int(label[examples.part == 2].sum())
+    assert result.verdict().examples == rare < result.row().examples
+    assert any(f"only {rare} examples" in warning for warning in result.warnings)
+    assert evaluation.Scores.of([result]).examples == {"none": {"all": rare}}

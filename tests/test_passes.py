@@ -326,10 +326,16 @@ def test_an_interrupted_command_explains_how_to_resume(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(passes, "propagate_in_passes", stop)
-    out = str(tmp_path / "out")
-    result = CliRunner().invoke(main, ["propagate", str(graph.path), "--columns", "4", "-o", out])
-    assert result.exit_code == 130
-    assert "give the same command again" in " ".join(result.output.split())
+    out = tmp_path / "out"
+    words = ["propagate", str(graph.path), "--columns", "4", "-o", str(out)]
+    for there in (False, True):
+        if there:
+            out.mkdir()
+            (out / "a pass").touch()
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 130
+        assert ("Nothing was written" in result.output) != there
+        assert ("give the same command again to resume" in result.output) == there
 
 
 def invoke(*words: object) -> tuple[int, str]:

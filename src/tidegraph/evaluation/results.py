@@ -32,6 +32,12 @@ class Row:
     examples: int
     seed: int | None = None
     elapsed_s: float = 0.0
+    rarest: int | None = None  # of two classes that are not equally frequent: examples of the rarer
+
+    @property
+    def decisive(self) -> int:
+        """The number of examples that the chance error of the metrics depends on."""
+        return self.examples if self.rarest is None else self.rarest
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +107,9 @@ class Scores:
         headlines: dict[str, str] = {}
         examples: dict[str, dict[str, int]] = {}
         for result in results:
-            for row in result.to_dict()["rows"]:
+            for own, row in zip(result.rows, result.to_dict()["rows"], strict=True):
                 headlines[row["sampler"]] = plain_name(result.headline)
-                examples.setdefault(row["sampler"], {})[_PARTS[row["part"]]] = row["examples"]
+                examples.setdefault(row["sampler"], {})[_PARTS[row["part"]]] = own.decisive
                 parts = table.setdefault(row["scorer"], {}).setdefault(row["sampler"], {})
                 values = parts.setdefault(_PARTS[row["part"]], {})
                 values |= {
@@ -217,7 +223,7 @@ def _verdict(own: Row, rows: Sequence[Row], metric: str) -> Verdict:
         *(own.sampler, own.part, metric, own.metrics[metric]),
         spread=None,
         heuristics=heuristics,
-        examples=own.examples,
+        examples=own.decisive,
     )
 
 

@@ -32,7 +32,7 @@ _OUTPUT = Path("benchmarks/results/reproduce")
     metavar="0,1,...",
 )
 @option(
-    "--output",
+    "-o --output",
     f"For pages and finished cells.  [default: {_OUTPUT}, with --fast a temporary directory]",
     type=DIRECTORY,
     metavar="DIRECTORY",

@@ -108,7 +108,16 @@ def test_verify_ends_with_one_json_object() -> None:
 
 
 def test_verify_reads_files_with_weights_decay_and_snapshots(events_file: Path) -> None:
-    options = ["--half-life", "25", "--snapshots", "20", "--dtype", "float64", "--r-max", "1e-6"]
+    options = [
+        "--half-life",
+        "25",
+        "--snapshot-seconds",
+        "20",
+        "--dtype",
+        "float64",
+        "--r-max",
+        "1e-6",
+    ]
     result = run(*VERIFY, "--data", str(events_file), *options, "--json")
     assert result.exit_code == 0, result.output
     report = last_line(result)

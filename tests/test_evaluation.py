@@ -609,7 +609,7 @@ def oracle(stream: EventStream) -> Callable[[IntArray, IntArray, IntArray], list
 
 
 def test_an_oracle_gets_everything_right_and_a_constant_nothing() -> None:
-    stream = random_stream(5)
+    stream = random_stream(5, events=4000, span=2000)
     split = evaluation.tgn_split(stream)
     samplers = ("historical", "inductive")  # never a positive of the batch
     result = evaluation.evaluate_link(
@@ -622,7 +622,7 @@ def test_an_oracle_gets_everything_right_and_a_constant_nothing() -> None:
             "ap_global": 1.0,
             "auc_global": 1.0,
         }
-    assert not result.warnings
+    assert all("repeat a pair of their own batch" in warning for warning in result.warnings)
     constant = evaluation.evaluate_link(
         lambda src, dst, t: np.zeros(len(src)), stream, split, samplers=samplers, parts=("test",)
     )
@@ -953,6 +953,30 @@ def test_an_area_under_one_class_is_undefined_and_warned_about() -> None:
     assert any("only one class" in warning for warning in result.warnings)
 
 
+def test_historical_negatives_give_away_positives_that_repeat_a_pair_of_their_batch() -> None:
+    """On uniformly random pairs nothing can be known, but for what the sampler leaves out."""
+    generator = np.random.default_rng(0)
+    src, dst = generator.integers(0, 15, (2, 6000))
+    stream = EventStream(src, dst, np.arange(6000) // 2, 15)
+    split, samplers = evaluation.tgb_split(stream), ("random-dst", "historical")
+    result = evaluation.evaluate_link(None, stream, split, samplers=samplers, parts=("test",))
+    auc = {(row.sampler, row.scorer): row.metrics["auc_global"] for row in result.rows}
+    test = split.test
+    by_chance = 4 / math.sqrt(6 * len(test))  # four standard errors
+    for known in (("random-dst", "memory"), ("random-dst", "memory@event")):
+        assert auc[known] == pytest.approx(0.5, abs=by_chance)
+    assert auc["historical", "memory"] == pytest.approx(0.5, abs=by_chance)  # knows of no repeat
+    assert auc["historical", "memory@event"] > 0.5 + 2 * by_chance
+    repeats = 0
+    for first in range(0, len(test), 200):
+        rows = test[first : first + 200]
+        events = [(src[k], dst[k], stream.t[k]) for k in rows]
+        repeats += sum(any(o[:2] == e[:2] and o[2] < e[2] for o in events) for e in events)
+    assert result.settings["repeated_in_batch"] == {"test": repeats / len(test)}
+    (warning,) = result.warnings
+    assert f"{repeats / len(test):.0%}" in warning
+
+
 # Verdicts -----------------------------------------------------------------------------------------
 
 
@@ -978,3 +1002,45 @@ def test_results_that_name_no_headline_are_compared_by_the_usual_metric() -> Non
     assert nodes.best is None
     assert nodes.outcome == ""
     assert "50.00" in str(nodes)
+
+
+@pytest.mark.parametrize(("value", "examples"), [(0.9, 22), (0.5, 100), (0.97, 900)])
+def test_equal_scorers_differ_by_more_than_the_noise_in_few_samples(
+    value: float, examples: int
+) -> None:
+    shares = np.random.default_rng(examples).binomial(examples, value, (2000, 2)) / examples
+    beyond = [abs(x - y) > evaluation.noise(x, y, examples) for x, y in shares]
+    assert np.mean(beyond) < 0.07  # two standard errors: about one in twenty
+
+
+def test_a_lead_on_few_examples_does_not_count() -> None:
+    def verdict(examples: int | None, own: float = 0.9) -> evaluation.Verdict:
+        heuristics = {"memory": 0.8}
+        return evaluation.Verdict(
+            "random-dst", "all", "ap", own, None, heuristics, examples=examples
+        )
+
+    assert [verdict(n).outcome for n in (22, 2000, None)] == ["about as good", "", ""]
+    assert [verdict(n, 0.7).outcome for n in (22, 2000)] == ["about as good", "ahead"]
+    assert [verdict(n).too_few for n in (22, 2000)] == [True, False]
+    assert not verdict(22, 0.801).too_few  # nor would it count on any number of examples
+    assert "22" in str(verdict(22))
+    runs = {"a": verdict(22), "b": verdict(22, 0.8)}
+    assert evaluation.leader(runs) is None
+    assert evaluation.leader({name: verdict(2000, one.mean) for name, one in runs.items()}) == "a"
+    assert evaluation.leader({"a": verdict(22)}) == "a"
+
+
+def test_the_rarer_of_two_classes_decides_what_is_chance() -> None:
+    stream, examples = labelled(14)
+    label = np.zeros_like(examples.label)
+    label[::12] = 1
+    labels = NodeLabels(examples.node, examples.t, label, examples.part)
+    result = evaluation.evaluate_nodes(
+        lambda node, t: np.zeros(len(node)), stream, labels, parts=("test",)
+    )
+    assert examples.part is not None
+    rare = int(label[examples.part == 2].sum())
+    assert result.verdict().examples == rare < result.row().examples
+    assert any(f"only {rare} examples" in warning for warning in result.warnings)
+    assert evaluation.Scores.of([result]).examples == {"none": {"all": rare}}

@@ -112,9 +112,10 @@ LAYERS: dict[str, list[str]] = {
     "cli": [
         "flights terminal",
         "options",
-        "bench demo reading reproduce results scale",
-        "compare data explain node_classes record verify",
-        "predict",
+        "bench demo report reproduce results scale writing",
+        "compare models node_classes",
+        "embeddings reading",
+        "append data explain predict record verify",
         "evaluate run sweep train",
         "commands",
     ],

@@ -243,17 +243,17 @@ def test_the_commands_build_plan_and_propagate(tmp_path: Path) -> None:
     spools = weighted["build_disk_bytes"] - planned["build_disk_bytes"]
     assert spools == 8 * 2 * 10**7 + 8 * 10**7 + 4 * 10**6
     out = str(tmp_path / "out")
-    made = last_line("propagate", str(tmp_path / "graph"), "--sketch", "5", "-o", out)
+    made = last_line("propagate", str(tmp_path / "graph"), "--columns", "5", "-o", out)
     assert made["columns"] == 5
     assert made["residual"] <= 1
     assert Embeddings.open(out)[[0, 2]].shape == (2, 1, 5)
     np.save(tmp_path / "x.npy", np.eye(3, 2))
     words = ["--features", str(tmp_path / "x.npy"), "-o", str(tmp_path / "given")]
     assert last_line("propagate", str(tmp_path / "graph"), *words)["columns"] == 2
-    both = run.invoke(main, ["propagate", str(tmp_path / "graph"), "--sketch", "2", *words])
+    both = run.invoke(main, ["propagate", str(tmp_path / "graph"), "--columns", "2", *words])
     assert both.exit_code == 2
     assert "one of the two" in both.output
-    assert last_line("embeddings", "info", out, "--verify")["verified"]
+    assert last_line("embeddings", out, "--verify")["verified"]
     rejected = run.invoke(main, ["graph", "info", str(tmp_path)])
     assert rejected.exit_code == 2
     assert "no compact graph" in rejected.output
@@ -326,10 +326,16 @@ def test_an_interrupted_command_explains_how_to_resume(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(passes, "propagate_in_passes", stop)
-    out = str(tmp_path / "out")
-    result = CliRunner().invoke(main, ["propagate", str(graph.path), "--sketch", "4", "-o", out])
-    assert result.exit_code == 130
-    assert "give the same command again" in " ".join(result.output.split())
+    out = tmp_path / "out"
+    words = ["propagate", str(graph.path), "--columns", "4", "-o", str(out)]
+    for there in (False, True):
+        if there:
+            out.mkdir()
+            (out / "a pass").touch()
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 130
+        assert ("Nothing was written" in result.output) != there
+        assert ("give the same command again to resume" in result.output) == there
 
 
 def invoke(*words: object) -> tuple[int, str]:
@@ -370,7 +376,7 @@ def test_a_pass_is_within_the_promise_at_the_finest_r_max_that_is_accepted(
 
 def test_float64_holds_what_float32_cannot(tmp_path: Path, drifting: CompactGraph) -> None:
     out = tmp_path / "out"
-    words = ["propagate", drifting.path, "--sketch", 4, "--r-max", 1e-8, "-o", out]
+    words = ["propagate", drifting.path, "--columns", 4, "--r-max", 1e-8, "-o", out]
     code, output = invoke(*words)
     assert code == 2
     assert "--r-max" in output
@@ -387,7 +393,7 @@ def test_a_residual_above_the_promise_is_reported_with_advice(
     # As files of earlier releases may have it.
     monkeypatch.setattr(passes, "_checked_residuals", lambda *_: np.array([1.02]))
     out = tmp_path / "out"
-    code, output = invoke("propagate", graph.path, "--sketch", 4, "-o", out, "--json")
+    code, output = invoke("propagate", graph.path, "--columns", 4, "-o", out, "--json")
     assert code == 0
     assert "by 2.00%" in output
     assert "--dtype float64" in output
@@ -408,7 +414,7 @@ def test_a_graph_whose_lists_contradict_each_other_gives_an_error_and_no_embeddi
     lists[: int(share * len(lists))] = 7
     lists.tofile(graph.path / "sources.neighbours")
     out = tmp_path / "out"
-    code, output = invoke("propagate", graph.path, "--sketch", 4, "-o", out)
+    code, output = invoke("propagate", graph.path, "--columns", 4, "-o", out)
     assert code == 1
     assert "--r-max" in output
     assert f"tidegraph graph info {graph.path} --verify" in output
@@ -423,7 +429,7 @@ def test_a_directory_with_another_writer_is_left_alone(tmp_path: Path, graph: Co
     out = tmp_path / "out"
     out.mkdir()
     with only_writer(out):
-        code, output = invoke("propagate", graph.path, "--sketch", 4, "-o", out)
+        code, output = invoke("propagate", graph.path, "--columns", 4, "-o", out)
     assert code == 1
     assert str(out) in output
     assert "wait" in output
@@ -449,7 +455,7 @@ def test_repeating_the_command_mends_a_damaged_block(
     tmp_path: Path, graph: CompactGraph, kind: str
 ) -> None:
     out, memory = tmp_path / "out", memory_for(8)
-    words = ["propagate", graph.path, "--sketch", 20, "--memory", memory, "-o", out, "--json"]
+    words = ["propagate", graph.path, "--columns", 20, "--memory", memory, "-o", out, "--json"]
     assert invoke(*words)[0] == 0
     whole = {path.name: path.read_bytes() for path in out.iterdir()}
     assert len(whole) == 4
@@ -517,7 +523,7 @@ def test_embeddings_without_digests_can_be_read_but_not_verified(
     manifest.write_text(json.dumps(body))
     assert Embeddings.open(out).shape == (NODES, 1, 4)
     assert propagate_in_passes(graph, Sketch(4), out).mended == ()
-    code, output = invoke("embeddings", "info", out, "--verify")
+    code, output = invoke("embeddings", out, "--verify")
     assert code == 2
     assert "block-000.npy" in output
     assert "without digests" in output
@@ -526,13 +532,13 @@ def test_embeddings_without_digests_can_be_read_but_not_verified(
 def test_the_info_command_describes_and_verifies(tmp_path: Path, graph: CompactGraph) -> None:
     out = tmp_path / "out"
     propagate_in_passes(graph, Sketch(1), out)
-    code, output = invoke("embeddings", "info", out, "--verify", "--json")
+    code, output = invoke("embeddings", out, "--verify", "--json")
     assert code == 0
     assert "3,000 nodes, 1 channel, 1 column in 1 pass within the promise" in output
     assert '"verified": true' in output
     flip(out / "block-000.npy")
-    assert invoke("embeddings", "info", out)[0] == 0
-    code, output = invoke("embeddings", "info", out, "--verify")
+    assert invoke("embeddings", out)[0] == 0
+    code, output = invoke("embeddings", out, "--verify")
     assert code == 2
     assert "block-000.npy is damaged" in output
 
@@ -614,7 +620,7 @@ def test_the_advised_amount_of_memory_is_enough(tmp_path: Path, graph: CompactGr
     assert code == 2
     assert "--memory lots" in output
     assert "500M" in output
-    words = ["propagate", graph.path, "--sketch", 4, "-o", tmp_path / "out", "--memory"]
+    words = ["propagate", graph.path, "--columns", 4, "-o", tmp_path / "out", "--memory"]
     code, output = invoke(*words, "10M")
     assert "--memory 10M" in output
     assert invoke(*words, output.split("give --memory ")[1].split()[0])[0] == 0

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from tidegraph import EventStream, ParameterError, StateFileError, evaluation, generate_communities
 from tidegraph.cli import main
+from tidegraph.cli.sweep import _alike
 from tidegraph.runs import evaluating
 from tidegraph.runs.sweep import sweep
 
@@ -175,3 +176,12 @@ def test_a_malformed_grid_is_rejected(word: str, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["sweep", "x.csv", "-o", str(tmp_path / "a"), "--grid", word])
     assert done.exit_code == 2
     assert "Traceback" not in done.output
+
+
+def test_choices_that_chance_may_have_ordered_are_named() -> None:
+    def row(value: float, events: int) -> dict[str, Any]:
+        metrics = {"ap": {"mean": value, "std": 0.0, "per_seed": [value]}}
+        return {"metrics": metrics, "events": events}
+
+    assert _alike(row(0.9, 100), row(0.85, 100), "ap")
+    assert not _alike(row(0.9, 10_000), row(0.85, 10_000), "ap")

@@ -48,7 +48,7 @@ _NO_MEASUREMENTS = {"repeat", "threads", "scale", "changed_since_commit"}
 )
 @SEED_OPTION
 @option(
-    "--output",
+    "-o --output",
     "Write the results as JSON, and a plot of the growth table next to it.",
     type=WRITABLE_FILE,
 )

@@ -7,17 +7,20 @@ import sys
 
 import click
 
+from tidegraph.cli.append import append
 from tidegraph.cli.bench import bench
 from tidegraph.cli.compare import compare
 from tidegraph.cli.data import data
 from tidegraph.cli.demo import demo
+from tidegraph.cli.embeddings import embeddings
 from tidegraph.cli.evaluate import evaluate
 from tidegraph.cli.explain import explain
 from tidegraph.cli.predict import predict
 from tidegraph.cli.record import record
+from tidegraph.cli.report import report
 from tidegraph.cli.reproduce import reproduce
 from tidegraph.cli.run import resume, run
-from tidegraph.cli.scale import embeddings, graph, plan, propagate
+from tidegraph.cli.scale import graph, plan, propagate
 from tidegraph.cli.sweep import sweep
 from tidegraph.cli.terminal import Command, Group
 from tidegraph.cli.train import train
@@ -37,8 +40,8 @@ def main() -> None:
     \b
     Start here:
       tidegraph demo                                     a year of flights, in seconds
-      tidegraph verify --data nyc-flights --steps 2000   compare with exact solutions
-      tidegraph verify --data my.csv --steps 500 --json  your own events: src,dst,t[,weight]
+      tidegraph verify nyc-flights --steps 2000          compare with exact solutions
+      tidegraph verify my.csv --steps 500 --json         your own events: src,dst,t[,weight]
       tidegraph bench propagation --only latency         measure this machine
       tidegraph data info nyc-flights                    what a stream looks like
       tidegraph explain --help                           which events moved a node
@@ -50,6 +53,8 @@ def main() -> None:
       tidegraph compare runs/a runs/b                    numbers and settings of several runs
       tidegraph train calls.csv -o calls.model           learn who meets whom, and when
       tidegraph predict calls.model --src ann --rank 5   whom ann will most likely meet next
+      tidegraph append calls.model today.csv             answer from later events, too
+      tidegraph embeddings calls.model -o nodes.parquet  the numbers behind every node
       tidegraph evaluate calls.csv                       how good that is, next to heuristics
 
     \b
@@ -90,7 +95,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 for command in (
-    *(run, resume, compare, train, predict, evaluate, sweep, data, explain, verify, record),
-    *(graph, plan, propagate, embeddings, bench, reproduce, demo, completion),
+    *(run, resume, report, compare, train, append, predict, embeddings, evaluate, sweep, data),
+    *(explain, verify, record, graph, plan, propagate, bench, reproduce, demo, completion),
 ):
     main.add_command(command)

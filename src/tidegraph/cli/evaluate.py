@@ -28,7 +28,7 @@ from tidegraph.cli.options import (
 )
 from tidegraph.cli.reading import data_options, read_and_report
 from tidegraph.cli.results import print_results
-from tidegraph.cli.terminal import Command, console, echo_json, progress
+from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
 from tidegraph.core.declarations import declared
 from tidegraph.learning.settings import Evaluation
 
@@ -108,6 +108,10 @@ def evaluate(
     if also_reversed:
         stream = stream.with_reversed()
     read_s = round(time.perf_counter() - begun, 3)
+    on_interrupt(
+        "An evaluation keeps nothing: give the same command again, or tidegraph run, which keeps"
+        " finished stages and resumes."
+    )
     with progress("evaluate") as report:
         results = evaluating.evaluate(
             stream, protocol=asked_by, name=data, progress=report, **model

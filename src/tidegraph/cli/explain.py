@@ -6,15 +6,14 @@ from typing import Any
 
 import click
 
-from tidegraph.cli.options import COUNT, JSON_OPTION, SEED_OPTION, option, reading_options
-from tidegraph.cli.reading import FLIGHTS_OPTION, read_and_report
+from tidegraph.cli.options import COUNT, JSON_OPTION, SEED_OPTION, option
+from tidegraph.cli.reading import flights_options, read_and_report
 from tidegraph.cli.terminal import Command, echo_json, progress
 from tidegraph.core.errors import DataError
 
 
 @click.command(cls=Command)
-@FLIGHTS_OPTION
-@reading_options
+@flights_options
 @option("--node", "As the data calls it.", required=True, metavar="ID")
 @option(
     "--from begin",
@@ -64,7 +63,10 @@ def explain(
     \b
       tidegraph explain --node HNL --from 2013-02-01 --to 2013-02-08
       tidegraph explain --node N14228 --from 2013-01-01 --to 2013-02-01 --half-life 604800
-      tidegraph explain --data my.csv --node ann --from 0 --to 5000 --top 3 --json
+      tidegraph explain my.csv --node ann --from 0 --to 5000 --top 3 --json
+      tidegraph explain runs/calls --node ann --from 2024-05-01 --to 2024-05-08
+
+    DATA is the name of a data set, a file of events, or a run; by default nyc-flights.
     """
     from tidegraph.engine import explanation
     from tidegraph.engine.channels import Channel, Sketch

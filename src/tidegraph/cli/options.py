@@ -30,7 +30,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 # Types --------------------------------------------------------------------------------------------
 
 
-class _OutputFile(click.Path):
+class OutputFile(click.Path):
     """A file to write; if nothing can be written there, the command ends before any work."""
 
     def __init__(self, *, new: bool) -> None:
@@ -60,8 +60,8 @@ COUNT = click.IntRange(min=1)
 FLOATS = click.Choice(["float32", "float64"])
 PATH = click.Path(path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
-WRITABLE_FILE = _OutputFile(new=False)
-NEW_FILE = _OutputFile(new=True)
+WRITABLE_FILE = OutputFile(new=False)
+NEW_FILE = OutputFile(new=True)
 SPLITTING_PROTOCOLS = click.Choice([name for name in PROTOCOLS if name != "roland"])
 
 
@@ -100,6 +100,18 @@ JSON_OPTION = option(
 )
 SEED_OPTION = option("--seed", default=0, type=click.IntRange(min=0))
 THREADS_OPTION = option("--threads", "Default: all cores.", type=COUNT)
+STORED_OPTION = option(
+    "--stored",
+    "Of the files; float16 halves them and has three digits.",
+    "float32",
+    type=click.Choice(["float32", "float16"]),
+)
+AS_OF_OPTION = option(
+    "--as-of when",
+    "From the events before this time: a date, in UTC, or a number in the data's unit. Default:"
+    " from all events.",
+    metavar="TIME",
+)
 R_MAX_OPTION = option("--r-max", "The promised error, relative to a typical feature value.", 1e-2)
 
 

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import bisect
 import csv
-import json
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.options import COUNT, JSON_OPTION, NEW_FILE, PATH, option
+from tidegraph.cli.models import events_like, saved_model, task_of
+from tidegraph.cli.options import AS_OF_OPTION, COUNT, JSON_OPTION, PATH, option
 from tidegraph.cli.results import moment_text, names_by_side
-from tidegraph.cli.terminal import Command, echo_json
-from tidegraph.core.errors import DataError, StateFileError
+from tidegraph.cli.terminal import NOTHING_KEPT, Command, echo_json, on_interrupt, progress
+from tidegraph.cli.writing import NEW_TABLE, write_table
+from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
-from tidegraph.learning.settings import TASKS
 
 if TYPE_CHECKING:
     from tidegraph.events.stream import EventStream
+    from tidegraph.learning.tasks import LinkPredictor
+
+_UNKNOWN_SHOWN = 3  # rows
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 
 @click.command(cls=Command)
-@click.argument("model", metavar="DIRECTORY", type=PATH)
+@click.argument("model", metavar="MODEL|RUN", type=PATH)
 @option("--src", "Who acts, by the id in your data.", metavar="ID")
 @option("--dst", "On whom.", metavar="ID")
-@option("--t when", "When. Default: just after the last event.", metavar="T")
+@AS_OF_OPTION
 @option(
     "--pairs",
     "A CSV with columns src, dst and perhaps t; - reads standard input.",
@@ -50,9 +54,23 @@ if TYPE_CHECKING:
     metavar="ID",
 )
 @option("--unlabelled", "For a model of nodes: only those without a label.", is_flag=True)
-@option("--rank", "The K likeliest destinations of --src.", type=COUNT, metavar="K")
-@option("--new", "With --rank: only those --src has not met before.", is_flag=True)
-@option("-o --output", "Write the CSV there instead of to standard output.", type=NEW_FILE)
+@option("-k --rank", "The K likeliest destinations of --src.", type=COUNT, metavar="K")
+@option("--for-all", "Rank for every node that was a source before; K is 10.", is_flag=True)
+@option("--all-nodes", "With --for-all: for nodes that never were a source, too.", is_flag=True)
+@option(
+    "--candidates",
+    "With --for-all: rank at most so many destinations, the most active ones lately, and whomever"
+    " the source has met.",
+    1000,
+    type=COUNT,
+    metavar="N",
+)
+@option("--new", "With --rank or --for-all: only those not met before.", is_flag=True)
+@option(
+    "-o --output",
+    "Write the table there, as .csv or .parquet, instead of to standard output.",
+    type=NEW_TABLE,
+)
 @JSON_OPTION
 def predict(
     model: Path,
@@ -64,27 +82,32 @@ def predict(
     named: tuple[str, ...],
     unlabelled: bool,
     rank: int | None,
+    for_all: bool,
+    all_nodes: bool,
+    candidates: int,
     new: bool,
     output: Path | None,
 ) -> None:
     """Predict how likely links are, or classes of nodes or events, with the model of a training.
 
-    DIRECTORY is what tidegraph train was given as -o, or a run such as runs/calls (the model of its
-    first seed).
+    MODEL|RUN is what train was given as -o, or a run such as runs/calls (the model of its first
+    seed).
 
     \b
       tidegraph predict calls.model --src ann --dst bob             just after the last event
-      tidegraph predict calls.model --src ann --dst bob --t 2024-05-01T12:00
+      tidegraph predict calls.model --src ann --dst bob --as-of 2024-05-01T12:00
       tidegraph predict calls.model --src ann --rank 5              who is next
+      tidegraph predict calls.model --for-all -k 10 -o top.parquet  who is next, for everyone
       tidegraph predict calls.model --pairs asked.csv -o answers.csv
       tidegraph predict payments.model --events today.csv -o answers.csv
       tidegraph predict runs/calls-nodes --unlabelled -o classes.csv
 
-    Ids are those of your data. T is a number in the unit of the data or, where that is s, ms, us or
-    ns, an ISO date (UTC where no zone is written); an answer for T uses the events before T. The
-    result is a CSV whose last column is the probability among pairs like those of the training: a
-    true link against random destinations and past pairs. It ranks pairs; it is not the share of
-    all possible pairs that will meet.
+    Ids are those of your data. TIME is a number in the unit of the data or, where that is s, ms, us
+    or ns, an ISO date (UTC where no zone is written); a column t of --pairs gives each row its own.
+    An answer for a time uses the events before it. The last column is the probability among pairs
+    like those of the training: a true link against random destinations and past pairs. It ranks
+    pairs; it is not the share of all possible pairs that will meet. Rows of --pairs with a node
+    that the model does not know have no probability, and a column unknown says which.
 
     With --events the result has the class and the calibrated probability of each class for every
     row, from what the row carries and all events before it: those of the model, and rows of FILE
@@ -94,33 +117,38 @@ def predict(
     label, if it has one, the likeliest class, and the probability of each class. With
     -o FILE.parquet the result is Parquet.
     """
-    directory = _model_directory(model)
-    task = _task(directory)
+    directory = saved_model(model)
+    task = task_of(directory)
     if task != "node" and (named or unlabelled):
         raise click.UsageError(f"--node and --unlabelled are for a model of nodes, not of {task}")
     if (task == "events") != (events is not None):
         wanted = _ASKED_BY[task]
         raise click.UsageError(f"{model} holds a model of the task {task}; {wanted}")
+    ranking = rank is not None or for_all
     if events is not None:
-        if not all(given in (None, False) for given in (src, dst, when, pairs, rank, new)):
+        if not all(given in (None, False) for given in (src, dst, when, pairs, ranking, new)):
             raise click.UsageError("--events goes with -o only; leave out the others")
         _predict_events(model, directory, events, output)
         return
     if task == "node":
-        if not all(given in (None, False) for given in (src, dst, pairs, rank, new)):
+        if not all(given in (None, False) for given in (src, dst, pairs, ranking, new)):
             raise click.UsageError(f"{model} holds a model of nodes; {_ASKED_BY[task]}")
         from tidegraph.cli.node_classes import predict_nodes
 
         predict_nodes(model, directory, named, unlabelled=unlabelled, when=when, output=output)
         return
-    if pairs is not None and (src is not None or dst is not None or rank is not None or new):
-        raise click.UsageError("--pairs goes with --t only; leave out the others")
-    if pairs is None and src is None:
-        raise click.UsageError("give --src with --dst or --rank, or --pairs FILE")
-    if pairs is None and (dst is None) == (rank is None):
+    if pairs is not None and (src is not None or dst is not None or ranking or new):
+        raise click.UsageError("--pairs goes with --as-of and -o only; leave out the others")
+    if for_all and (src is not None or dst is not None):
+        raise click.UsageError("--for-all ranks for all sources; leave out --src and --dst")
+    if pairs is None and src is None and not for_all:
+        raise click.UsageError("give --src with --dst or --rank, --for-all, or --pairs FILE")
+    if pairs is None and not for_all and (dst is None) == (rank is None):
         raise click.UsageError("give --dst ID for one pair, or --rank K for the likeliest ones")
-    if new and rank is None:
-        raise click.UsageError("--new belongs to --rank")
+    if new and not ranking:
+        raise click.UsageError("--new belongs to --rank or --for-all")
+    if all_nodes and not for_all:
+        raise click.UsageError("--all-nodes belongs to --for-all")
     asked = _Pairs({"src": [src or ""], "dst": [dst or ""]}) if pairs is None else _pairs(pairs)
     from tidegraph.learning.tasks import LinkPredictor
 
@@ -135,36 +163,106 @@ def predict(
             f" {moment_text(int(stream.t[-1]), stream.unit)}; expect little from an answer there",
             err=True,
         )
+    about = {"model": str(model), "t": now, "unit": stream.unit}
     columns: dict[str, list[Any]]
+    if for_all:
+        options = {"src": range(stream.nodes) if all_nodes else None, "without_known": new}
+        columns = _for_all(predictor, now, rank or 10, candidates, **options)
+        _write(output, columns)
+        echo_json({**about, "output": str(output), "rows": len(columns["src"])})
+        return
     if rank is not None:
         nodes, found = predictor.rank(asked.nodes("src", stream)[0], now, rank, without_known=new)
-        side = "dst " if names_by_side(stream) else ""
-        names = [str(name).removeprefix(side) for name in stream.name(nodes)]
+        names = _names(stream, nodes, "dst")
         columns = {"rank": list(range(1, len(names) + 1)), "dst": names}
+        columns["probability"] = found.tolist()
         if len(names) < rank:
             only = "that it has not met" if new else "that were destinations before"
             there = f"only {counted(len(names), 'node')}" if names else "no nodes"
             click.echo(f"Note: there are {there} {only}", err=True)
-    else:
-        columns = {} if pairs is not None else {"t": [when or str(now)]}
-        columns = {**asked.columns, **columns}
-        t = asked.times(stream) if "t" in asked.columns else now
+    elif pairs is None:
         ends = asked.nodes("src", stream), asked.nodes("dst", stream)
-        found = predictor.predict_proba(*ends, t)
-    header = [*columns, "probability"]
-    rows = [[*cells, f"{each:.6g}"] for *cells, each in zip(*columns.values(), found, strict=True)]
-    _write(output, header, rows)
-    answers = [
-        {**dict(zip(header, row, strict=True)), "probability": float(row[-1])} for row in rows
-    ]
-    echo_json({"model": str(model), "t": now, "unit": stream.unit, "answers": answers})
+        columns = {**asked.columns, "t": [when or str(now)]}
+        columns["probability"] = predictor.predict_proba(*ends, now).tolist()
+    else:
+        columns = _of_pairs(predictor, asked, now)
+    _write(output, columns)
+    answers = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    echo_json({**about, "answers": answers})
 
 
-def _write(output: Path | None, header: list[str], rows: list[list[Any]]) -> None:
-    with click.open_file(str(output or "-"), "w", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([header, *rows])
+def _of_pairs(predictor: LinkPredictor, asked: _Pairs, now: int) -> dict[str, list[Any]]:
+    """Return the rows of a file with their probabilities, None where a node is unknown."""
+    import numpy as np
+
+    stream = predictor.stream
+    t = asked.times(stream) if "t" in asked.columns else [now] * len(asked.columns["src"])
+    ends, unknown = zip(*(asked.known_nodes(side, stream) for side in ("src", "dst")), strict=True)
+    known = np.flatnonzero(~(unknown[0] | unknown[1]))
+    found: list[float | None] = [None] * len(t)
+    asked_t = np.asarray(t, dtype=np.int64)[known]
+    answers = predictor.predict_proba(ends[0][known], ends[1][known], asked_t)
+    for row, probability in zip(known.tolist(), answers.tolist(), strict=True):
+        found[row] = probability
+    if len(known) == len(t):
+        return {**asked.columns, "probability": found}
+    sides = {
+        (False, False): "",
+        (True, False): "src",
+        (False, True): "dst",
+        (True, True): "src dst",
+    }
+    which = [sides[row] for row in zip(*(column.tolist() for column in unknown), strict=True)]
+    asked.note_unknown(which)
+    return {**asked.columns, "unknown": which, "probability": found}
+
+
+def _for_all(
+    predictor: LinkPredictor, now: int, k: int, candidates: int, **options: Any
+) -> dict[str, list[Any]]:
+    """Return the likeliest destinations of many sources as columns."""
+    import numpy as np
+
+    stream = predictor.stream
+    there = len(np.unique(stream.before(now).dst))
+    if there > candidates:
+        click.echo(
+            f"Note: of {there:,} destinations, the {candidates:,} most active lately and whomever a"
+            f" source has met are ranked; --candidates {there} ranks all",
+            err=True,
+        )
+    on_interrupt(NOTHING_KEPT)
+    with progress("predict") as report:
+        ends = predictor.rank_all(now, k, most=candidates, progress=report, **options)
+    src, dst, probability = ends
+    first = np.append(True, src[1:] != src[:-1])
+    begin = np.flatnonzero(first)[np.cumsum(first) - 1] if len(src) else src
+    return {
+        "src": _names(stream, src, "src"),
+        "rank": (np.arange(len(src)) - begin + 1).tolist(),
+        "dst": _names(stream, dst, "dst"),
+        "probability": probability.tolist(),
+    }
+
+
+def _names(stream: EventStream, nodes: Any, side: str) -> list[str]:
+    """Return the ids of nodes in the data."""
+    prefix = f"{side} " if names_by_side(stream) else ""
+    return [str(name).removeprefix(prefix) for name in stream.name(nodes)]
+
+
+def _write(output: Path | None, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Write a table to a file, or as CSV to standard output; numbers in CSV have six digits."""
+    rows = zip(*columns.values(), strict=True)
+    if output is not None and output.suffix == ".parquet":
+        count = write_table(output, [columns])
+    else:
+        cells = [[f"{c:.6g}" if isinstance(c, float) else c for c in row] for row in rows]
+        count = len(cells)
+        with click.open_file(str(output or "-"), "w", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([list(columns), *cells])
     if output is not None:
-        click.echo(f"Wrote {output}: {counted(len(rows), 'row')}", err=True)
+        click.echo(f"Wrote {output}: {counted(count, 'row')}", err=True)
 
 
 # How to ask the model of each task.
@@ -175,12 +273,6 @@ _ASKED_BY = {
 }
 
 
-def _task(directory: Path) -> str:
-    """Return the task of a saved model."""
-    about = json.loads((directory / "settings.json").read_bytes())
-    return next((task for task, kind in TASKS.items() if kind.model == about["task"]), "link")
-
-
 def _predict_events(model: Path, directory: Path, file: Path, output: Path | None) -> None:
     """Write the class and the probabilities of every row of a table."""
     from tidegraph.events import moments
@@ -188,87 +280,22 @@ def _predict_events(model: Path, directory: Path, file: Path, output: Path | Non
 
     classifier = EventClassifier.load(directory)
     stream = classifier.stream
-    asked = _events_like(stream, file).continuing(stream)
+    asked = events_like(stream, file).continuing(stream)
     later = asked.where(asked.t > stream.t[-1])
     if len(later):
         classifier.advance(later)
     found = classifier.predict_proba(asked)
     names = classifier.class_names
-    side = names_by_side(stream)
-    ends = [
-        [str(name).removeprefix(f"{end} " if side else "") for name in asked.name(nodes)]
-        for end, nodes in (("src", asked.src), ("dst", asked.dst))
-    ]
-    times = [moments.dates(t, t, asked.unit)[0] or t for t in asked.t.tolist()]
-    header = ["src", "dst", "t", "class", *(f"probability of {name}" for name in names)]
-    likeliest = [names[k] for k in found.argmax(axis=1).tolist()]
-    probabilities = [[f"{each:.6g}" for each in row] for row in found.tolist()]
-    cells = zip(*ends, times, likeliest, probabilities, strict=True)
-    rows = [[*row, *each] for *row, each in cells]
-    _write(output, header, rows)
-    answers = [dict(zip(header, [*row[:4], *map(float, row[4:])], strict=True)) for row in rows]
+    columns = {
+        "src": _names(asked, asked.src, "src"),
+        "dst": _names(asked, asked.dst, "dst"),
+        "t": [moments.dates(t, t, asked.unit)[0] or t for t in asked.t.tolist()],
+        "class": [names[k] for k in found.argmax(axis=1).tolist()],
+        **{f"probability of {name}": found[:, k].tolist() for k, name in enumerate(names)},
+    }
+    _write(output, columns)
+    answers = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     echo_json({"model": str(model), "unit": stream.unit, "answers": answers})
-
-
-def _events_like(stream: EventStream, file: Path) -> EventStream:
-    """Read a table with the columns that the stream was read from; a label may be missing."""
-    from tidegraph.events.moments import PER_SECOND
-    from tidegraph.events.own_columns import carried_columns
-    from tidegraph.events.tables import TableError, read_table, sources
-
-    uses = {} if stream.report is None else stream.report.columns
-    roles: dict[str, Any] = {role: use.column for role, use in uses.items()}
-    if "label" in roles and roles["label"] not in sources.source_of(file, None, None).columns:
-        del roles["label"]
-    options: dict[str, Any] = {"weight": False, "label": False} | roles
-    options["edge_features"] = carried_columns(stream)
-    if stream.weight is None:
-        options["weight"] = False  # one that was <= 0 became a feature
-    remarks = " ".join(() if stream.report is None else stream.report.remarks)
-    given = re.search(r"t (?:counts (\w+), as given|has fractions of (\w+))", remarks)
-    unit = None if given is None else given[1] or given[2]
-    try:
-        events = read_table(file, bipartite=names_by_side(stream), unit=unit, **options)
-    except TableError as error:
-        raise DataError(error.spelled(lambda _: None)) from error
-    finer = [PER_SECOND.get(each, 0) for each in (stream.unit, events.unit)]
-    if finer[0] > finer[1] > 0:  # this file needs no fractions
-        events = replace(events, t=events.t * (finer[0] // finer[1]), unit=stream.unit)
-    return events
-
-
-def _model_directory(path: Path) -> Path:
-    """Return the directory of the model: `path` itself, or that of the first seed of a run."""
-    # As `runs.training` names it; importing that would take longer than this answer.
-    unfinished = path.absolute().with_name(f"{path.absolute().name}.unfinished")
-    if (path / "model.safetensors").is_file():
-        return path
-    if (path / "config.toml").is_file():
-        return _model_of_run(path)
-    if unfinished.exists():
-        raise StateFileError(
-            f"the training of {path} was not finished; give the same tidegraph train command again"
-            " to resume it"
-        )
-    problem = "holds no model" if path.exists() else "does not exist"
-    raise StateFileError(
-        f"{path} {problem}; give a directory that tidegraph train wrote (its -o), or one of"
-        " tidegraph run (runs/NAME)"
-    )
-
-
-def _model_of_run(path: Path) -> Path:
-    from tidegraph.runs import config
-    from tidegraph.runs.directory import CONFIG, model_directory
-
-    settings = config.read(path / CONFIG)
-    first = next(iter(settings.get("seeds") or [0]))
-    model = model_directory(path, first)
-    if not (model / "model.safetensors").is_file():
-        raise StateFileError(
-            f"the run in {path} has no model yet; tidegraph resume {path} trains it"
-        )
-    return model
 
 
 @dataclass(frozen=True)
@@ -281,6 +308,36 @@ class _Pairs:
     def nodes(self, side: Any, stream: EventStream) -> Any:
         """Return the numbers of the sources, or destinations, of all pairs."""
         return self._converted(side, lambda ids: stream.number(ids, side))
+
+    def known_nodes(self, side: Any, stream: EventStream) -> tuple[Any, Any]:
+        """Return the numbers of the sources, or destinations, and which of them are unknown."""
+        import numpy as np
+
+        names, cells = stream.names, [cell.strip() for cell in self.columns[side]]
+        known = np.ones(len(cells), dtype=np.bool_)
+        if names is None or names.are_integers:
+            known[:] = [_INTEGER.fullmatch(cell) is not None for cell in cells]
+        asked = [cell for cell, spelled in zip(cells, known, strict=True) if spelled]
+        numbers = np.full(len(cells), -1)
+        numbers[known] = [int(cell) for cell in asked] if names is None else names.find(asked, side)
+        return numbers, (numbers < 0) | (numbers >= stream.nodes)
+
+    def note_unknown(self, which: Sequence[str]) -> None:
+        """Print how many rows have unknown nodes, and the first of them."""
+        assert self.place is not None
+        rows = [row for row, sides in enumerate(which) if sides]
+        examples = [
+            f"{self.place(row).rpartition(', ')[2]}: "
+            + " and ".join(" ".join(self.columns[side][row].split()) for side in which[row].split())
+            for row in rows[:_UNKNOWN_SHOWN]
+        ]
+        more = ", ..." if len(rows) > _UNKNOWN_SHOWN else ""
+        click.echo(
+            f"Note: {len(rows):,} of {counted(len(which), 'row')} name nodes that the model does"
+            f" not know ({', '.join(examples)}{more}); their probability is empty, and the column"
+            " unknown says which end it is. tidegraph append adds nodes with their first events",
+            err=True,
+        )
 
     def times(self, stream: EventStream) -> Any:
         """Return the times of all pairs, in the unit of the stream."""

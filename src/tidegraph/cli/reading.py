@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidegraph.cli.models import events_file
 from tidegraph.cli.options import NODE_TABLES, READING_NAMES, option, reading_options
 from tidegraph.cli.terminal import progress
 from tidegraph.core.errors import DataError
@@ -19,31 +20,27 @@ if TYPE_CHECKING:
     from tidegraph.events.read_report import ReadReport
     from tidegraph.events.stream import EventStream
 
-FLIGHTS_OPTION = option(
-    "--data",
-    "A data set, a file of events with columns src, dst, t and perhaps weight, or what"
-    " `tidegraph data import` wrote.",
-    "nyc-flights",
-    metavar="NAME|FILE",
-)
 
-
-def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def data_options(command: Callable[..., Any], default: str | None = None) -> Callable[..., Any]:
     """Give a command `data`, from DATA or --data, and how to read it."""
 
     @click.argument("given", metavar="[DATA]", required=False)
-    @option("--data", "The same as DATA.", metavar="NAME|FILE")
+    @option("--data", "The same as DATA.", metavar="NAME|FILE|RUN")
     @reading_options
     @wraps(command)
     def with_data(given: str | None, data: str | None, **options: Any) -> Any:
-        if (given is None) == (data is None):
+        if (given is not None and data is not None) or (given or data or default) is None:
             raise click.UsageError(
-                "give DATA or --data: the name of a data set, or a file of events"
+                "give DATA or --data: the name of a data set, a file of events, or a run"
             )
-        require_exists(given or data)
-        return command(data=given or data, **options)
+        name = given or data or default
+        require_exists(name)
+        return command(data=name, **options)
 
     return with_data
+
+
+flights_options = partial(data_options, default="nyc-flights")
 
 
 def read_events(
@@ -61,7 +58,7 @@ def read_events(
     own_columns: where no --edge-feature names columns of a table, take all that have no other
         role; a column is the weight only if --weight says so.
 
-    A `Path` is never the name of a data set.
+    A `Path` is never the name of a data set; the directory of a run or model has events too.
     """
     labels, features = (options.pop(key, None) for key in NODE_TABLES)
     unit, on_bad = options["unit"], options["on_bad"]
@@ -87,6 +84,8 @@ def _read_events(
     from tidegraph.events.datasets import storage
     from tidegraph.events.tables import TableError
 
+    if not isinstance(name, list) and name not in datasets.DATA_SETS:
+        name = events_file(name)
     given: dict[str, Any] = {
         key: value
         for key in READING_NAMES
@@ -165,6 +164,8 @@ def read_and_report(
     from tidegraph.events import datasets
 
     known = isinstance(name, str) and name in datasets.DATA_SETS
+    if not known and not isinstance(name, list):
+        name = events_file(name)
     tables = any(options.get(key) for key in NODE_TABLES)
     if known and isinstance(name, str) and Path(name).exists() and not quiet:
         kind = "directory" if Path(name).is_dir() else "file"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -14,19 +14,18 @@ from tidegraph.cli.options import (
     PATH,
     R_MAX_OPTION,
     SEED_OPTION,
+    STORED_OPTION,
     engine_options,
     option,
-    reading_options,
 )
-from tidegraph.cli.reading import read_and_report
-from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
+from tidegraph.cli.reading import data_options, read_and_report
+from tidegraph.cli.terminal import Command, echo_json, progress, resumable
 from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
 
 
 @click.command(cls=Command)
-@click.argument("data", metavar="DATA")
-@reading_options
+@data_options
 @option(
     "-o --output",
     "A directory for the record; with --address one that every machine sees.",
@@ -51,7 +50,7 @@ from tidegraph.core.words import counted
 @option(
     "--epsilon", "How far a node moves, relative to its norm, before it is recorded again.", 0.05
 )
-@option("--float16", "Store half the bytes.", is_flag=True)
+@STORED_OPTION
 @engine_options("shard")
 @option("--threads", "Of each shard.", type=COUNT)
 @JSON_OPTION
@@ -66,7 +65,7 @@ def record(
     half_lives: tuple[float, ...],
     directed: bool,
     r_max: float,
-    float16: bool,
+    stored: Literal["float32", "float16"],
     **options: Any,
 ) -> None:
     """Record how the representation of every node moves, in passes over ranges of columns.
@@ -96,14 +95,14 @@ def record(
             raise DataError(f"{data} has no node features; leave --node-features out")
         features = stream.node_features
     begun = time.perf_counter()
-    on_interrupt(f"What is recorded is in {output}; give the same command again to resume.")
+    resumable(output, "What was recorded up to a minute ago")
     with progress("record") as report:
         store = record_shards(
             stream,
             features,
             output,
             settings=settings,
-            dtype="float16" if float16 else "float32",
+            dtype=stored,
             progress=report,
             **options,
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tidegraph.cli.options import DIRECTORY, JSON_OPTION, as_seeds, option
-from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
+from tidegraph.cli.terminal import Command, echo_json, progress, resumable
 from tidegraph.reproduce.texts import about_targets
 
 _SUMMARIES = {name: about["summary"] for name, about in about_targets().items()}
@@ -32,7 +32,7 @@ _OUTPUT = Path("benchmarks/results/reproduce")
     metavar="0,1,...",
 )
 @option(
-    "--output",
+    "-o --output",
     f"For pages and finished cells.  [default: {_OUTPUT}, with --fast a temporary directory]",
     type=DIRECTORY,
     metavar="DIRECTORY",
@@ -76,7 +76,7 @@ def reproduce(
 
     if output is None:
         output = Path(tempfile.gettempdir()) / "tidegraph-reproduce-fast" if fast else _OUTPUT
-    on_interrupt(f"Finished cells are in {output}; give the same command again to resume.")
+    resumable(output, "What was finished")
     command = shlex.join(["tidegraph", *sys.argv[1:]])
     left_s = None if budget is None else 60 * budget
     everything = {}

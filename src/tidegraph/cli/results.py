@@ -40,6 +40,8 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
         f"[bold]{escape(about['title'] or about['name'])}[/]: {about['events']:,} events between"
         f" {about['nodes']:,} nodes; protocol {results['protocol']} ({sizes})"
     )
+    for warning in results["warnings"]:
+        out.print(f"Note: {warning}", style="yellow", markup=False)
     if results["training_negatives"] is not None:
         out.print(f"Trained against {results['training_negatives']}.", markup=False)
     for line in results.get("inputs") or ():
@@ -61,8 +63,6 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
             values = [(scores[sampler][part][metric], metric) for part, metric in names]
             shown.add_row(heuristic, *(_number(*each) for each in values))
         out.print(shown)
-    for warning in results["warnings"]:
-        out.print(f"Note: {warning}", style="yellow", markup=False)
     for verdict in results["verdicts"]:
         out.print(verdict, style="bold", markup=False, soft_wrap=True)
     if len(results["seeds"]) == 1:

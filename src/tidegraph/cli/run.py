@@ -38,7 +38,7 @@ from tidegraph.cli.options import (
 )
 from tidegraph.cli.reading import read_and_report, require_exists
 from tidegraph.cli.results import next_steps, print_results
-from tidegraph.cli.terminal import Command, console, echo_json, on_interrupt, progress
+from tidegraph.cli.terminal import NOTHING_KEPT, Command, console, echo_json, on_interrupt, progress
 from tidegraph.core.declarations import declared
 from tidegraph.learning.settings import TASKS, Evaluation, RunSettings
 
@@ -152,9 +152,9 @@ def run(
 
     directory = runs.run_directory(out, name, settings)
     command = shlex.join(["tidegraph", *sys.argv[1:]])
-    on_interrupt(lambda: _how_to_resume(directory))
     if verbose:
         _show_log()
+    on_interrupt(NOTHING_KEPT)
     runs.check(settings)  # before reading, which may take long
     stream = _read(settings, quiet)
     begun = runs.Run(directory, settings, stream, command=command)
@@ -247,13 +247,13 @@ def resume(directory: Path, quiet: bool, verbose: bool) -> None:
     """
     from tidegraph import runs
 
-    on_interrupt(lambda: _how_to_resume(directory))
     if verbose:
         _show_log()
     _execute(runs.Run.resumed(directory), quiet)
 
 
 def _execute(run: Run, quiet: bool) -> None:
+    on_interrupt(lambda: _how_to_resume(run.directory))
     with progress("run", quiet=quiet) as report:
         results = run.execute(progress=report)
     if not quiet:
@@ -282,9 +282,16 @@ def _print(out: Console, run: Run, results: Mapping[str, Any]) -> None:
 
 
 def _how_to_resume(directory: Path) -> str:
-    if (directory / "config.toml").is_file():
-        return f"tidegraph resume {shlex.quote(str(directory))} continues."
-    return "Nothing was written."
+    from tidegraph.runs.stages import read_stages
+
+    stages = read_stages(directory)
+    finished = [name for name, stage in stages.items() if stage["finished"] is not None]
+    if "data" not in finished:
+        return NOTHING_KEPT
+    return (
+        f"Finished: {', '.join(finished)}; another stage goes on from its last checkpoint."
+        f" tidegraph resume {shlex.quote(str(directory))} continues."
+    )
 
 
 def _show_log() -> None:

@@ -1,4 +1,4 @@
-"""The commands for graphs near the size of memory: `graph`, `plan`, `propagate`, `embeddings`."""
+"""The commands for graphs near the size of memory: `graph`, `plan` and `propagate`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from tidegraph.cli.options import (
     FLOATS,
     JSON_OPTION,
     SEED_OPTION,
+    STORED_OPTION,
     THREADS_OPTION,
     option,
 )
-from tidegraph.cli.terminal import Command, Group, console, echo_json, on_interrupt, progress
+from tidegraph.cli.terminal import Command, Group, console, echo_json, progress, resumable
 from tidegraph.core.errors import DataError
 from tidegraph.core.words import bytes_in_words, counted
 
@@ -36,12 +37,6 @@ _DTYPE = option(
     "Of the computation; float64 allows a smaller --r-max, in twice the memory.",
     "float32",
     type=FLOATS,
-)
-_STORED = option(
-    "--stored",
-    "Of the files; float16 halves them and has three digits.",
-    "float32",
-    type=click.Choice(["float32", "float16"]),
 )
 
 
@@ -97,7 +92,7 @@ def build(edges: Path, output: Path, **options: Any) -> None:
     from tidegraph.engine import building
 
     begin = time.perf_counter()
-    on_interrupt(f"What is done is in {output}; give the same command again to resume.")
+    resumable(output)
     with progress("build") as report:
         built = building.build(edges, output, progress=report, **options)
     _describe(built, {"seconds": round(time.perf_counter() - begin, 2)})
@@ -140,7 +135,7 @@ def _describe(built: Any, more: dict[str, Any]) -> None:
 @_MEMORY
 @option("--r-max", default=1e-2)
 @_DTYPE
-@_STORED
+@STORED_OPTION
 @option("--events", "Of a stream to apply afterwards.", 0, type=click.IntRange(min=0))
 @option("--weighted", "Edges have weights, of any size.", is_flag=True)
 @JSON_OPTION
@@ -183,7 +178,7 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 @click.command(cls=Command)
 @click.argument("directory", type=DIRECTORY)
-@option("--sketch", "Number of random features.", type=COUNT, metavar="COLUMNS")
+@option("--columns", "Number of random features.", type=COUNT)
 @option(
     "--features",
     "A NumPy file, a row per node, instead of a sketch; it is mapped, not loaded.",
@@ -196,12 +191,12 @@ def _mapped(path: Path) -> NDArray[Any]:
 @option("--r-max", default=1e-2)
 @_DTYPE
 @SEED_OPTION
-@_STORED
+@STORED_OPTION
 @THREADS_OPTION
 @JSON_OPTION
 def propagate(
     directory: Path,
-    sketch: int | None,
+    columns: int | None,
     features: Path | None,
     output: Path,
     alpha: float,
@@ -216,23 +211,23 @@ def propagate(
     before it is stored: a pass above what --r-max promises, over a damaged graph, is an error.
 
     \b
-      tidegraph propagate mag.graph --sketch 64 --memory 8G -o mag.embeddings
+      tidegraph propagate mag.graph --columns 64 --memory 8G -o mag.embeddings
       tidegraph propagate mag.graph --features papers.npy -o mag.embeddings
     """
     from tidegraph.engine import compact, passes
     from tidegraph.engine.channels import Channel, Sketch
 
     given: Sketch | NDArray[Any]
-    if sketch is not None and features is None:
-        given = Sketch(sketch, seed=seed)
-    elif features is not None and sketch is None:
+    if columns is not None and features is None:
+        given = Sketch(columns, seed=seed)
+    elif features is not None and columns is None:
         given = _mapped(features)
     else:
-        raise click.UsageError("give --sketch COLUMNS or --features FILE, one of the two")
+        raise click.UsageError("give --columns or --features FILE, one of the two")
 
     begin = time.perf_counter()
     channels = [Channel.low_pass(alpha)] + ([Channel.high_pass(alpha)] if high_pass else [])
-    on_interrupt(f"Finished passes are in {output}; give the same command again to resume.")
+    resumable(output, "What was finished, pass by pass,")
     with progress("propagate") as report:
         made = passes.propagate_in_passes(
             compact.open_graph(directory),
@@ -245,32 +240,11 @@ def propagate(
     for file in made.mended:
         console().print(f"{output / file} was damaged and has been replaced", markup=False)
     seconds = round(time.perf_counter() - begin, 2)
-    _describe_embeddings(made, {"mended": list(made.mended), "seconds": seconds})
+    describe_embeddings(made, {"mended": list(made.mended), "seconds": seconds})
 
 
-@click.group(cls=Group)
-def embeddings() -> None:
-    """Embeddings that `tidegraph propagate` wrote."""
-
-
-@embeddings.command("info")
-@click.argument("directory", type=DIRECTORY)
-@option("--verify", "Compare every byte with its digest.", is_flag=True)
-@JSON_OPTION
-def embeddings_info(directory: Path, verify: bool) -> None:
-    """Show what a directory of embeddings holds, whether it is complete, and how exact it is.
-
-    \b
-      tidegraph embeddings info mag.embeddings --verify
-    """
-    from tidegraph.engine.embeddings import Embeddings
-
-    with progress("verify") as report:
-        opened = Embeddings.open(directory, verify=verify, progress=report)
-    _describe_embeddings(opened, {"verified": verify})
-
-
-def _describe_embeddings(made: Embeddings, more: dict[str, Any]) -> None:
+def describe_embeddings(made: Embeddings, more: dict[str, Any]) -> None:
+    """Print what passes have stored, and how exact it is."""
     nodes, channels, columns = made.shape
     passes, residual = len(made.residuals), float(made.residuals.max())
     in_time = f", {_duration(more['seconds'])}" if "seconds" in more else ""

@@ -98,7 +98,7 @@ def sweep(
     own["protocol"] = Protocol(protocol, validation_after=validation_after, test_after=test_after)
     sweeps.check_sweep(grid=grid, settings=chosen, **own)
     stream = read_and_report(data, options)
-    on_interrupt(f"What is finished is in {output}; give the same command again to resume.")
+    on_interrupt(lambda: _kept(output))
     with progress("sweep") as report:
         results = sweeps.sweep(
             stream, output, grid=grid, settings=chosen, test=test, progress=report, **own
@@ -106,6 +106,20 @@ def sweep(
     _print_sweep(console(), results, list(grid))
     click.echo(f"Wrote {output / 'results.csv'} and results.json")
     echo_json(results)
+
+
+def _kept(output: Path) -> str:
+    finished = counted(len(list(output.glob("cell-*.json"))), "training")
+    return f"{finished} of the sweep finished, in {output}; the same command resumes with the rest."
+
+
+def _alike(first: Mapping[str, Any], other: Mapping[str, Any], metric: str) -> bool:
+    """Whether the lead of a choice may come from seeds or from the choice of events."""
+    from tidegraph.evaluation import outcome_of_heuristic
+
+    best, value = first["metrics"][metric], other["metrics"][metric]
+    spread = max(best["std"], value["std"]) if len(best["per_seed"]) > 1 else None
+    return bool(outcome_of_heuristic(value["mean"], best["mean"], spread, first["events"]))
 
 
 def _print_sweep(out: Console, results: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -118,5 +132,14 @@ def _print_sweep(out: Console, results: Mapping[str, Any], names: Sequence[str])
         chosen = [str(row["settings"][name]) for name in names]
         shown.add_row(*chosen, *cells, f"{row['elapsed_s']:.1f}")
     out.print(shown)
+    first, *others = results["choices"]
+    alike = sum(_alike(first, other, results["metric"].split()[-1]) for other in others)
+    if alike:
+        out.print(
+            f"Note: the first cannot be told apart from {counted(alike, 'other')} on"
+            f" {counted(first['events'], 'validation event')}",
+            style="yellow",
+            markup=False,
+        )
     if "test" in results:
         print_results(out, results["test"])

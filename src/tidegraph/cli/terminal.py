@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -105,9 +106,24 @@ class _Interruption(click.ClickException):
         click.echo(f"\nStopped. {self.message}", file=file, err=file is None)
 
 
-def on_interrupt(advice: str | Callable[[], str | None]) -> None:
-    """Set what a user who stops the current command reads from now on; None: the default."""
+_START_OVER = "Give the same command again to start over."
+NOTHING_KEPT = f"Nothing was written. {_START_OVER}"
+
+
+def on_interrupt(advice: str | Callable[[], str]) -> None:
+    """Set what a user who stops the current command reads from now on."""
     click.get_current_context().meta[_ADVICE] = advice
+
+
+def resumable(place: Path, what: str = "What was done up to the last checkpoint") -> None:
+    """On Ctrl-C, name the place from which the same command resumes, if there is anything."""
+
+    def advice() -> str:
+        if not (place.is_dir() and any(place.iterdir())):
+            return NOTHING_KEPT
+        return f"{what} is in {place}; give the same command again to resume."
+
+    on_interrupt(advice)
 
 
 # Commands -----------------------------------------------------------------------------------------
@@ -139,9 +155,8 @@ def _ending(ctx: click.Context, spell: Callable[[str], str] = str) -> Iterator[N
             raise
         raise failed from error
     except KeyboardInterrupt:
-        advice = ctx.meta.get(_ADVICE)
-        advice = advice() if callable(advice) else advice
-        raise _Interruption(advice or "Give the command again to start over.") from None
+        advice = ctx.meta.get(_ADVICE, _START_OVER)
+        raise _Interruption(advice() if callable(advice) else advice) from None
 
 
 class Command(click.Command):

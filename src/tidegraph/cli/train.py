@@ -106,9 +106,10 @@ def train(
         click.echo(f"Resuming {work}")
     on_interrupt(
         lambda: (
-            f"What is done so far is in {work}; give the same command again to resume, or delete it"
-            if work.exists()
-            else None
+            f"The model is complete, in {output}; only its validation is missing."
+            if (output / "model.safetensors").is_file()
+            else f"What was done up to the last checkpoint is in {work}; give the same command"
+            " again to resume."
         )
     )
     with progress("train", quiet=not leads) as report:

@@ -15,9 +15,8 @@ from tidegraph.cli.options import (
     SEED_OPTION,
     THREADS_OPTION,
     option,
-    reading_options,
 )
-from tidegraph.cli.reading import FLIGHTS_OPTION, read_and_report
+from tidegraph.cli.reading import flights_options, read_and_report
 from tidegraph.cli.terminal import Command, console, echo_json, progress, table
 
 _REPORTED = (
@@ -27,14 +26,13 @@ _REPORTED = (
 
 
 @click.command(cls=Command)
-@FLIGHTS_OPTION
-@reading_options
+@flights_options
 @option("--steps", "How many time steps to replay.", 1000, type=COUNT)
 @option(
-    "--snapshots",
-    "Make steps of this length (in the data's unit) instead of one per distinct time.",
+    "--snapshot-seconds",
+    "Make steps of this length instead of one per distinct time.",
     type=COUNT,
-    metavar="SECONDS",
+    metavar="S",
 )
 @option("--columns", default=64, type=COUNT)
 @R_MAX_OPTION
@@ -55,7 +53,7 @@ _REPORTED = (
 @SEED_OPTION
 @THREADS_OPTION
 @JSON_OPTION
-def verify(data: str, **options: Any) -> None:
+def verify(data: str, snapshot_seconds: int | None, **options: Any) -> None:
     """Replay a stream and compare the engine with exact solutions along the way.
 
     The stream runs through a low-pass and a high-pass filter on random features. At evenly spaced
@@ -70,19 +68,23 @@ def verify(data: str, **options: Any) -> None:
     the worst of all numbers would be exactly as far off as it may be.
 
     \b
-      tidegraph verify --data wikipedia --steps 20000
-      tidegraph verify --data uci --snapshots 190080 --steps 89 --r-max 1e-3
+      tidegraph verify wikipedia --steps 20000
+      tidegraph verify uci --snapshot-seconds 190080 --steps 89 --r-max 1e-3
       tidegraph verify --half-life 604800 --steps 20000
+
+    DATA is the name of a data set, a file of events, or a run; by default nyc-flights.
     """
     from rich.markup import escape
 
     from tidegraph.engine import verify as verification
     from tidegraph.engine.channels import Channel
+    from tidegraph.evaluation.splits import in_units
 
     Channel.low_pass(options["alpha"], half_life=options["half_life"])  # raises if they cannot work
     events = read_and_report(data, options)
+    width = None if snapshot_seconds is None else in_units(snapshot_seconds, events.unit)
     with progress("verify") as report:
-        result = verification.verify(events, progress=report, **options)
+        result = verification.verify(events, snapshots=width, progress=report, **options)
     out = console()
     out.print(
         f"[bold]{escape(events.title)}[/]: {events.nodes:,} nodes, {options['columns']} columns,"
@@ -116,6 +118,7 @@ def verify(data: str, **options: Any) -> None:
     )
     results = {
         "data": data,
+        "snapshot_seconds": snapshot_seconds,
         **options,
         "nodes": events.nodes,
         **{name: getattr(result, name) for name in _REPORTED},

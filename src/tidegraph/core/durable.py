@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,6 +12,8 @@ from threading import get_native_id
 from typing import Any
 
 from tidegraph.core.errors import StorageError
+
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 def replace_file(
@@ -46,7 +49,28 @@ def put_in_place(aside: Path, path: Path) -> None:
     exist without its content.
     """
     os.replace(aside, path)
-    handle = os.open(path.parent, os.O_RDONLY)
+    _sync_names(path.parent)
+
+
+def exchange(aside: Path, path: Path) -> None:
+    """Exchange two directories durably: at every moment `path` is one of them.
+
+    Only where the system cannot (Linux can), there is a moment without `path`; the one that was
+    there then is next to it, with `.replaced` after its name.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    at_once = getattr(libc, "renameat2", None)
+    both = os.fsencode(aside.absolute()), os.fsencode(path.absolute())
+    if at_once is None or at_once(_HERE, both[0], _HERE, both[1], _EXCHANGE) != 0:
+        between = path.with_name(f".{path.name}.replaced")
+        os.replace(path, between)
+        os.replace(aside, path)
+        os.replace(between, aside)
+    _sync_names(path.parent)
+
+
+def _sync_names(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)  # the name is part of the directory, which needs its own sync
     finally:

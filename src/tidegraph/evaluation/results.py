@@ -32,6 +32,12 @@ class Row:
     examples: int
     seed: int | None = None
     elapsed_s: float = 0.0
+    rarest: int | None = None  # of two classes that are not equally frequent: examples of the rarer
+
+    @property
+    def decisive(self) -> int:
+        """The number of examples that the chance error of the metrics depends on."""
+        return self.examples if self.rarest is None else self.rarest
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ class Scores:
     split: dict[str, Any]
     settings: dict[str, Any]  # [task]
     headlines: dict[str, str]  # [sampler]: the metric by which scorers are compared
+    examples: dict[str, dict[str, int]]  # [sampler][part]
     notes: list[str]
 
     @classmethod
@@ -98,9 +105,11 @@ class Scores:
         """Merge results; an undefined metric is left out."""
         table: dict[str, Table] = {}
         headlines: dict[str, str] = {}
+        examples: dict[str, dict[str, int]] = {}
         for result in results:
-            for row in result.to_dict()["rows"]:
+            for own, row in zip(result.rows, result.to_dict()["rows"], strict=True):
                 headlines[row["sampler"]] = plain_name(result.headline)
+                examples.setdefault(row["sampler"], {})[_PARTS[row["part"]]] = own.decisive
                 parts = table.setdefault(row["scorer"], {}).setdefault(row["sampler"], {})
                 values = parts.setdefault(_PARTS[row["part"]], {})
                 values |= {
@@ -113,6 +122,7 @@ class Scores:
             results[0].to_dict()["split"],
             {result.task: result.settings for result in results},
             headlines,
+            examples,
             [warning for result in results for warning in result.warnings],
         )
 
@@ -209,7 +219,12 @@ def _verdict(own: Row, rows: Sequence[Row], metric: str) -> Verdict:
         and row.scorer != own.scorer
         and math.isfinite(row.metrics.get(metric, math.nan))
     }
-    return Verdict(own.sampler, own.part, metric, own.metrics[metric], None, heuristics)
+    return Verdict(
+        *(own.sampler, own.part, metric, own.metrics[metric]),
+        spread=None,
+        heuristics=heuristics,
+        examples=own.decisive,
+    )
 
 
 def _plain(value: Any) -> Any:

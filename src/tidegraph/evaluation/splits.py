@@ -225,7 +225,7 @@ def roland_split(
     one that has a successor; the share `validation` of all tasks, just before them, validates. See
     `ROLAND_SETTINGS` for the published values.
     """
-    width = _in_units(width_s, stream.unit)
+    width = in_units(width_s, stream.unit)
     occupied, position, events = np.unique(
         stream.t // width, return_inverse=True, return_counts=True
     )
@@ -251,7 +251,8 @@ def roland_split(
     )
 
 
-def _in_units(width_s: int, unit: str) -> int:
+def in_units(width_s: int, unit: str) -> int:
+    """Return a number of seconds in a unit of time."""
     if width_s < 1:
         raise ParameterError(f"width_s is {width_s}; a snapshot must last at least a second")
     if unit in PER_SECOND:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 # [heuristic][sampler][part][metric]
 Heuristics = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float | None]]]]
+Examples = Mapping[str, Mapping[str, int]]  # [sampler][part]
 
 _SECOND_METRIC = "auc"  # reported next to the headline where the model does not lead by it
 _BY_CHANCE = 0.01  # a lead that one seed may have over another
@@ -35,13 +37,29 @@ def _best(values: Mapping[str, float]) -> tuple[str, float] | None:
     return max(values.items(), key=lambda item: item[1], default=None)
 
 
-def outcome_of_heuristic(value: float, own: float, spread: float | None = None) -> str:
+def noise(a: float, b: float, examples: int | None) -> float:
+    """Return the difference that two scorers may have by the choice of so many examples alone.
+
+    It is two standard errors, each at most that of a share, sqrt(p (1 - p) / n): no mean of values
+    between 0 and 1 has a larger one, nor has AUC, where n counts the rarer class. As for shares of
+    few, two successes and two failures are added. None: the number is unknown, and it is 0.
+    """
+    if examples is None:
+        return 0.0
+    shares = ((value * examples + 2) / (examples + 4) for value in (a, b))
+    return 2 * math.sqrt(sum(p * (1 - p) / (examples + 4) for p in shares))
+
+
+def outcome_of_heuristic(
+    value: float, own: float, spread: float | None = None, examples: int | None = None
+) -> str:
     """Return how a heuristic compares with a model: `ahead`, `about as good`, or "" if behind.
 
     A lead of either below the spread over seeds does not count; if the spread is unknown, neither
-    does one below a point. Values that agree in four digits are the same.
+    does one below a point. Nor does one below the `noise` of so many examples. Values that agree in
+    four digits are the same.
     """
-    by_chance = _BY_CHANCE if spread is None else spread
+    by_chance = max(_BY_CHANCE if spread is None else spread, noise(value, own, examples))
     if abs(value - own) < by_chance or f"{value:.4f}" == f"{own:.4f}":
         return "about as good"
     return "ahead" if value > own else ""
@@ -58,6 +76,7 @@ class Verdict:
     spread: float | None  # standard deviation over seeds; None with one seed
     heuristics: dict[str, float]
     headline: bool = True  # whether scorers are compared by this metric
+    examples: int | None = None  # test events, or those of the rarer class; None: unknown
 
     @property
     def best(self) -> tuple[str, float] | None:
@@ -67,9 +86,17 @@ class Verdict:
     @property
     def outcome(self) -> str:
         """How the best heuristic compares: `ahead`, `about as good`, or "" if behind."""
-        return (
-            "" if self.best is None else outcome_of_heuristic(self.best[1], self.mean, self.spread)
-        )
+        return self._outcome(self.examples)
+
+    def _outcome(self, examples: int | None) -> str:
+        if self.best is None:
+            return ""
+        return outcome_of_heuristic(self.best[1], self.mean, self.spread, examples)
+
+    @property
+    def too_few(self) -> bool:
+        """Whether the lead of either would count on more examples."""
+        return self.outcome != self._outcome(None)
 
     @property
     def lead(self) -> float:
@@ -85,6 +112,13 @@ class Verdict:
         if self.best is None:
             return f"No heuristic was evaluated{where}: the model has {metric} {own}."
         name, value = self.best[0], f"{100 * self.best[1]:.2f}"
+        if self.too_few:
+            chance = noise(self.mean, self.best[1], self.examples)
+            return (
+                f"The model and the best heuristic cannot be told apart{where}: {metric} {own},"
+                f" {name} {value}; with {self.examples:,} to evaluate, {100 * chance:.1f} points"
+                " are chance."
+            )
         if not self.headline:
             state = self.outcome or "behind"
             return f"By {metric} {name} is {state}{where}: {value}, the model {own}."
@@ -100,11 +134,13 @@ def verdicts(
     metrics: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]],
     heuristics: Heuristics,
     headlines: Mapping[str, str],
+    examples: Examples | None = None,
 ) -> Iterator[Verdict]:
     """Yield a verdict by the headline for every sampler and part, and by AUC if that differs.
 
     metrics: `[sampler][part][metric]` with `mean`, `std` and `per_seed`.
     headlines: the metric by which scorers are compared, by sampler.
+    examples: how many were evaluated, by sampler and part.
     """
     for sampler, parts in metrics.items():
         for part, values in parts.items():
@@ -124,9 +160,22 @@ def verdicts(
                     spread=own["std"] if len(own["per_seed"]) > 1 else None,
                     heuristics=_values(heuristics, sampler, part, metric),
                     headline=metric == main,
+                    examples=(examples or {}).get(sampler, {}).get(part),
                 )
                 if verdict.headline or verdict.outcome:
                     yield verdict
+
+
+def leader(of: Mapping[str, Verdict]) -> str | None:
+    """Return whose model is ahead of all others; None if that may be chance."""
+    first, *others = sorted(of, key=lambda name: -of[name].mean)
+    best = of[first]
+    for other in map(of.__getitem__, others):
+        spreads = [one.spread for one in (best, other) if one.spread is not None]
+        spread = math.hypot(*spreads) if len(spreads) == 2 else None
+        if outcome_of_heuristic(other.mean, best.mean, spread, best.examples):
+            return None
+    return first
 
 
 def _headline(sampler: str, values: Mapping[str, Any], headlines: Mapping[str, str]) -> str | None:

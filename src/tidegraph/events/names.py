@@ -16,6 +16,7 @@ from tidegraph.events.columns import IntArray, whole_numbers
 
 Side: TypeAlias = Literal["src", "dst"]
 STRING = np.dtypes.StringDType()
+_FEW = 8  # up to so many names are compared with all, to answer before pyarrow is imported
 _COMPARED = 20_000  # up to so many names the nearest one is searched for
 
 
@@ -99,21 +100,13 @@ class NodeNames:
         """Whether these names begin with the known ones."""
         return np.array_equal(self.values[: len(known)], known.values)
 
-    def find(self, names: ArrayLike) -> IntArray:
-        """Return the numbers of names, in the same shape, -1 for those that no node has."""
-        wanted = np.asarray(names)
-        return self._integer_numbers(wanted) if self.are_integers else self._string_numbers(wanted)
-
     def numbers(self, names: ArrayLike, side: Side | None = None) -> IntArray:
         """Return the numbers of names, in the same shape; raise `UnknownNodeError` if one is none.
 
         side: whether the names are ids of sources or of destinations, where `by_side`.
         """
-        wanted = np.asarray(names)
-        if side is not None and self.by_side:
-            wanted = _on_side(wanted, side)
-        look_up = self._integer_numbers if self.are_integers else self._string_numbers
-        found = look_up(wanted)
+        wanted = self._of_side(np.asarray(names), side)
+        found = self._look_up(wanted)
         if side is None and self.by_side and (found < 0).any():
             found = self._numbers_on_either_side(wanted, found)
         unknown = found.ravel() < 0
@@ -133,6 +126,16 @@ class NodeNames:
             )
         return np.where(found < 0, np.maximum(src, dst), found)
 
+    def find(self, names: ArrayLike, side: Side | None = None) -> IntArray:
+        """Return what `numbers` does, with -1 for names that no node has."""
+        return self._look_up(self._of_side(np.asarray(names), side))
+
+    def _of_side(self, names: NDArray[Any], side: Side | None) -> NDArray[Any]:
+        return names if side is None or not self.by_side else _on_side(names, side)
+
+    def _look_up(self, wanted: NDArray[Any]) -> IntArray:
+        return (self._integer_numbers if self.are_integers else self._string_numbers)(wanted)
+
     def _integer_numbers(self, wanted: NDArray[Any]) -> IntArray:
         if wanted.dtype.kind in "OUT":
             wanted = parsed_integers(wanted)
@@ -149,6 +152,10 @@ class NodeNames:
         return np.where(self.values[numbers] == wanted, numbers, -1)
 
     def _string_numbers(self, wanted: NDArray[Any]) -> IntArray:
+        if wanted.size <= _FEW and self._index is None:
+            places = [np.flatnonzero(self.values == str(name)) for name in wanted.ravel().tolist()]
+            numbers = [place[0] if len(place) else -1 for place in places]
+            return np.array(numbers, dtype=np.int64).reshape(wanted.shape)
         import pyarrow as pa  # here: it takes longer to import than everything else together
         import pyarrow.compute
 

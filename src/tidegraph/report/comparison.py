@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tidegraph.core.palette import SERIES
-from tidegraph.evaluation import Verdict, outcome_of_heuristic
+from tidegraph.evaluation import Verdict, leader
 from tidegraph.report.figures import Curve, strip
 from tidegraph.report.markup import Html, document, element, figures, join, section, table
 from tidegraph.report.observations import Observations
@@ -61,11 +61,11 @@ def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
             name: of_run[key] for name, of_run in zip(names, found, strict=True) if key in of_run
         }
         first = next(iter(own.values()))
-        winner = _winner(list(own.values()))
+        ahead = leader(own)
         bests = [one.best for one in own.values() if one.best is not None]
         best = max(bests, key=lambda item: item[1], default=None)
         title = f"{metric_words(first.metric)} {condition(first)}"
-        cells = [_cell(own.get(name), winner) for name in names]
+        cells = [_cell(own.get(name), bold=name == ahead) for name in names]
         rule = (
             ABSENT if best is None else join(f"{best[1]:.4f}", element("small", heuristic(best[0])))
         )
@@ -85,8 +85,8 @@ def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
         "Results",
         element(
             "p",
-            "Mean over seeds ± standard deviation. Bold is the best run of a line, if its lead"
-            " exceeds what seeds differ by.",
+            "Mean over seeds ± standard deviation; bold is ahead of all others by more than"
+            " seeds and the choice of test events explain.",
         ),
         table(["", *names, "best heuristic"], rows),
         figures(figure) if strips else None,
@@ -94,21 +94,11 @@ def _headlines(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:
     )
 
 
-def _winner(verdicts: Sequence[Verdict]) -> Verdict | None:
-    """Return the best verdict, or None if its lead over the next one may be chance."""
-    if len(verdicts) < 2:
-        return None
-    second, best = sorted(verdicts, key=lambda one: one.mean)[-2:]
-    spreads = [one.spread for one in (best, second) if one.spread is not None]
-    spread = max(spreads, default=None)
-    return None if outcome_of_heuristic(second.mean, best.mean, spread) else best
-
-
-def _cell(verdict: Verdict | None, winner: Verdict | None) -> Any:
+def _cell(verdict: Verdict | None, *, bold: bool) -> Any:
     if verdict is None:
         return ABSENT
     value = with_spread(verdict.mean, verdict.spread)
-    return element("strong", value) if verdict is winner else value
+    return element("strong", value) if bold else value
 
 
 def _differing(runs: Sequence[FinishedRun], names: Sequence[str]) -> Html:

@@ -59,7 +59,8 @@ class FinishedRun:
     def verdicts(self, *, headline: bool = True) -> list[Verdict]:
         """Return the verdicts by the headline metric, or those by another; all nodes come first."""
         headlines = self.results.get("headlines") or {}
-        found = verdicts(self.results["metrics"], self.heuristics, headlines)
+        examples = self.results.get("examples")
+        found = verdicts(self.results["metrics"], self.heuristics, headlines, examples)
         wanted = [verdict for verdict in found if verdict.headline == headline]
         return sorted(wanted, key=lambda verdict: verdict.part != "all")
 

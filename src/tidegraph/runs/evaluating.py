@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
 from tidegraph import evaluation
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress, prefixed, silent
@@ -21,7 +19,7 @@ from tidegraph.learning.tasks import LinkPredictor
 from tidegraph.runs.protocol import Protocol, split_stream
 from tidegraph.runs.trials import LIVE, MODEL, Trial, make_trial, trial_settings, with_settings
 
-_FEW = 1000  # events of a test; the chance error of a share is then 1.6 points
+_FEW = 1000  # events of a test; differences of some 4 points are then chance
 
 
 def evaluate(
@@ -83,7 +81,9 @@ def summary(
     """Return what `evaluate` does, from the scores of the heuristics and of each seed's model."""
     metrics = over_seeds([one.table[MODEL] for one in scores])
     model, stream = trial.model(seed=seeds[0], path=None), trial.stream
-    verdicts = evaluation.verdicts(metrics, heuristics.table, heuristics.headlines)
+    verdicts = evaluation.verdicts(
+        metrics, heuristics.table, heuristics.headlines, heuristics.examples
+    )
     tested = heuristics.split["sizes"]["test"] if trial.protocol.name != "roland" else None
     return {
         "task": trial.protocol.task,
@@ -102,6 +102,7 @@ def summary(
         "seeds": list(seeds),
         "evaluation": heuristics.settings,
         "headlines": heuristics.headlines,
+        "examples": heuristics.examples,
         "training_negatives": getattr(model, "training_negatives", None),
         "settings": {
             key: value for key, value in model.get_params().items() if key not in ("seed", "path")
@@ -109,7 +110,7 @@ def summary(
         "metrics": metrics,
         "heuristics": heuristics.table,
         "verdicts": [str(verdict) for verdict in verdicts],
-        "warnings": [*heuristics.notes, *too_few(tested)],
+        "warnings": [*too_few(tested), *heuristics.notes],
         "elapsed_s": dict(elapsed_s),
         "version": version("tidegraph"),
     }
@@ -179,7 +180,7 @@ def _check_seeds(seeds: Sequence[int]) -> None:
 def too_few(events: int | None) -> Iterator[str]:
     """Yield a note if chance alone makes visible differences on this number of test events."""
     if events is not None and events < _FEW:
-        points = 100 * 0.5 / np.sqrt(max(events, 1))
+        points = 100 * evaluation.noise(0.5, 0.5, events)
         yield (
             f"evaluated on only {counted(events, 'event')}: differences of some {points:.0f} points"
             " are chance"

@@ -178,7 +178,13 @@ def _row(choice: dict[str, Any], cells: Sequence[Mapping[str, Any]]) -> dict[str
         for metric in cells[0]["metrics"]
     }
     seconds = sum(cell["elapsed_s"]["total"] for cell in cells)
-    return {"settings": choice, "metrics": metrics, "elapsed_s": round(seconds, 3)}
+    events = cells[0]["events"]
+    return {
+        "settings": choice,
+        "metrics": metrics,
+        "events": events,
+        "elapsed_s": round(seconds, 3),
+    }
 
 
 def _as_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:

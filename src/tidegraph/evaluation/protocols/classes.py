@@ -13,13 +13,14 @@ from tidegraph.core.errors import EvaluationError, ParameterError
 from tidegraph.core.words import counted
 from tidegraph.evaluation import metrics
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
+from tidegraph.evaluation.verdicts import noise
 from tidegraph.events.stream import EventStream
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 RowScore = Callable[[IntArray], ArrayLike]  # positions of examples -> [B] or [B, classes]
 
-_FEW = 100  # events of a class; the chance error of a share is then 5 points
+_FEW = 100  # events of a class; differences of some 14 points are then chance
 PARTS = {"train": 0, "validation": 1, "test": 2}
 
 
@@ -68,12 +69,15 @@ def evaluate_classes(
         one_class = len(np.unique(truth)) < 2
         if classes == 2 and one_class:
             builder.warn(f"only one class occurs in {name}: AUC and AP are undefined there")
-        if by_event and not one_class and (rarest := int(np.bincount(truth).min())) < _FEW:
-            points = 100 * 0.5 / math.sqrt(max(rarest, 1))
+        rarest = int(np.bincount(truth).min())
+        binary = classes == 2 and not one_class
+        if (binary or (by_event and not one_class)) and rarest < _FEW:
+            points = 100 * noise(0.5, 0.5, rarest)
             builder.warn(
-                f"the rarest class has only {counted(rarest, 'event')} in {name}: differences of"
+                f"the rarest class has only {counted(rarest, 'example')} in {name}: differences of"
                 f" some {points:.0f} points are chance"
             )
+        decisive = rarest if binary else None
         for scorer, score in scorers.items():
             begun = time.perf_counter()
             scores = np.asarray(score(rows), dtype=np.float64)
@@ -81,7 +85,7 @@ def evaluate_classes(
             _check(scores, len(rows), classes, scorer)
             measured = _event_metrics if by_event else _metrics
             values = measured(scores, truth, classes, defined=not one_class)
-            builder.add(Row(name, "none", scorer, values, len(rows), None, elapsed_s))
+            builder.add(Row(name, "none", scorer, values, len(rows), None, elapsed_s, decisive))
     sizes = {name: int((part == number).sum()) for name, number in PARTS.items()}
     return builder.result(
         {"name": split_name, "sizes": sizes, "parameters": {}}, {"classes": classes}

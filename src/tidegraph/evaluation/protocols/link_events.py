@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress
 from tidegraph.evaluation import metrics
-from tidegraph.evaluation.negatives import GivenNegatives, NegativeSampler, negative_sampler
+from tidegraph.evaluation.negatives import (
+    GivenNegatives,
+    HistoricalEdges,
+    InductiveEdges,
+    NegativeSampler,
+    negative_sampler,
+)
 from tidegraph.evaluation.protocols import scoring
 from tidegraph.evaluation.protocols.scoring import HeuristicFactory, PairScore
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
@@ -26,6 +32,8 @@ _Pairs = tuple[IntArray, IntArray]
 _Scores = tuple[str, FloatArray, list[FloatArray], float]  # scorer, true, false, seconds
 
 SEEDS = {"validation": 0, "new_validation": 1, "test": 2, "new_test": 3}
+_AVOID_BATCH = (HistoricalEdges.name, InductiveEdges.name)  # samplers that avoid pairs of the batch
+_REPEATS_WORTH_A_NOTE = 0.03  # of the positives
 
 
 def evaluate_link(
@@ -51,6 +59,10 @@ def evaluate_link(
     test that precede the batch or, as `<name>@event`, every event of the stream that precedes the
     scored one, including those of nodes held out of training. `heuristics` returns fresh ones,
     or none.
+
+    `settings["repeated_in_batch"][part]` is the share of positives whose pair has occurred earlier
+    in their batch. Samplers of past edges never draw such a pair, so whoever knows the events
+    within a batch recognises these positives; a warning says so.
     """
     unseeded = [part for part in parts if part not in seeds]
     if unseeded:
@@ -65,6 +77,7 @@ def evaluate_link(
     kinds, events = len(samplers), sum(len(split.part(part)) for part in parts)
     work = scoring.Work(progress, events * (kinds + scorers * (2 * kinds + 1)))
     as_published = True
+    repeated: dict[str, float] = {}
     for part in parts:
         positions = split.part(part)
         if len(positions) == 0:
@@ -72,6 +85,7 @@ def evaluate_link(
             continue
         src, dst, t = scoring.columns(stream, positions)
         row = scoring.begin_of_batch(positions, batch_size)
+        repeated[part] = _repeated_in_batch(src * stream.nodes + dst, t, batch_size)
         drawn: dict[str, _Pairs] = {}
         for wanted in samplers:
             sampler = _sampler(wanted, stream, split, part, seeds)
@@ -82,6 +96,14 @@ def evaluate_link(
                 work.add(len(src[rows]), f"{part}, drawing {sampler.name}")
             sources, destinations = zip(*batches, strict=True)
             drawn[sampler.name] = np.concatenate(sources), np.concatenate(destinations)
+        avoiding = [name for name in drawn if name in _AVOID_BATCH]
+        if avoiding and repeated[part] > _REPEATS_WORTH_A_NOTE:
+            builder.warn(
+                f"{repeated[part]:.0%} of the positives of {part} repeat a pair of their own batch,"
+                f" which {' and '.join(avoiding)} negatives never do: scorers that know the events"
+                " within a batch (the model, heuristics with @event) recognise them; see"
+                " docs/protocols.md"
+            )
         pairs = [(src, dst), *drawn.values()]
         scores: list[_Scores] = []
         if score is not None:
@@ -98,9 +120,19 @@ def evaluate_link(
                 builder.add(Row(part, name, scorer, values, len(true), seed, elapsed_s))
                 work.add(len(true), f"{part}, measuring {scorer}")
     settings: dict[str, Any] = {"batch_size": batch_size, "seeds": dict(seeds)}
+    settings["repeated_in_batch"] = repeated
     if not as_published:
         settings["past_edges"] = "drawn by rejection"  # see docs/protocols.md
     return builder.result(split, settings)
+
+
+def _repeated_in_batch(pair: IntArray, t: IntArray, batch_size: int) -> float:
+    """Return the share of events whose pair occurs in their batch at an earlier time."""
+    batch = np.arange(len(pair)) // batch_size
+    _, number = np.unique(pair, return_inverse=True)
+    keys = batch * len(pair) + number.reshape(-1)
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    return float(np.mean(t[first[place.reshape(-1)]] < t))
 
 
 def _by_heuristics(

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from tidegraph.core import display
 from tidegraph.core.declarations import Setting, declared
-from tidegraph.core.durable import link_or_copy, put_in_place
+from tidegraph.core.durable import exchange, link_or_copy, put_in_place
 from tidegraph.core.errors import StateFileError
 from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.evaluation import Result, Split, latest_split
@@ -156,13 +156,13 @@ class Estimator(Recorded):
 
     # Learning on ----------------------------------------------------------------------------------
 
-    def advance(self: _Own, events: EventStream) -> _Own:
+    def advance(self: _Own, events: EventStream, *, progress: Progress | None = None) -> _Own:
         """Add later events, and labels they bring, to the state without learning; return self.
 
         They may bring new nodes, after the known ones: `events.continuing(model.stream)`.
         """
         self._check_fitted()
-        self._append(events)
+        self._append(events, progress)
         self._features = self._new_features()
         return self
 
@@ -258,10 +258,8 @@ class Estimator(Recorded):
             advice = ", or overwrite=True" if a_model else ""
             raise StateFileError(f"{whole} exists; give a directory that does not{advice}")
         directory = whole.with_name(f".{whole.name}.saving")
-        before = whole.with_name(f".{whole.name}.replaced")
-        for leftover in (directory, before):  # by a save that was killed
-            if leftover.exists():
-                shutil.rmtree(leftover)
+        if directory.exists():  # left by a save that was killed
+            shutil.rmtree(directory)
         directory.mkdir(parents=True)
         copy_store(self._directory, directory / "trajectories")
         self._history.save(directory / "trajectories" / HISTORY)
@@ -284,10 +282,10 @@ class Estimator(Recorded):
         (directory / "settings.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         write_tensors(directory / "model.safetensors", self._network.state_dict(), about)
         if a_model:
-            put_in_place(whole, before)
-        put_in_place(directory, whole)
-        if a_model:
-            shutil.rmtree(before)
+            exchange(directory, whole)
+            shutil.rmtree(directory)
+        else:
+            put_in_place(directory, whole)
 
     def _learned(self) -> dict[str, Any]:
         """Return what the training found besides weights, in plain types."""

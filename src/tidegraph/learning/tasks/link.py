@@ -238,20 +238,76 @@ class LinkPredictor(LinkSettings, Estimator):
         `without_known` leaves out those that `src` was linked to before.
         """
         self._check_fitted()
-        _K.check(k)
-        sources, times = self._columns(src=src, t=t)
         if np.ndim(src) or np.ndim(t):
-            raise DataError("rank answers for one source at one time; call it once for each")
-        node, time = sources[0], times[0]
-        past = self._stream.before(int(time))
+            raise DataError("rank answers for one source at one time; rank_all for many sources")
+        given = None if candidates is None else self._columns(dst=candidates)[0]
+        _, nodes, found = self.rank_all(
+            t,
+            k,
+            src=src,
+            candidates=given,
+            without_self=without_self,
+            without_known=without_known,
+        )
+        return nodes, found
+
+    def rank_all(
+        self,
+        t: Any,
+        k: int = 10,
+        *,
+        src: ArrayLike | None = None,
+        candidates: ArrayLike | None = None,
+        most: int | None = None,
+        without_self: bool = True,
+        without_known: bool = False,
+        progress: Progress | None = None,
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return the `k` likeliest destinations of many sources at `t`, best first, as three
+        columns: sources in the given order, destinations, and their probabilities.
+
+        src: by default all nodes that were a source before `t`.
+        most: if more nodes were destinations before `t`, candidates are as many, those with the
+            most events (which count half after a thirtieth of the time), and whomever the source
+            was linked to before.
+        The other arguments are those of `rank`.
+        """
+        self._check_fitted()
+        _K.check(k)
+        time = int(self._columns(t=t)[0][0])
+        past, count = self._stream.before(time), self._stream.nodes
+        sources = np.unique(past.src) if src is None else self._columns(src=src)[0]
         nodes = np.unique(past.dst if candidates is None else self._columns(dst=candidates)[0])
-        if without_self:
-            nodes = nodes[nodes != node]
-        if without_known:
-            nodes = np.setdiff1d(nodes, past.dst[past.src == node])
-        found = self.predict_proba(node, nodes, time) if len(nodes) else np.zeros(0, np.float32)
-        best = np.argsort(-found, kind="stable")[:k]
-        return nodes[best], found[best]
+        met = np.unique(past.src * count + past.dst)
+        few = most is not None and candidates is None and len(nodes) > most
+        if few:
+            fading = np.exp2((past.t - time) * (30 / max(1, time - int(past.t[0]))))
+            weight = np.bincount(past.dst, fading, count)
+            nodes = np.sort(nodes[np.argsort(-weight[nodes], kind="stable")[:most]])
+        found = [(sources[:0], nodes[:0], np.zeros(0, np.float32))]
+        for rows in pieces(len(sources), max(1, _PAIRS_AT_ONCE // max(1, len(nodes)))):
+            some = sources[rows]
+            pair, place = (some[:, None] * count + nodes).ravel(), np.repeat(rows, len(nodes))
+            if few:
+                own, whose = _pairs_of(some, met, count)
+                new = ~np.isin(own % count, nodes)
+                pair, place = np.append(pair, own[new]), np.append(place, rows[whose[new]])
+            kept = np.ones(len(pair), dtype=np.bool_)
+            if without_self:
+                kept &= pair // count != pair % count
+            if without_known:
+                kept &= ~np.isin(pair, met)
+            pair, place = pair[kept], place[kept]
+            logit = self.decision_function(pair // count, pair % count, time)
+            order = np.lexsort((pair, -logit, place))
+            ordered = place[order]
+            best = order[np.arange(len(order)) - np.searchsorted(ordered, ordered) < k]
+            probability = torch.sigmoid(torch.from_numpy(logit[best])).numpy()
+            found.append((pair[best] // count, pair[best] % count, probability))
+            if progress is not None:
+                progress(int(rows[-1]) + 1, len(sources), "ranking, sources")
+        ranked = [np.concatenate(column) for column in zip(*found, strict=True)]
+        return ranked[0], ranked[1], ranked[2]
 
     def evaluate(
         self, split: Split, *, samplers: Sequence[str] = SAMPLERS, **options: Any
@@ -305,6 +361,14 @@ def _distinct(nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray, IntArra
     times, rank = np.unique(t, return_inverse=True)
     keys, place = np.unique(nodes * len(times) + rank.reshape(-1), return_inverse=True)
     return keys // len(times), times[keys % len(times)], place.reshape(-1)
+
+
+def _pairs_of(sources: IntArray, pairs: IntArray, nodes: int) -> tuple[IntArray, IntArray]:
+    """Return those of the ascending pairs `src * nodes + dst` that each source has, and whose."""
+    first, last = np.searchsorted(pairs, np.stack([sources, sources + 1]) * nodes)
+    whose = np.repeat(np.arange(len(sources)), last - first)
+    begin = np.cumsum(last - first) - (last - first)
+    return pairs[np.arange(len(whose)) + (first - begin)[whose]], whose
 
 
 def _past_pairs(

@@ -211,7 +211,7 @@ class Recorded(ModelSettings):
     def _joined(self, events: EventStream) -> EventStream:
         return self._stream.joined(events)
 
-    def _append(self, events: EventStream) -> None:
+    def _append(self, events: EventStream, progress: Progress | None = None) -> None:
         """Record later events, those of a saved model to a copy of its record."""
         stream = self._joined(events)  # checks them before anything changes
         if self._saved:
@@ -219,7 +219,7 @@ class Recorded(ModelSettings):
             copy_store(self._directory, copy)
             self._directory, self._saved = copy, False
             self._trajectories = Trajectories.open(copy)
-        self._trajectories.append(events)
+        self._trajectories.append(events, progress=progress)
         self._history.append(events)
         self._stream = stream
 

@@ -1,0 +1,166 @@
+"""The command `tidegraph append`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegraph.cli.models import given_unit, in_unit, load_model, saved_model
+from tidegraph.cli.options import JSON_OPTION, PATH, option, reading_options
+from tidegraph.cli.reading import read_and_report
+from tidegraph.cli.results import moment_text, names_by_side
+from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
+from tidegraph.core.durable import only_writer
+from tidegraph.core.errors import DataError, StateFileError
+from tidegraph.core.words import counted
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tidegraph.events.stream import EventStream
+
+
+@click.command(cls=Command)
+@click.argument("model", metavar="MODEL|RUN", type=PATH)
+@click.argument("data", metavar="DATA")
+@reading_options
+@option("-o --output", "Save to a new directory, and leave the model as it is.", type=PATH)
+@JSON_OPTION
+def append(model: Path, data: str, output: Path | None, **options: Any) -> None:
+    """Add later events to a model, without training it again.
+
+    MODEL|RUN is what tidegraph train was given as -o, or a run such as runs/calls, of which the
+    model of the first seed is changed; the numbers and the report of a run stay those of its own
+    events. DATA is a file of events, with the columns of the model's own unless options say
+    otherwise.
+
+    \b
+      tidegraph append calls.model today.csv
+      tidegraph append runs/calls today.csv -o calls-today.model
+      tidegraph predict calls.model --src ann --rank 5        answers from the new events
+
+    New nodes are welcome. Rows that the model knows already are left out, so a file may hold old
+    and new events. So are late ones, before the last event of the model: the state it keeps follows
+    all events before, and is not undone. An append that is stopped changes nothing.
+    """
+    directory = saved_model(model)
+    if output is not None and output.exists():
+        raise StateFileError(f"{output} exists already; give another directory, or delete it")
+    begun = time.perf_counter()
+    saved, before = output or directory, directory.stat().st_ino
+    on_interrupt(
+        lambda: (
+            f"The events are appended, in {saved}."
+            if saved.exists() and saved.stat().st_ino != before
+            else f"Nothing was changed: {model} is as it was. Give the same command again."
+        )
+    )
+    with only_writer(directory):
+        with progress("append") as report:
+            report(0, 1, "loading the model")
+            estimator = load_model(directory)
+        stream = estimator.stream
+        read = _read_like(stream, data, options)
+        events = _numbered_alike(read, stream).continuing(stream)
+        known, late = _known_and_late(events, stream)
+        new = events.where(~known & ~late)
+        _explain(stream, int(known.sum()), int(late.sum()))
+        if late.all() and len(late):
+            raise DataError(f"all events of {data} are late; nothing was changed")
+        if len(new):
+            with progress("append") as report:
+                estimator.advance(new, progress=report)
+                report(0, 1, "saving the model")
+                estimator.save(saved, overwrite=output is None)
+    nodes = estimator.stream.nodes - stream.nodes
+    if len(new):
+        click.echo(
+            f"Appended {counted(len(new), 'event')}, with {counted(nodes, 'new node')}, in"
+            f" {time.perf_counter() - begun:.1f} s; saved in {saved}. The last event now is at"
+            f" {moment_text(int(new.t[-1]), new.unit)}."
+        )
+    else:
+        click.echo(f"Nothing to append: {data} has no later events; {model} is as it was.")
+    results = {
+        "model": str(model),
+        "output": str(saved),
+        "read": len(events),
+        "appended": len(new),
+        "known": int(known.sum()),
+        "late": int(late.sum()),
+        "new_nodes": nodes,
+        "events": len(estimator.stream),
+        "nodes": estimator.stream.nodes,
+    }
+    echo_json(results)
+
+
+def _read_like(stream: EventStream, data: str, options: dict[str, Any]) -> EventStream:
+    """Read events with the columns of the stream's own table, except for those given."""
+    from tidegraph.events.own_columns import carried_columns
+
+    uses = {} if stream.report is None else stream.report.columns
+    if options["format_"] == "auto" and Path(data).is_file():
+        for role, use in uses.items():
+            if role in options and use.by != "place":
+                options[role] = options[role] or use.column
+        if uses:
+            options["edge_features"] = options["edge_features"] or carried_columns(stream)
+            options["unit"] = options["unit"] or given_unit(stream)
+        options["bipartite"] = options["bipartite"] or names_by_side(stream)
+    events = in_unit(read_and_report(data, options, any_order=True), stream.unit)
+    if events.unit != stream.unit:
+        raise DataError(
+            f"times of {data} count {events.unit}, those of the model {stream.unit}; give --unit"
+        )
+    return events if stream.weight is not None else replace(events, weight=None)
+
+
+def _numbered_alike(events: EventStream, stream: EventStream) -> EventStream:
+    """Return the events with names where the stream has names, and only there."""
+    import numpy as np
+
+    from tidegraph.events.names import NodeNames
+
+    if (events.names is None) == (stream.names is None):
+        return events
+    if events.names is None:
+        return replace(events, names=NodeNames(np.arange(events.nodes)))
+    ids = events.names.values
+    if not events.names.are_integers or ids.min() < 0:
+        raise DataError(
+            "the model's ids are numbers from 0 on, and these events have others, such as"
+            f" {ids[0]}; give the ids that the model was trained on"
+        )
+    src, dst = ids[events.src], ids[events.dst]
+    return replace(events, src=src, dst=dst, nodes=int(ids.max()) + 1, names=None)
+
+
+def _known_and_late(
+    events: EventStream, stream: EventStream
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which events the stream has, and which others are before its last one."""
+    import numpy as np
+
+    pairs = [some.src * events.nodes + some.dst for some in (stream, events)]
+    _, pair = np.unique(np.concatenate(pairs), return_inverse=True)
+    times, time = np.unique(np.concatenate([stream.t, events.t]), return_inverse=True)
+    key = pair.reshape(-1) * len(times) + time.reshape(-1)
+    known = np.isin(key[len(stream) :], key[: len(stream)])
+    return known, ~known & (events.t < stream.t[-1])
+
+
+def _explain(stream: EventStream, known: int, late: int) -> None:
+    if known:
+        click.echo(f"  {counted(known, 'event')} left out: the model knows them already")
+    if late:
+        last = moment_text(int(stream.t[-1]), stream.unit)
+        click.echo(
+            f"  {counted(late, 'late event')} left out: before the model's last event at {last};"
+            " train on all events together to include them"
+        )

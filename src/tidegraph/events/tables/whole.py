@@ -7,7 +7,6 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 _ROWS = 1 << 18  # fetched at once
 DATABASES = ("sqlite", "duckdb", "postgresql", "postgres")
-# By module: the extra that installs it.
-_EXTRAS = {"python_calamine": "excel", "duckdb": "databases", "adbc_driver_postgresql": "databases"}
 
 
 def is_address(source: Any) -> bool:
@@ -29,13 +26,14 @@ def is_address(source: Any) -> bool:
     return isinstance(source, str) and source.partition("://")[0] in DATABASES
 
 
-def _needed(module: str, name: str) -> Any:
+@contextlib.contextmanager
+def _needed(name: str, extra: str) -> Iterator[None]:
+    """Turn a failing import into advice to install the extra."""
     try:
-        return import_module(module)
-    except ImportError:
-        extra = _EXTRAS[module.split(".")[0]]
+        yield
+    except ModuleNotFoundError as error:
         raise DataError(
-            f"{name} needs {module.split('.')[0]} to be read; pip install 'tidegraph[{extra}]'"
+            f"{name} needs {error.name} to be read; pip install 'tidegraph[{extra}]'"
         ) from None
 
 
@@ -98,9 +96,10 @@ def workbook_table(path: Path, sheet: str | None) -> tuple[pa.Table, str]:
     """Return a sheet of a workbook, by default the first, and its name; its first row is names."""
     import pyarrow as pa
 
-    calamine = _needed("python_calamine", str(path))
+    with _needed(str(path), "excel"):
+        import python_calamine
     try:
-        book = calamine.CalamineWorkbook.from_path(str(path))
+        book = python_calamine.CalamineWorkbook.from_path(str(path))
     except Exception as error:  # the library has one class of errors per format
         raise DataError(f"{path} cannot be read as a workbook: {error}") from error
     names: list[str] = list(book.sheet_names)
@@ -148,10 +147,12 @@ def database_table(address: str, query: str | None) -> pa.Table:
         listing = "select name from sqlite_master where type in ('table', 'view')"
         opened, failed = _sqlite(path), sqlite3.Error
     elif parts.scheme == "duckdb":
-        duckdb = _needed("duckdb", address)
+        with _needed(address, "databases"):
+            import duckdb
         opened, failed = _duckdb(duckdb, path), duckdb.Error
     else:
-        driver = _needed("adbc_driver_postgresql.dbapi", address)
+        with _needed(address, "databases"):
+            import adbc_driver_postgresql.dbapi as driver
         opened, failed = _postgresql(driver, address), driver.Error
     try:
         with opened as rows_of:

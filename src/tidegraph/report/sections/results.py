@@ -64,7 +64,8 @@ def _sizes(results: dict[str, Any]) -> str:
     sizes = (results.get("split") or {}).get("sizes") or {}
     words = {"train": "for training", "validation": "for validation", "test": "for the test"}
     parts = [f"{sizes[k]:,} {words[k]}" for k in words if isinstance(sizes.get(k), int)]
-    return f" ({', '.join(parts)}, in order of time)" if parts else ""
+    order = "" if results.get("protocol") == "nodes at random" else ", in order of time"
+    return f" ({', '.join(parts)}{order})" if parts else ""
 
 
 def headline(run: FinishedRun) -> Html:

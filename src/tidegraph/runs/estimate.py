@@ -14,8 +14,9 @@ from tidegraph.runs.config import Settings
 from tidegraph.store.recording import SEGMENT_BYTES
 from tidegraph.store.segments import Layout
 
-# Measured on 10^4 to 10^5 events of `generate_communities`, Wikipedia and flights, in CPU seconds
-# of one core; two cores share the work of records and networks.
+# CPU seconds of one core on a busy machine: recording on 10^4 to 10^5 events of
+# `generate_communities`, UCI, Wikipedia and 3 M flights; the rest on 10^4 events alone. That two
+# cores halve the work of records and networks is assumed.
 # Of both ends, and of neighbours that moved enough: fewer the more events a node has.
 _RECORDS_PER_EVENT, _MOVED = 1.5, 27.0
 _EVENT_CELL_US = 0.3  # to propagate and record an event, per channel and column

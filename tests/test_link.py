@@ -62,6 +62,11 @@ def fitted() -> LinkPredictor:
     return predictor().fit(STREAM, SPLIT)
 
 
+def test_a_path_is_no_stream() -> None:
+    with pytest.raises(ParameterError, match=r"given a str.*tidegraph\.read"):
+        LinkPredictor().fit("calls.csv")  # type: ignore[arg-type]
+
+
 def test_a_graph_to_start_from_is_known_from_the_first_event_on() -> None:
     half = EVENTS // 2
     later = replace(STREAM[half:], initial=Edges(STREAM.src[:half], STREAM.dst[:half], None))

@@ -699,6 +699,9 @@ def test_a_run_without_a_name_gets_one_that_is_free(whole: Path, tmp_path: Path)
     (tmp_path / "toy-3" / "config.toml").write_text(other.to_toml())  # nor is this
     assert runs.run_directory(tmp_path, None, other) == tmp_path / "toy-4"
     assert runs.run_directory(tmp_path, "mine", other) == tmp_path / "mine"
+    for source, directory in (("-", "run"), ("logs/*.csv", "run"), ("logs/day-?.csv", "day-")):
+        piped = dataclasses.replace(other, data=dataclasses.replace(other.data, name=source))
+        assert runs.run_directory(tmp_path, None, piped) == tmp_path / directory
     for name in ("../mine", "..", ".", "", "a/b", "a\\b", "/mine"):
         with pytest.raises(ParameterError, match="without / and"):
             runs.run_directory(tmp_path, name, other)

@@ -32,30 +32,29 @@ from tidegraph.cli.verify import verify
 )
 @click.version_option(package_name="tidegraph", prog_name="tidegraph")
 def main() -> None:
-    """Node representations on changing graphs, always up to date with a certified error.
+    """Predict from a table of timestamped edges, and keep representations of nodes up to date.
 
     Features are propagated over a graph; when edges come and go, only what changes is recomputed,
     and a bound on the distance from the exact solution is available at any moment.
 
     \b
-    Start here:
+    From a table of events to answers:
       tidegraph demo                                     a year of flights, in seconds
-      tidegraph verify nyc-flights --steps 2000          compare with exact solutions
-      tidegraph verify my.csv --steps 500 --json         your own events: src,dst,t[,weight]
-      tidegraph bench propagation --only latency         measure this machine
-      tidegraph data info nyc-flights                    what a stream looks like
-      tidegraph explain --help                           which events moved a node
-
-    \b
-    From a CSV of events to answers:
+      tidegraph data info calls.csv                      how a table is understood
       tidegraph run calls.csv                            everything, with a report to look at
       tidegraph resume runs/calls                        finish a run that was interrupted
+      tidegraph predict runs/calls --src ann --rank 5    whom ann will most likely meet next
       tidegraph compare runs/a runs/b                    numbers and settings of several runs
       tidegraph train calls.csv -o calls.model           learn who meets whom, and when
-      tidegraph predict calls.model --src ann --rank 5   whom ann will most likely meet next
       tidegraph append calls.model today.csv             answer from later events, too
       tidegraph embeddings calls.model -o nodes.parquet  the numbers behind every node
       tidegraph evaluate calls.csv                       how good that is, next to heuristics
+
+    \b
+    The engine:
+      tidegraph verify nyc-flights --steps 2000          compare with exact solutions
+      tidegraph bench propagation --only latency         measure this machine
+      tidegraph explain --help                           which events moved a node
 
     \b
     In Python:

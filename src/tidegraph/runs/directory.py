@@ -99,7 +99,8 @@ def run_directory(out: str | Path, name: str | None, settings: Settings) -> Path
                 " .., such as trial-2"
             )
         return Path(out) / name
-    base = Path(settings.data.name).name.split(".")[0] or "run"
+    # Neither an option nor a pattern: "-" is standard input, and logs/*.csv several files.
+    base = re.sub(r"^-+|[*?\[\]]+", "", Path(settings.data.name).name.split(".")[0]) or "run"
     base += _SUFFIXES[settings.task] + ("-quick" if settings.quick else "")
     for number in itertools.count(1):
         directory = Path(out) / (base if number == 1 else f"{base}-{number}")

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tidegraph.core import display
 from tidegraph.core.declarations import Setting, declared
 from tidegraph.core.durable import exchange, link_or_copy, put_in_place
-from tidegraph.core.errors import StateFileError
+from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.evaluation import Result, Split, latest_split
 from tidegraph.events.columns import IntArray
@@ -74,6 +74,11 @@ class Estimator(Recorded):
         `progress=True` shows a bar; a function is called with (done, total, what is going on).
         Where it fails, the model stays as it was before.
         """
+        if not isinstance(stream, EventStream):
+            raise ParameterError(
+                f"fit was given a {type(stream).__name__}; give an EventStream, such as what"
+                " tidegraph.read(path) returns"
+            )
         split = latest_split(stream) if split is None else split
         shown = display.progress("fit") if progress is True else nullcontext(progress or None)
         with shown as report:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from tidegraph.events.tables import cells, sources
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column, choose_columns
 from tidegraph.events.tables.times import Clock, Moments, read_times
-from tidegraph.events.vocabulary import IS_MISSING
+from tidegraph.events.vocabulary import IS_MISSING, hashed
 
 OnBad = Literal["error", "drop"]
 
@@ -42,8 +41,6 @@ _NAMES = {
     "label": "label labels class classes category target y type role group team community state"
     " status klasse",
 }
-_DATES: Any = "iso"  # of `read_times`
-_NUMBERS: Any = None
 _INTEGER = "^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -262,7 +259,7 @@ def _described(table: _NodeTable, name: str) -> tuple[list[NDArray[np.float32]],
         column = cells.without_missing(column)
         given = column.drop_null()
         if len(given) and cells.matching(given, cells.DATE).all():
-            column = pa.array(read_times(column, _DATES).values.whole, mask=cells.nulls(column))
+            column = pa.array(read_times(column, "iso").values.whole, mask=cells.nulls(column))
         elif not len(given) or not cells.matching(given, cells.NUMBER).all():
             return _categories(column, table.used, name)
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
@@ -297,7 +294,7 @@ def _categories(
         most = words[np.argsort(-count, kind="stable")].tolist()
         how = f"column {name!r} holds {len(words)} words, a column of 0 and 1 for each"
         return [(codes == word).astype(np.float32) for word in most], how
-    bucket = np.array([zlib.crc32(word.encode()) % _ONE_HOT for word in found] + [-1])[codes]
+    bucket = np.array([*hashed(found, _ONE_HOT), -1])[codes]
     how = f"column {name!r} holds {len(words):,} words, hashed to {_ONE_HOT} columns of 0 and 1"
     return [(bucket == k).astype(np.float32) for k in range(_ONE_HOT)], how
 
@@ -421,7 +418,7 @@ class _NodeTable:
                 f"{self.name}: {self.roles['t']!r} holds dates, and the times of the events count"
                 f" {stream.unit}; give numbers of {stream.unit}"
             )
-        found = read_times(column, _DATES if dates else _NUMBERS)
+        found = read_times(column, "iso" if dates else None)
         for bad in found.bad:
             self._reject(bad.rows, bad.reason, f"give numbers of {stream.unit} or ISO dates")
         if dates:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,11 @@ from tidegraph.core.errors import EventError
 from tidegraph.events.columns import IntArray
 
 IS_MISSING = " is missing"  # after the name of a column, that of the column that flags it
+
+
+def hashed(words: Sequence[str], buckets: int) -> list[int]:
+    """Return a column for each word, the same wherever it occurs."""
+    return [zlib.crc32(word.encode()) % buckets for word in words]
 
 
 @dataclass(frozen=True, slots=True)

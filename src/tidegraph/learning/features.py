@@ -5,7 +5,6 @@ All of it strictly before the time.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +17,7 @@ from tidegraph.events.moments import time_numbers
 from tidegraph.events.names import known_nodes
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream
+from tidegraph.events.vocabulary import hashed
 from tidegraph.learning.history import History
 from tidegraph.store.shards import ShardedTrajectories
 from tidegraph.store.trajectories import Trajectories
@@ -96,11 +96,6 @@ def carried(stream: EventStream) -> FloatArray | None:
     for known, codes in zip(words, stream.categories.T, strict=True):
         parts.append(one_hot(codes, hashed(known, _BUCKETS), _BUCKETS))
     return np.concatenate(parts, axis=1)
-
-
-def hashed(words: Sequence[str], buckets: int) -> list[int]:
-    """Return a column for each word, the same wherever it occurs."""
-    return [zlib.crc32(word.encode()) % buckets for word in words]
 
 
 def one_hot(codes: IntArray, columns: Sequence[int], width: int) -> FloatArray:

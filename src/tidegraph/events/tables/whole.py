@@ -106,8 +106,8 @@ def workbook_table(path: Path, sheet: str | None) -> tuple[pa.Table, str]:
     sheet = names[0] if sheet is None else sheet
     if sheet not in names:
         raise DataError(f"{path} has no sheet {sheet!r}; it has {', '.join(map(repr, names))}")
-    rows = book.get_sheet_by_name(sheet).to_python(skip_empty_area=True)
-    rows = [[None if cell == "" else cell for cell in row] for row in rows]
+    cells = book.get_sheet_by_name(sheet).to_python(skip_empty_area=True)
+    rows = [[None if cell == "" else cell for cell in row] for row in cells]
     rows = [row for row in rows if any(cell is not None for cell in row)]
     if len(rows) < 2:
         raise DataError(f"{path}: sheet {sheet!r} holds no events; at least one row is needed")

@@ -14,7 +14,8 @@ from tidegraph.core.words import counted
 from tidegraph.events.own_columns import own_numbers
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.features import PairFeatures, hashed, one_hot
+from tidegraph.events.vocabulary import hashed
+from tidegraph.learning.features import PairFeatures, one_hot
 from tidegraph.learning.tasks.node_features import of_day_and_week
 
 IntArray = NDArray[np.int64]

@@ -27,14 +27,12 @@ def is_address(source: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _needed(name: str, extra: str) -> Iterator[None]:
-    """Turn a failing import into advice to install the extra."""
+def _needed(name: str, package: str) -> Iterator[None]:
+    """Turn a failing import into advice to install the package."""
     try:
         yield
     except ModuleNotFoundError as error:
-        raise DataError(
-            f"{name} needs {error.name} to be read; pip install 'tidegraph[{extra}]'"
-        ) from None
+        raise DataError(f"{name} needs {error.name} to be read; pip install {package}") from None
 
 
 def _column(values: Sequence[Any]) -> pa.Array:
@@ -96,7 +94,7 @@ def workbook_table(path: Path, sheet: str | None) -> tuple[pa.Table, str]:
     """Return a sheet of a workbook, by default the first, and its name; its first row is names."""
     import pyarrow as pa
 
-    with _needed(str(path), "excel"):
+    with _needed(str(path), "python-calamine"):
         import python_calamine
     try:
         book = python_calamine.CalamineWorkbook.from_path(str(path))
@@ -147,11 +145,11 @@ def database_table(address: str, query: str | None) -> pa.Table:
         listing = "select name from sqlite_master where type in ('table', 'view')"
         opened, failed = _sqlite(path), sqlite3.Error
     elif parts.scheme == "duckdb":
-        with _needed(address, "databases"):
+        with _needed(address, "duckdb"):
             import duckdb
         opened, failed = _duckdb(duckdb, path), duckdb.Error
     else:
-        with _needed(address, "databases"):
+        with _needed(address, "adbc-driver-postgresql"):
             import adbc_driver_postgresql.dbapi as driver
         opened, failed = _postgresql(driver, address), driver.Error
     try:

@@ -488,3 +488,43 @@ def test_the_guide_states_what_was_measured() -> None:
         best = max(each["none"]["all"]["ap"] for each in found["heuristics"].values())
         for value in (own["ap"]["mean"], own["auc"]["mean"], best):
             assert f"{100 * value:.1f}" in row
+
+
+# Classes that are rare, late or cut off -----------------------------------------------------------
+
+
+def labelled_stream(labels: list[int]) -> EventStream:
+    rows = np.arange(len(labels))
+    return EventStream(rows % 7, 7 + rows % 5, rows, labels=labels)
+
+
+def test_a_class_that_max_examples_cuts_off_is_not_learned() -> None:
+    stream = labelled_stream([2] * 3 + [k % 2 for k in range(297)])
+    model = EventClassifier(columns=2, epochs=1, hidden=4, max_examples=100).fit(stream)
+    assert model.classes_.tolist() == [0, 1]
+    probability = model.predict_proba(stream[-5:])
+    np.testing.assert_allclose(probability.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_a_label_that_becomes_known_after_the_test_began_is_no_class_of_the_heuristics() -> None:
+    stream = labelled_stream([2 if k == 290 else k % 2 for k in range(400)])
+    split = evaluation.time_split(stream, validation_time=200, test_time=299)
+    model = EventClassifier(columns=2, epochs=1, hidden=4, label_delay=30).fit(stream, split)
+    rows = {row.scorer for row in model.evaluate(split).rows}
+    assert {"source-last-label", "destination-last-label"} <= rows
+
+
+def test_new_nodes_are_numbered_by_their_first_event() -> None:
+    earlier = EventStream([0], [1], [1], names=["ann", "bob"])
+    one = EventStream([0], [1], [5], names=["eve", "sam"])
+    more = EventStream([0, 1], [2, 3], [5, 6], names=["eve", "zoe", "sam", "tim"])
+    for later in (one, more):
+        names = later.continuing(earlier).names
+        assert names is not None
+        assert names.values.tolist()[:4] == ["ann", "bob", "eve", "sam"]
+
+
+def test_negative_labels_other_than_the_one_for_none_are_bad(tmp_path: Path) -> None:
+    (tmp_path / "b.csv").write_text("src,dst,t,label\na,b,1,0\nb,a,2,-7\n")
+    with pytest.raises(DataError, match="below -1"):
+        tidegraph.read(tmp_path / "b.csv")

@@ -423,3 +423,33 @@ def test_from_files_to_a_table_of_classes(tmp_path: Path) -> None:
     wrong = run("predict", model, "--src", "p00", "--rank", 3)
     assert wrong.exit_code == 2
     assert "--node" in wrong.output
+
+
+def test_a_table_of_labels_is_rejected_as_features(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("src,dst,t\n" + "\n".join(f"a,b,{k}" for k in range(20)))
+    (tmp_path / "n.csv").write_text("node,label\na,x\nb,y\n")
+    words = ["run", tmp_path / "e.csv", "--labels", tmp_path / "n.csv", "--out", tmp_path / "runs"]
+    done = run(*words, "--node-features", tmp_path / "n.csv")
+    assert done.exit_code == 2
+    assert "labels would be read as features" in " ".join(done.output.split())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_table_is_about_one_side_where_ids_mean_two_nodes() -> None:
+    rows = {"user": range(1, 51), "item": [k % 100 + 1 for k in range(50, 100)], "t": range(50)}
+    stream = read_table(rows, bipartite=True)
+    items = {"item": range(51, 101), "label": [k % 2 for k in range(50)]}
+    stream = with_node_labels(stream, items)
+    assert stream.node_labels is not None
+    assert set(stream.name(stream.node_labels.node)) == {f"dst {k}" for k in range(51, 101)}
+
+
+def test_times_of_labels_are_read_in_the_unit_in_which_most_lie_within_the_events() -> None:
+    times = [f"{k}.25" for k in range(995)]
+    stream = read_table({"src": ["a", "b"] * 497 + ["a"], "dst": ["c"] * 995, "t": times})
+    assert stream.unit == "ms"
+    seconds = [100 + 80 * k for k in range(10)]
+    labels = {"node": ["a", "b"] * 5, "t": seconds, "label": ["x", "y"] * 5}
+    found = with_node_labels(stream, labels).node_labels
+    assert found is not None
+    assert found.t.tolist() == [1000 * second for second in seconds]

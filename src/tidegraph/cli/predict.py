@@ -268,7 +268,7 @@ def _write(output: Path | None, columns: Mapping[str, Sequence[Any]]) -> None:
 # How to ask the model of each task.
 _ASKED_BY = {
     "link": "leave --events out, and give --src or --pairs",
-    "node": "give --node ID, --unlabelled, or nothing for all nodes, and perhaps --t and -o",
+    "node": "give --node ID, --unlabelled, or nothing for all nodes, and perhaps --as-of and -o",
     "events": "give --events FILE",
 }
 

@@ -68,6 +68,11 @@ def read_events(
     from tidegraph.events.node_tables import with_node_features, with_node_labels
 
     for table in features or ():
+        if labels and Path(table).resolve() == Path(labels).resolve():
+            raise DataError(
+                f"{table} is given as --labels and as --node-features, so the labels would be read"
+                " as features; give a table of features without them"
+            )
         stream = with_node_features(stream, table, on_bad=on_bad)
     if labels:
         stream = with_node_labels(stream, labels, unit=unit, on_bad=on_bad)

@@ -32,7 +32,7 @@ def event_heuristics(
     found: dict[str, EventScore] = {
         "majority": lambda rows: majority.score(stream.src[rows], stream.t[rows])
     }
-    labelled = stream.labels >= 0
+    labelled = (stream.labels >= 0) & (stream.labels < classes)  # others become known too late
     for name, ends in (("source", stream.src), ("destination", stream.dst)):
         known = NodeLabels(ends[labelled], known_t[labelled], stream.labels[labelled])
         last = LastLabel(known, examples, classes=classes)
@@ -85,7 +85,10 @@ def _boosting(
     columns = [*numbers.T, *(_frequent(codes, train) for codes in words)]
     read = np.column_stack(columns)
     model = HistGradientBoostingClassifier(
-        categorical_features=[k >= numbers.shape[1] for k in range(len(columns))], random_state=0
+        categorical_features=[k >= numbers.shape[1] for k in range(len(columns))],
+        # By default it holds rows back where there are many, of each class one or more.
+        early_stopping="auto" if np.unique(label, return_counts=True)[1].min() > 1 else False,
+        random_state=0,
     )
     return _predicting(model.fit(read[train], label), read, classes)
 

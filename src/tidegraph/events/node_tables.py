@@ -364,9 +364,9 @@ class _NodeTable:
         if names is not None and not names.are_integers:
             asked = column.cast(pa.string()).fill_null("").to_pylist()
             found = names.find(asked)
-            if names.by_side:
-                for side in ("src", "dst"):  # an id that both have is that of the source
-                    found = np.where(found < 0, names.find([f"{side} {i}" for i in asked]), found)
+            if names.by_side and (found < 0).any():  # the table is about one of the sides
+                sides = [names.find(asked, side) for side in ("src", "dst")]
+                found = np.where(found < 0, max(sides, key=lambda one: (one >= 0).sum()), found)
         else:
             if text is not None:
                 whole = cells.matching(text, _INTEGER) & ~cells.nulls(text)
@@ -427,12 +427,15 @@ class _NodeTable:
         finest = _COARSER.index(stream.unit) if stream.unit in _COARSER else len(_COARSER)
         units = [stream.unit, *_COARSER[finest + 1 :]] if unit is None else [unit]
         first, last = int(stream.t[0]), int(stream.t[-1])
-        for each in units:
-            times = _ticks(found.values, each, stream.unit)
-            inside = (times >= first) & (times <= last) & self.used
-            if inside.any():
-                self.remarks.append(f"{self.roles['t']} counts {each}")
-                return times
+        read = {each: _ticks(found.values, each, stream.unit) for each in units}
+        inside = {
+            each: int(((times >= first) & (times <= last) & self.used).sum())
+            for each, times in read.items()
+        }
+        best = max(units, key=lambda each: inside[each])
+        if inside[best]:
+            self.remarks.append(f"{self.roles['t']} counts {best}")
+            return read[best]
         span = span_in_words(last - first, stream.unit)
         raise DataError(
             f"{self.name}: no time lies within the events, which are from {first} to {last}"

@@ -348,8 +348,12 @@ class EventStream:
         if self.names.are_integers != earlier.names.are_integers:
             raise EventError("one stream has integers as names, the other text; use one kind")
         known = {name: number for number, name in enumerate(earlier.names.values.tolist())}
-        place = [known.setdefault(name, len(known)) for name in self.names.values.tolist()]
-        number = np.array(place, dtype=np.int64)
+        names = self.names.values.tolist()
+        # By their first event, so that the number of a node does not depend on later ones.
+        nodes, first = np.unique(np.column_stack([self.src, self.dst]), return_index=True)
+        for node in nodes[np.argsort(first)].tolist():
+            known.setdefault(names[node], len(known))
+        number = np.array([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
         changes |= {"src": frozen(number[self.src]), "dst": frozen(number[self.dst])}
         if self.node_labels is not None:
             changes["node_labels"] = replace(self.node_labels, node=number[self.node_labels.node])

@@ -69,7 +69,7 @@ def evaluate_classes(
         one_class = len(np.unique(truth)) < 2
         if classes == 2 and one_class:
             builder.warn(f"only one class occurs in {name}: AUC and AP are undefined there")
-        rarest = int(np.bincount(truth).min())
+        rarest = int(np.unique(truth, return_counts=True)[1].min())
         binary = classes == 2 and not one_class
         if (binary or (by_event and not one_class)) and rarest < _FEW:
             points = 100 * noise(0.5, 0.5, rarest)

@@ -431,8 +431,9 @@ class Reading:
         found = cells.read_numbers(column, "label")
         missing, bad = _without_missing(found.bad)
         whole = np.rint(found.values)
-        self.unlabelled += int(missing.sum())
+        self.unlabelled += int((missing | (whole == -1)).sum())
         bad.append(Bad("label", "not an integer", found.values != whole))
+        bad.append(Bad("label", "below -1, which means no label", whole < -1))
         return Cells(np.where(missing, -1, whole).astype(np.int64), bad)
 
     def _check_order(

@@ -82,12 +82,13 @@ class EventClassifier(EventSettings, Classifier):
         stream = self._stream
         rows, part = self.examples(stream, split)
         assert stream.labels is not None
-        self.classes_ = learnable_classes(stream.labels[rows], part)
-        known = rows[np.isin(stream.labels[rows], self.classes_)]
-        part = part[np.isin(rows, known)]
-        learned, held_out = (
-            known[part == number][-self.max_examples :] for number in (TRAIN, VALIDATION)
+        latest = np.concatenate(
+            [np.flatnonzero(part == number)[-self.max_examples :] for number in (TRAIN, VALIDATION)]
         )
+        rows, part = rows[latest], part[latest]
+        self.classes_ = learnable_classes(stream.labels[rows], part)
+        known = np.isin(stream.labels[rows], self.classes_)
+        learned, held_out = (rows[known & (part == number)] for number in (TRAIN, VALIDATION))
         self.own_: OwnColumns = OwnColumns.fit(stream, learned)
         count = np.bincount(np.searchsorted(self.classes_, stream.labels[learned]))
         self._share: list[float] = (count / count.sum()).tolist()

@@ -320,6 +320,8 @@ def test_predict_names_what_it_cannot_answer(model: Path, tmp_path: Path) -> Non
         ("src,dst,t\n\n4711,shop-01,soon\n", "line 3, t: the time 'soon'"),
     ):
         assert advice in rejection(run("predict", model, "--pairs", "-", text=text))
+    own = run("predict", model, "--pairs", "-", text="src,dst,probability\n4711,shop-01,1\n")
+    assert "column 'probability'" in rejection(own)
     text = 'src,dst\n4711,shop-01\n4711,shop-77\n"Ann\nB",x\n\n4711,shop-01\n'
     note = succeeded(run("predict", model, "--pairs", "-", text=text)).stderr
     assert "2 of 4 rows" in note

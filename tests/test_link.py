@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tidegraph.core.errors import (
     EventError,
     ParameterError,
     StateFileError,
+    StorageError,
     TidegraphError,
 )
 from tidegraph.evaluation import Split
@@ -804,3 +806,18 @@ def test_training_negatives_are_described_in_grammatical_numbers() -> None:
         "1 random node and 2 whole pairs"
         in LinkPredictor(random_negatives=1, past_negatives=2, any_node=True).training_negatives
     )
+
+
+def test_a_save_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = generate_communities(20, 300)
+    model = LinkPredictor(columns=2, epochs=1, hidden=4).fit(stream)
+
+    def full(source: object, target: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tidegraph.store.trajectories.link_or_copy", full)
+    with pytest.raises(StorageError, match="No space left"):
+        model.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())

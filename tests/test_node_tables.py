@@ -453,3 +453,11 @@ def test_times_of_labels_are_read_in_the_unit_in_which_most_lie_within_the_event
     found = with_node_labels(stream, labels).node_labels
     assert found is not None
     assert found.t.tolist() == [1000 * second for second in seconds]
+
+
+def test_integers_of_nineteen_digits_name_nodes() -> None:
+    ids = [1_234_567_890_123_456_789 + k for k in range(12)]
+    stream = read_table({"src": ids[:6], "dst": ids[6:], "t": range(6)})
+    found = with_node_labels(stream, {"node": list(map(str, ids)), "label": ["x", "y"] * 6})
+    assert found.node_labels is not None
+    assert sorted(stream.name(found.node_labels.node).tolist()) == ids

@@ -553,3 +553,22 @@ def test_the_page_shows_columns_and_what_was_dropped(tmp_path: Path) -> None:
     assert again.report is not None
     assert again.report.ignored == ("remark",)
     assert again.report == read_table(path, on_bad="drop").report
+
+
+# Quotes -------------------------------------------------------------------------------------------
+
+
+def test_a_quote_that_is_not_closed_does_not_swallow_rows_silently(tmp_path: Path) -> None:
+    rows = [f"n{k % 9},m{k % 7},{k}" for k in range(2000)]
+    rows[101], rows[1501] = f'"{rows[101]}', f'"{rows[1501]}'
+    path = write(tmp_path / "a.csv", "\n".join(["src,dst,t", *rows]))
+    with pytest.raises(DataError, match="quote"):
+        read(path)
+    rows[1501] = rows[1501].removeprefix('"')
+    path = write(tmp_path / "b.csv", "\n".join(["src,dst,t", *rows]))
+    with pytest.raises(DataError, match="cells where 3"):
+        read(path)
+    with pytest.raises(DataError):  # nearly all of them
+        read(path, on_bad="drop")
+    named = write(tmp_path / "c.csv", 'src,dst,t\n"Ann\nB",x,1\nx,y,2\n')
+    assert "Ann\nB" in read(named).name(range(3)).tolist()

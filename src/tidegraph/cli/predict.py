@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidegraph.learning.tasks import LinkPredictor
 
 _UNKNOWN_SHOWN = 3  # rows
-_INTEGER = re.compile("0|-?[1-9][0-9]{0,17}")
+_INTEGER = re.compile("0|-?([1-9][0-9]{0,17}|[1-8][0-9]{18})")  # and within 64 bits
 
 
 @click.command(cls=Command)
@@ -386,6 +386,11 @@ def _pairs(path: Path) -> _Pairs:
             f"{source.name} has the columns {', '.join(source.columns)}; src and dst are needed, t"
             " is optional, separated by commas, semicolons or tabs"
         )
+    for added in ("probability", "unknown"):
+        if added in source.columns:
+            raise DataError(
+                f"{source.name} has a column {added!r}, which would be replaced; rename it"
+            )
     try:
         batches = list(source.batches(source.columns, "error"))
     except TableError as error:

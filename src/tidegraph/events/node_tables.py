@@ -41,7 +41,7 @@ _NAMES = {
     "label": "label labels class classes category target y type role group team community state"
     " status klasse",
 }
-_INTEGER = "^(0|-?[1-9][0-9]{0,17})$"
+_INTEGER = "^(0|-?([1-9][0-9]{0,17}|[1-8][0-9]{18}))$"  # and within 64 bits
 
 
 # Classes ------------------------------------------------------------------------------------------

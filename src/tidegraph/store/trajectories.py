@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidegraph import _native
-from tidegraph.core.durable import link_or_copy
+from tidegraph.core.durable import link_or_copy, not_written
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.bridge import thread_count
@@ -88,7 +89,10 @@ def copy_store(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
     Files of a store are replaced, never changed, so both stores share them on one file system.
     Appending to one does not affect the other.
     """
-    shutil.copytree(source, target, copy_function=link_or_copy)
+    try:
+        shutil.copytree(source, target, copy_function=link_or_copy)
+    except shutil.Error as error:  # of several files; the first tells enough
+        raise not_written(Path(target), OSError(errno.EIO, str(error.args[0][0][2]))) from error
 
 
 class Trajectories(Queries):

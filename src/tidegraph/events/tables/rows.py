@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 OnBad: TypeAlias = Literal["error", "drop", "drop-many"]
 # "drop" drops at most this share of the rows, or this many of a small table.
 _DROPPED_SHARE, _DROPPED_ROWS = 0.05, 10
+_ROWS_INSIDE = r"\n[^\n]*[,;\t|][^\n]*\n"  # a whole line with a delimiter
 
 
 @dataclass
@@ -372,6 +373,7 @@ class Reading:
 
     def _ids(self, column: pa.Array, what: str) -> Cells:
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         column = cells.plain_column(column)
         bad = [cells.empty_cells(column, what)]
@@ -400,6 +402,9 @@ class Reading:
                 f"{self.source.name}: {what} holds fractions like {column[0]}; node ids are"
                 " integers or names"
             )
+        if self.source.untyped and pc.any(pc.match_substring(column, "\n")).as_py():
+            problem = "has rows of the table in it, as if a quote were not closed"
+            bad.append(Bad(what, problem, cells.matching(column, _ROWS_INSIDE)))
         return Cells(column.fill_null(""), bad)
 
     def _weights(self, column: pa.Array, op: Cells | None, only: bool) -> Cells:

@@ -277,7 +277,7 @@ class TextSource(Source):
         def skip(row: Any) -> str:
             if not ragged:
                 ragged.append(row)
-            self.ragged += 1
+            self.ragged += max(1, row.text.count("\n"))  # of lines, where a quote was not closed
             return "skip"
 
         def check() -> None:

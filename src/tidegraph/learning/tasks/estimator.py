@@ -266,6 +266,18 @@ class Estimator(Recorded):
         if directory.exists():  # left by a save that was killed
             shutil.rmtree(directory)
         directory.mkdir(parents=True)
+        try:
+            self._write(directory)
+        except BaseException:  # a full disk, say: give the room back
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        if a_model:
+            exchange(directory, whole)
+            shutil.rmtree(directory)
+        else:
+            put_in_place(directory, whole)
+
+    def _write(self, directory: Path) -> None:
         copy_store(self._directory, directory / "trajectories")
         self._history.save(directory / "trajectories" / HISTORY)
         events_file, held = self._shared_events
@@ -286,11 +298,6 @@ class Estimator(Recorded):
         }
         (directory / "settings.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         write_tensors(directory / "model.safetensors", self._network.state_dict(), about)
-        if a_model:
-            exchange(directory, whole)
-            shutil.rmtree(directory)
-        else:
-            put_in_place(directory, whole)
 
     def _learned(self) -> dict[str, Any]:
         """Return what the training found besides weights, in plain types."""

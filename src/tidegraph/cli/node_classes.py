@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import click
 
 from tidegraph.cli.results import moment_text, names_by_side
 from tidegraph.cli.terminal import echo_json
+from tidegraph.cli.writing import write_answers
 from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
 
@@ -53,7 +53,7 @@ def predict_nodes(
     }
     for name, column in zip(classes, found.T, strict=True):
         columns[f"probability of {name}"] = [float(f"{each:.6g}") for each in column.tolist()]
-    _write(columns, output)
+    write_answers(output, columns)
     if output is not None:
         without = known.count(None)
         click.echo(
@@ -95,15 +95,3 @@ def _asked(
         return np.arange(stream.nodes), ""
     click.echo(f"Note: only nodes in the role of {side} have labels; others are left out", err=True)
     return sides[side], f"{side} " if by_side else ""
-
-
-def _write(columns: dict[str, list[Any]], output: Path | None) -> None:
-    if output is not None and output.suffix.lower() in (".parquet", ".pq"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        pq.write_table(pa.table(columns), output)
-        return
-    with click.open_file(str(output or "-"), "w", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([list(columns), *zip(*columns.values(), strict=True)])

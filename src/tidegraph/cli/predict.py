@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import bisect
-import csv
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from tidegraph.cli.models import events_like, saved_model, task_of
 from tidegraph.cli.options import AS_OF_OPTION, COUNT, JSON_OPTION, PATH, option
 from tidegraph.cli.results import moment_text, names_by_side
 from tidegraph.cli.terminal import NOTHING_KEPT, Command, echo_json, on_interrupt, progress
-from tidegraph.cli.writing import NEW_TABLE, write_table
+from tidegraph.cli.writing import NEW_TABLE, Columns, write_answers
 from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
 
@@ -251,16 +250,8 @@ def _names(stream: EventStream, nodes: Any, side: str) -> list[str]:
     return [str(name).removeprefix(prefix) for name in stream.name(nodes)]
 
 
-def _write(output: Path | None, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Write a table to a file, or as CSV to standard output; numbers in CSV have six digits."""
-    rows = zip(*columns.values(), strict=True)
-    if output is not None and output.suffix == ".parquet":
-        count = write_table(output, [columns])
-    else:
-        cells = [[f"{c:.6g}" if isinstance(c, float) else c for c in row] for row in rows]
-        count = len(cells)
-        with click.open_file(str(output or "-"), "w", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([list(columns), *cells])
+def _write(output: Path | None, columns: Columns) -> None:
+    count = write_answers(output, columns)
     if output is not None:
         click.echo(f"Wrote {output}: {counted(count, 'row')}", err=True)
 

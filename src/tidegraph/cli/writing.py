@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,11 +57,26 @@ def write_table(path: Path, pieces: Iterable[Columns]) -> int:
     return rows
 
 
+def write_answers(output: Path | None, columns: Columns) -> int:
+    """Write a table to a file, or as CSV to standard output, and return the number of rows.
+
+    Numbers in CSV have six digits.
+    """
+    if output is not None and output.suffix == ".parquet":
+        return write_table(output, [columns])
+    rows = zip(*columns.values(), strict=True)
+    cells = [[f"{c:.6g}" if isinstance(c, float) else c for c in row] for row in rows]
+    with click.open_file(str(output or "-"), "w", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([list(columns), *cells])
+    return len(cells)
+
+
 def _writer(path: Path, schema: pa.Schema) -> Any:
     if path.name.endswith(".csv.part"):
-        from pyarrow import csv
+        from pyarrow import csv as arrow_csv
 
-        return csv.CSVWriter(path, schema, write_options=csv.WriteOptions(quoting_style="needed"))
+        options = arrow_csv.WriteOptions(quoting_style="needed")
+        return arrow_csv.CSVWriter(path, schema, write_options=options)
     from pyarrow import parquet
 
     return parquet.ParquetWriter(path, schema)

@@ -322,6 +322,51 @@ def test_permuting_the_candidates_changes_no_rank(seed: int) -> None:
         assert permuted == pytest.approx(metric(table, rows, columns), abs=1e-12)
 
 
+@given(SEEDS, st.integers(1, 4))
+@settings(max_examples=25, deadline=None)
+def test_the_order_in_which_scores_are_listed_changes_no_metric(seed: int, levels: int) -> None:
+    generator = np.random.default_rng(seed)
+    labels, scores = generator.permuted([0, 1] * 30), generator.integers(0, levels, 60)
+    order = generator.permutation(60)
+    by_label = {
+        "ap": metrics.average_precision,
+        "auc": metrics.roc_auc,
+        "precision@7": partial(metrics.precision_at, k=7),
+        "ndcg@7": lambda truth, given: metrics.ndcg_at(truth[None], given[None], 7),
+        "tied": lambda truth, given: metrics.tied_at_top(given, truth == 1).sum(),
+    }
+    for name, metric in by_label.items():
+        permuted = metric(labels[order], scores[order])
+        assert permuted == pytest.approx(metric(labels, scores), abs=1e-12), name
+    true, false = generator.integers(0, levels, 60), generator.integers(0, levels, (60, 9))
+    rank = metrics.ranks(true, false)
+    permuted = metrics.ranks(true[order], generator.permuted(false[order], axis=1))
+    np.testing.assert_array_equal(permuted, rank[order])
+    # All of one batch: the mean over batches depends on which pairs are in which.
+    whole = partial(metrics.link_metrics, batch_size=60)
+    assert whole(true[order], false[order, 0]) == pytest.approx(whole(true, false[:, 0]), abs=1e-12)
+
+
+@given(SEEDS, st.integers(1, 4))
+@settings(max_examples=25, deadline=None)
+def test_a_tie_at_half_earns_no_more_than_a_random_order(seed: int, levels: int) -> None:
+    generator = np.random.default_rng(seed)
+    true, false = generator.integers(0, levels, 8), generator.integers(0, levels, (8, 12))
+    first = metrics.ranks(true, false, ties="for").astype(int)
+    last = metrics.ranks(true, false, ties="against").astype(int)
+    at_random = [np.mean(1 / np.arange(a, b + 1)) for a, b in zip(first, last, strict=True)]
+    assert (1 / metrics.ranks(true, false) <= np.array(at_random) + 1e-12).all()
+
+
+def test_true_candidates_tie_at_the_top_only_with_false_ones() -> None:
+    scores = np.array([[9, 9, 1], [9, 9, 9], [9, 5, 5], [9, 8, 8]])
+    true = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 0], [1, 0, 0]], dtype=bool)
+    tied = metrics.tied_at_top(scores, true)
+    np.testing.assert_array_equal(tied, [[0, 0, 0], [1, 1, 0], [0, 0, 0], [0, 0, 0]])
+    with pytest.raises(EvaluationError, match=r"\(4, 3\) and true \(3,\)"):
+        metrics.tied_at_top(scores, true[0])
+
+
 def test_the_full_mrr_is_the_mean_over_sources_of_their_mean() -> None:
     table = np.array([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0]])
     value = metrics.mrr_full(table, np.array([0, 0, 1]), np.array([0, 3, 0]))
@@ -809,7 +854,7 @@ def test_a_heuristic_that_wins_with_what_a_model_may_know_is_named() -> None:
     assert result.row(scorer="edgebank-unlimited@event").metrics["auc"] == 0.75
     informed = result.row(scorer="edgebank-unlimited@event").metrics["ap"]
     assert result.verdict().best == ("edgebank-unlimited@event", informed)
-    assert "edgebank-unlimited@event" in result.warnings[0]
+    assert "edgebank-unlimited@event" in result.warnings[-1]  # before it: all scores are equal
 
 
 def test_ranking_leaves_out_what_the_source_reaches_at_the_same_time() -> None:
@@ -878,6 +923,48 @@ def test_snapshots_are_scored_from_those_up_to_the_task() -> None:
     assert own["mrr-full"] < 1.0  # several true destinations share the first places
     with pytest.raises(EvaluationError, match=r"shape \(1,\) for task 14"):
         evaluation.evaluate_snapshots(lambda sources, task: [1.0], stream, split)
+
+
+def saturated(logit: NDArray[Any]) -> NDArray[np.float32]:
+    """Return probabilities as a network in float32 computes them."""
+    return np.float32(1) / (np.float32(1) + np.exp(-np.asarray(logit, dtype=np.float32)))
+
+
+def test_probabilities_that_are_all_one_are_warned_about_and_their_logits_are_not() -> None:
+    stream = random_stream(12, events=800)
+    split = evaluation.tgb_split(stream)
+    snapshots = evaluation.roland_split(stream, width_s=10, first_test=14)
+    spread = np.random.default_rng(0).uniform(20, 90, (stream.nodes, stream.nodes))
+    assert (saturated(spread) == 1.0).all()
+
+    def warnings(of: Callable[[NDArray[Any]], NDArray[Any]]) -> list[list[str]]:
+        def score(src: IntArray, dst: IntArray, t: IntArray) -> NDArray[Any]:
+            return of(spread[src, dst])
+
+        results = [
+            evaluation.evaluate_link(score, stream, split, parts=("test",)),
+            evaluation.evaluate_ranking(score, stream, split),
+            evaluation.evaluate_snapshots(
+                lambda sources, task: of(spread[sources]), stream, snapshots
+            ),
+        ]
+        return [[text for text in each.warnings if "float32" in text] for each in results]
+
+    for found, sampler in zip(
+        warnings(saturated), ("random-dst", "all-dst", "all-nodes"), strict=True
+    ):
+        (warning,) = found
+        assert "model gives 100% of the positives of test" in warning
+        assert f"{sampler} negatives" in warning
+        assert "return logits" in warning
+    assert warnings(lambda logit: logit) == [[], [], []]
+
+
+def test_heuristics_are_allowed_to_tie() -> None:
+    stream = random_stream(13, events=800)
+    result = evaluation.evaluate_link(None, stream, evaluation.tgb_split(stream), parts=("test",))
+    assert result.row(scorer="edgebank-unlimited").metrics["auc"] < 1.0
+    assert not any("float32" in warning for warning in result.warnings)
 
 
 def test_removals_are_not_links_to_predict() -> None:

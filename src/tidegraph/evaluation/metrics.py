@@ -1,4 +1,11 @@
-"""How good scores are. Ties never help unless asked to; undefined metrics raise an error."""
+"""How good scores are. Undefined metrics raise an error.
+
+One rule for ties: no metric depends on the order in which scores are listed. In a rank, a rival of
+equal score counts half. AUC counts it half as well, AP takes equal scores in one step, and what is
+counted among the best k shares its places. `mrr_sampled` alone counts rivals of equal score in
+full, as the program that defines it does. Half a place is at most what a random order earns, since
+1 / (mean rank) is at most the mean of 1 / rank.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +24,10 @@ _TIES = {"half": 0.5, "against": 1.0, "for": 0.0}
 
 
 def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Return the average precision of scores for labels 0 and 1; both must occur."""
+    """Return the average precision of scores for labels 0 and 1, equal scores in one step.
+
+    Both labels must occur.
+    """
     from sklearn.metrics import average_precision_score
 
     return float(average_precision_score(*_two_classes(labels, scores)))
@@ -128,13 +138,29 @@ def _rank(above: NDArray[Any], equal: NDArray[Any], ties: str) -> FloatArray:
     return np.asarray(1.0 + above + _TIES[ties] * equal, dtype=np.float64)
 
 
+def tied_at_top(scores: ArrayLike, true: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which true candidates share the highest score with one that is not true.
+
+    `scores` and `true` are [..., candidates]; each row has its own highest score. An order decides
+    about these candidates, where a metric depends on one.
+    """
+    table = _scores(scores, "scores")
+    if table.shape != true.shape:
+        raise EvaluationError(
+            f"scores have shape {table.shape} and true {true.shape}; mark every candidate"
+        )
+    top = table == table.max(axis=-1, keepdims=True)
+    shared = (top & ~true).any(axis=-1, keepdims=True)
+    return np.asarray(top & true & shared)
+
+
 def mrr(rank: ArrayLike) -> float:
     """Return the mean of 1 / rank."""
     return float(np.mean(1.0 / _ranks(rank)))
 
 
 def hits_at(rank: ArrayLike, k: int) -> float:
-    """Return the share of ranks that are at most `k`."""
+    """Return the share of ranks that are at most `k`; half a place beyond `k` is beyond it."""
     return float(np.mean(_ranks(rank) <= k))
 
 

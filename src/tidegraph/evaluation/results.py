@@ -17,6 +17,7 @@ from tidegraph.evaluation.verdicts import Verdict
 from tidegraph.events.stream import EventStream
 
 Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
+_TIES_WORTH_A_NOTE = 0.05  # of the positives
 # The parts of protocols, as runs name them.
 _PARTS = {"test": "all", "new_test": "new"}
 
@@ -170,6 +171,17 @@ class ResultBuilder:
 
     def warn(self, warning: str) -> None:
         self._warnings.append(warning)
+
+    def warn_of_ties(self, part: str, negatives: str, tied: float) -> None:
+        """Warn if a large share of the positives ties with negatives at the model's best score."""
+        if tied > _TIES_WORTH_A_NOTE:
+            self.warn(
+                f"{self.model} gives {tied:.0%} of the positives of {part} the highest score, and"
+                f" {negatives} negatives the same: it cannot order them, and no metric here does it"
+                " for it. Often these are probabilities in float32, which are exactly 1.0 from a"
+                " logit of 17 on: return logits, or compute probabilities in float64; see"
+                " docs/published-numbers.md"
+            )
 
     def result(
         self, split: Split | SnapshotSplit | dict[str, Any], settings: dict[str, Any]

@@ -111,6 +111,10 @@ def evaluate_link(
             report = partial(work.add, what=f"{part}, scoring")
             true, *false = [scoring.ask(score, *some, t, report=report) for some in pairs]
             scores.append((model, true, false, time.perf_counter() - begun))
+            for name, others in zip(drawn, false, strict=True):
+                positive = np.arange(2 * len(true)) < len(true)
+                tied = metrics.tied_at_top(np.concatenate([true, others]), positive)
+                builder.warn_of_ties(part, name, float(tied.sum()) / len(true))
         panel = scoring.Panel(make, memories)
         scores += _by_heuristics(panel, pairs, t, row, work, part)
         for number, name in enumerate(drawn):

@@ -71,7 +71,7 @@ def evaluate_ranking(
     make = heuristics or scoring.heuristics_for(stream, split)
     panel = scoring.Panel(make, scoring.Memories(stream, split))
     names = [*([] if score is None else [model]), *panel.names]
-    rank, own_s = np.empty((len(names), len(chosen))), 0.0
+    rank, own_s, tied = np.empty((len(names), len(chosen))), 0.0, 0
     work = scoring.Work(progress, len(names) * len(chosen))
     for rows in scoring.slices(len(chosen), max(1, scoring.PAIRS_AT_ONCE // width)):
         asked = chosen[rows]
@@ -88,13 +88,25 @@ def evaluate_ranking(
         for number, answer in enumerate(answers):
             table = answer.reshape(candidates.shape)
             rank[number, rows] = metrics.ranks(table[:, 0], table[:, 1:], without=true)
+            if names[number] == own:
+                tied += int(_tied(table, true).sum())
             work.add(len(asked), f"{part}, ranking by {names[number]}")
     spent = [*([] if score is None else [own_s]), *panel.elapsed_s]
     for name, ranks, elapsed_s in zip(names, rank, spent, strict=True):
         values = {"mrr": metrics.mrr(ranks)}
         values |= {f"hits@{k}": metrics.hits_at(ranks, k) for k in (1, 3, 10)}
         builder.add(Row(part, sampler, name, values, len(ranks), None, elapsed_s))
+    builder.warn_of_ties(part, sampler, tied / len(chosen))
     return builder.result(split, {"batch_size": batch_size, "sample": sample, "seed": seed})
+
+
+def _tied(table: FloatArray, without: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    """Return which positives, in the first column, share the highest score with a negative."""
+    true = np.zeros(table.shape, dtype=bool)
+    true[:, 0] = True
+    if without is not None:
+        true[:, 1:] = without
+    return metrics.tied_at_top(table, true)[:, 0]
 
 
 def _reached(

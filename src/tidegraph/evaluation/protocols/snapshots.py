@@ -69,7 +69,7 @@ def evaluate_snapshots(
     found: dict[str, list[dict[str, float]]] = {name: [] for name in scorers}
     spent = dict.fromkeys(scorers, 0.0)
     work = scoring.Work(progress, len(tasks) * len(scorers))
-    pairs = 0
+    pairs = tied = 0
     for task in tasks:
         target = events[int(bounds[task + 1]) : int(bounds[task + 2])]
         keys = np.unique(target.src * stream.nodes + target.dst)
@@ -85,6 +85,10 @@ def evaluate_snapshots(
                     f"{name} returned scores of shape {table.shape} for task {task}; "
                     f"[{len(sources)}, {stream.nodes}] is needed, every node for each source"
                 )
+            if name == own:
+                true = np.zeros(table.shape, dtype=bool)
+                true[row, column] = True
+                tied += int(metrics.tied_at_top(table, true).sum())
             found[name].append(
                 {
                     "mrr-full": metrics.mrr_full(table, row, column),
@@ -100,6 +104,7 @@ def evaluate_snapshots(
     for name, values in found.items():
         means = {key: float(np.mean([value[key] for value in values])) for key in values[0]}
         builder.add(Row(part, "all-nodes", name, means, pairs, seed, spent[name]))
+    builder.warn_of_ties(part, "all-nodes", tied / pairs)
     return builder.result(split, {"negatives": negatives, "seed": seed})
 
 

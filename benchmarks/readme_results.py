@@ -1,4 +1,6 @@
-"""Write the tables of docs/results.md and the short one of README.md from benchmarks/results/.
+"""Write the tables of docs/results.md, docs/published-numbers.md and README.md.
+
+They come from benchmarks/results/.
 
 With --check, write nothing and exit with 1 where a file is not up to date.
 
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegraph.evaluation import best_heuristic
-from tidegraph.reproduce.texts import best_published
+from tidegraph.reproduce.texts import best_published, number, published
 
 ROOT = Path(__file__).parent.parent
 BEGIN = "<!-- results: written by benchmarks/readme_results.py -->\n"
@@ -74,7 +76,9 @@ def short(results: dict[str, Any]) -> str:
         "",
         f"Percent, mean and standard deviation over {' or '.join(map(str, seeds))} seeds; bold is"
         " the better of our result and the best heuristic, which learns nothing."
-        " [All results](docs/results.md) come with the commands that made them.",
+        " [All results](docs/results.md) come with the commands that made them."
+        " ROLAND's published MRR is not comparable: its program lets"
+        " [a sort order ties](docs/published-numbers.md).",
     ]
     return "\n".join(lines) + "\n"
 
@@ -100,7 +104,8 @@ def accuracy(results: dict[str, Any]) -> str:
         " adds the reverse of every edge and “learning on” keeps training during the test, both"
         " as ROLAND does. Heuristics know what happened before a batch of 200, as published."
         " Those marked `@event` know what the model knows: all that happened before each event,"
-        " including events of nodes held out of training.",
+        " including events of nodes held out of training. ROLAND's published MRR is not comparable:"
+        " its program lets [a sort order ties](published-numbers.md).",
     ]
     return "\n".join(lines) + "\n"
 
@@ -217,22 +222,117 @@ def of_paper(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+GRAPHS = {
+    "bitcoin-otc": ("Bitcoin-OTC", "bitcoin-otc-reversed"),
+    "bitcoin-alpha": ("Bitcoin-Alpha", "bitcoin-alpha-reversed"),
+    "uci": ("UCI", "uci"),
+}
+
+
+def ties(measured: dict[str, Any]) -> str:
+    """Return the MRR of a scorer that learns nothing, by how equal scores are ordered."""
+    rows = {row["name"]: row["values"] for row in published("dtdg-link")[1]}["ROLAND GRU"]
+    lines = [
+        "| graph | ROLAND, published | its sort | its sort, all variants | … above published |"
+        " random order | half a place | true first | NumPy {numpy} |".format(**measured),
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, (title, column) in GRAPHS.items():
+        variants = measured["ties"][name]
+        chosen = next(iter(variants.values()))
+        sorted_by = [variant["program"] for variant in variants.values()]
+        printed = number(rows[column])
+        assert printed is not None
+        others = ("at random", "half", "true first", "program, this NumPy")
+        lines.append(
+            f"| {title} | {printed[0]:.3f} | {chosen['program']:.3f} |"
+            f" {min(sorted_by):.3f} to {max(sorted_by):.3f} |"
+            f" {sum(value > printed[0] for value in sorted_by)} of {len(sorted_by)} |"
+            f" {' | '.join(f'{chosen[key]:.3f}' for key in others)} |"
+        )
+    return "\n".join(lines) + "\n\n" + _made(measured)
+
+
+def items(measured: dict[str, Any]) -> str:
+    """Return the AP of a rule that asks whether a pair was seen and whether a node is an item."""
+    lines = [
+        "| Wikipedia, AP | known: before the batch of 200 | known: before the event |",
+        "|---|---|---|",
+    ]
+    for sampler in ("random-all", "random-dst"):
+        for part, title in (("test", "all events"), ("new_test", "new nodes")):
+            values = [
+                measured["items"][f"{sampler}, {part}, seen-or-item{when}"]["ap"]
+                for when in ("", "@event")
+            ]
+            lines.append(
+                f"| {sampler}, {title} | {' | '.join(f'{100 * value:.2f}' for value in values)} |"
+            )
+    return "\n".join(lines) + "\n\n" + _made(measured)
+
+
+def padding(measured: dict[str, Any]) -> str:
+    """Return in how many batches true and false pairs are padded to different lengths."""
+    counts = [
+        f"{_spelled(name)} {found['differ']} of {found['batches']}"
+        for name, found in measured["padding"].items()
+    ]
+    return (
+        "Test batches in which true and false destinations are padded to different lengths, at"
+        f" DyGFormer's settings for these data sets: {', '.join(counts)}.\n\n{_made(measured)}"
+    )
+
+
+def knowledge(links: dict[str, Any]) -> str:
+    """Return the same heuristics with what is known before a batch and before an event."""
+    of = links["wikipedia"]["heuristics"]
+    shown = (
+        ("random-dst", "ap", "AP"),
+        ("historical", "ap", "AP"),
+        ("all-dst", "mrr", "MRR"),
+    )
+    lines = ["| Wikipedia, percent | before the batch of 200 | before the event |", "|---|---|---|"]
+    for name in ("recency-pair", "memory+reverse+popularity"):
+        for sampler, metric, title in shown:
+            values = [100 * of[each][sampler]["all"][metric] for each in (name, f"{name}@event")]
+            lines.append(f"| {name}: {sampler}, {title} | {values[0]:.2f} | {values[1]:.2f} |")
+    return "\n".join(lines) + "\n\n`python benchmarks/link_prediction.py`\n"
+
+
+def _made(measured: dict[str, Any]) -> str:
+    machine = measured["machine"]
+    return (
+        f"`{measured['command']}` at commit {measured['commit'][:10]}, {machine['cores']} cores of"
+        f" {machine['cpu']}.\n"
+    )
+
+
 def main() -> int:
     folder = ROOT / "benchmarks" / "results"
     engine = json.loads((folder / "propagation.json").read_text(encoding="utf-8"))
     links = json.loads((folder / "link_prediction.json").read_text(encoding="utf-8"))
+    measured = json.loads((folder / "published_numbers.json").read_text(encoding="utf-8"))
     tables = {
-        "README.md": short(links),
-        "docs/results.md": f"## Links\n\n{accuracy(links)}\n## The paper's tables\n\n"
-        f"{of_paper(folder)}\n## The engine\n\n{table(engine)}",
+        "README.md": [short(links)],
+        "docs/published-numbers.md": [
+            ties(measured),
+            padding(measured),
+            items(measured),
+            knowledge(links),
+        ],
+        "docs/results.md": [
+            f"## Links\n\n{accuracy(links)}\n## The paper's tables\n\n"
+            f"{of_paper(folder)}\n## The engine\n\n{table(engine)}"
+        ],
     }
     stale = False
     for name, fresh in tables.items():
         file = ROOT / name
         text = file.read_text(encoding="utf-8")
-        head, rest = text.split(BEGIN)
-        _, tail = rest.split(END)
-        written = f"{head}{BEGIN}{fresh}{END}{tail}"
+        written, *rest = text.split(BEGIN)
+        for part, old in zip(fresh, rest, strict=True):
+            _, tail = old.split(END)
+            written += f"{BEGIN}{part}{END}{tail}"
         if written != text and "--check" not in sys.argv:
             file.write_text(written, encoding="utf-8")
         stale |= written != text

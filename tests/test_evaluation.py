@@ -328,7 +328,7 @@ def test_the_order_in_which_scores_are_listed_changes_no_metric(seed: int, level
     generator = np.random.default_rng(seed)
     labels, scores = generator.permuted([0, 1] * 30), generator.integers(0, levels, 60)
     order = generator.permutation(60)
-    by_label = {
+    by_label: dict[str, Callable[..., float]] = {
         "ap": metrics.average_precision,
         "auc": metrics.roc_auc,
         "precision@7": partial(metrics.precision_at, k=7),
@@ -340,8 +340,8 @@ def test_the_order_in_which_scores_are_listed_changes_no_metric(seed: int, level
         assert permuted == pytest.approx(metric(labels, scores), abs=1e-12), name
     true, false = generator.integers(0, levels, 60), generator.integers(0, levels, (60, 9))
     rank = metrics.ranks(true, false)
-    permuted = metrics.ranks(true[order], generator.permuted(false[order], axis=1))
-    np.testing.assert_array_equal(permuted, rank[order])
+    ranked = metrics.ranks(true[order], generator.permuted(false[order], axis=1))
+    np.testing.assert_array_equal(ranked, rank[order])
     # All of one batch: the mean over batches depends on which pairs are in which.
     whole = partial(metrics.link_metrics, batch_size=60)
     assert whole(true[order], false[order, 0]) == pytest.approx(whole(true, false[:, 0]), abs=1e-12)

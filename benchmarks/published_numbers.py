@@ -54,15 +54,19 @@ ORDERS: dict[str, Order] = {
     "true first": lambda scores: np.argsort(-scores, kind="stable"),
 }
 # The weight of an event in the popularity of its destination, by its age in snapshots. The first
-# is the heuristic `popularity` of tidegraph.
+# is the heuristic `popularity` of tidegraph; the others are all that were tried.
 POPULARITY: dict[str, Callable[[IntArray], FloatArray]] = {
     "e^(-age/3)": lambda age: np.exp(-age / 3),
     "e^(-age/5)": lambda age: np.exp(-age / 5),
+    "e^(-age/7)": lambda age: np.exp(-age / 7),
+    "e^(-age/8)": lambda age: np.exp(-age / 8),
     "e^(-age/10)": lambda age: np.exp(-age / 10),
     "0.9^age": lambda age: np.power(0.9, age),
     "last snapshot": lambda age: (age < 1).astype(float),
     "last 3": lambda age: (age < 3).astype(float),
+    "last 8": lambda age: (age < 8).astype(float),
     "last 10": lambda age: (age < 10).astype(float),
+    "last 12": lambda age: (age < 12).astype(float),
     "all": lambda age: np.ones(len(age)),
 }
 # Which of equally popular nodes are among the best, by number.

@@ -66,7 +66,7 @@ History::History(std::size_t nodes, std::vector<double> half_lives, const Histor
   for (const int role : {0, 1}) {
     const auto& table = tables_.roles[role];
     fit = fit && table.event.size() == events && table.partner.size() == events &&
-          table.link.size() == events && table.met.size() == events / kMetEvery;
+          table.across.size() == events && table.link.size() == events && table.met.size() == events / kMetEvery;
     take(Kind(kSource + role), table.recent, events);
     take(Kind(kSequel + role), tables_.sequels[role].recent, tables_.sequels[role].event.size());
   }
@@ -128,6 +128,12 @@ std::uint32_t History::partner(const Series& series, std::size_t i) const {
   const int role = series.kind - kSource;
   if (i < series.old.size()) return tables_.roles[role].partner[series.place + i];
   return later_.ends[1 - role][series.event(i) - tables_.t.size()];
+}
+
+std::uint32_t History::across(const Series& series, std::size_t i) const {
+  const int role = series.kind - kSource;
+  if (i < series.old.size()) return tables_.roles[role].across[series.place + i];
+  return later_.index[1 - role][series.event(i) - tables_.t.size()];
 }
 
 std::uint32_t History::link(const Series& series, std::size_t i) const {
@@ -192,6 +198,45 @@ History::NodeEvents History::node_events(std::int64_t node, int role, std::int64
   return events;
 }
 
+void History::latest(std::int64_t node, std::size_t bound, std::size_t most, Latest& out) const {
+  const Series as[] = {role_series(node, 0), role_series(node, 1)};
+  const std::size_t kinds = half_lives_.size();
+  std::size_t left[2];
+  out.since_size = 0;
+  for (const int role : {0, 1}) {
+    const Series& series = as[role];
+    left[role] = count_before(series, bound);
+    out.decayed[role] = nullptr;
+    if (left[role] == 0) continue;
+    const std::size_t last = left[role] - 1;
+    std::size_t counted = 0;  // entries up to the one whose number is stored
+    if (last >= series.old.size()) {
+      const std::size_t row = series.event(last) - tables_.t.size();
+      out.decayed[role] = later_.recent[series.kind].data() + row * kinds;
+      counted = last + 1;
+    } else if (const std::size_t marked = (series.place + last + 1) / kRecentEvery * kRecentEvery;
+               marked > series.place) {
+      out.decayed[role] = marks_[series.kind].data() + (marked / kRecentEvery - 1) * kinds;
+      counted = marked - series.place;
+    }
+    if (counted) out.decayed_at[role] = time(series.event(counted - 1));
+    for (std::size_t i = counted; i <= last; ++i)
+      out.since[out.since_size++] = time(series.event(i));
+  }
+  out.events = left[0] + left[1];
+  out.size = std::min(most, out.events);
+  for (std::size_t i = 0; i < out.size; ++i) {
+    const bool target =
+        left[1] && (!left[0] || as[1].event(left[1] - 1) > as[0].event(left[0] - 1));
+    const Series& series = as[target];
+    const std::size_t at = --left[target];
+    out.partner[i] = partner(series, at);
+    out.across[i] = across(series, at);
+    out.role[i] = target;
+    out.time[i] = time(series.event(at));
+  }
+}
+
 // Appending --------------------------------------------------------------------------------------
 
 void History::Lists::add(std::uint64_t key, std::uint32_t event) {
@@ -253,6 +298,7 @@ void History::append_one(std::uint32_t src, std::uint32_t dst, std::int64_t t) {
         found = kRepeated | (before & kRepeated ? before : std::uint32_t(latest));
       }
     }
+    later_.index[role].push_back(std::uint32_t(size));
     later_.link[role].push_back(found);
     later_.met[role].push_back((size ? met(series, size - 1) : 0) + !known);
     add_recent(series, t);

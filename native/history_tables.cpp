@@ -34,6 +34,7 @@ class Builder {
       table = {};
     };
     in_parallel(2, [&](std::size_t role) { sort_role(int(role)); });
+    in_parallel(2, [&](std::size_t role) { look_across(int(role)); });
     for (const int role : {0, 1}) {
       Arrays::Role& table = arrays_.roles[role];
       table.recent = recent_of(table.event, table.first);
@@ -104,6 +105,16 @@ class Builder {
         if (p % kMetEvery == kMetEvery - 1) table.met[p / kMetEvery] = met;
       }
     }
+  }
+
+  void look_across(int role) {
+    Arrays::Role &table = arrays_.roles[role], &other = arrays_.roles[1 - role];
+    Numbers index(table.event.size());  // of each event in the other role
+    for (std::size_t node = 0; node < nodes_; ++node)
+      for (std::uint32_t p = other.first[node]; p < other.first[node + 1]; ++p)
+        index[other.event[p]] = p - other.first[node];
+    table.across.resize(index.size());
+    for (std::size_t p = 0; p < index.size(); ++p) table.across[p] = index[table.event[p]];
   }
 
   // Groups events by (firsts[e], seconds[e]). `order` has them ascending by the second, and those

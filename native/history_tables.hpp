@@ -46,9 +46,10 @@ inline void count_next(std::span<const double> half_lives, std::int64_t elapsed,
 // Column<T> is a vector while the arrays are built, and a span when they are read.
 template <template <class> class Column>
 struct HistoryArrays {
-  // The series of nodes in one role; entries of node u are [first[u], first[u + 1]).
+  // The series of nodes in one role; entries of node u are [first[u], first[u + 1]). `across` is the
+  // index of an entry's event among those of its partner, in the other role.
   struct Role {
-    Column<std::uint32_t> first, event, partner, link, met;
+    Column<std::uint32_t> first, event, partner, across, link, met;
     Column<float> recent;
   };
   // The series of ordered pairs: those with a first node u are [group[u], group[u + 1]), ascending
@@ -79,6 +80,7 @@ struct HistoryArrays {
     visit(name + ".first", roles[role].first);
     visit(name + ".event", roles[role].event);
     visit(name + ".partner", roles[role].partner);
+    visit(name + ".across", roles[role].across);
     visit(name + ".link", roles[role].link);
     visit(name + ".met", roles[role].met);
     visit(name + ".recent", roles[role].recent);

@@ -24,6 +24,7 @@ Sampler: TypeAlias = Literal["random-dst", "random-all", "historical", "inductiv
 Format: TypeAlias = Literal["auto", "table", "jodie", "tgn", "tgl", "snap"]
 OnBad: TypeAlias = Literal["error", "drop", "drop-many"]
 EncoderName: TypeAlias = Literal["state", "lstm", "gru", "transformer"]
+PairPart: TypeAlias = Literal["history", "local", "sketches"]
 DecoderName: TypeAlias = Literal["pair", "concatenation", "hadamard"]
 
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
@@ -318,6 +319,12 @@ class LinkSettings(ModelSettings):
         "how to combine two nodes, where all but pair need an encoder; in Python also a callable"
         " that makes an nn.Module from (width, pair, hidden=, layers=, dropout=)",
         "the others do worse",
+    )
+    pair_features: tuple[PairPart, ...] = setting(
+        ("history", "local"),
+        "what to read of a pair: history, counts and gaps of both nodes and of the pair; local,"
+        " walks over the latest events of both; sketches, products of representations",
+        "to see what each part adds",
     )
     random_negatives: int = setting(
         6,

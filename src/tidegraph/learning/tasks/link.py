@@ -19,7 +19,14 @@ from tidegraph.core.words import counted
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.columns import IntArray, whole_numbers
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.features import EdgeFeatures, PairFeatures, carried
+from tidegraph.learning.features import (
+    EdgeFeatures,
+    PairFeatures,
+    PartOfLinks,
+    Sketches,
+    carried,
+)
+from tidegraph.learning.local import LocalPropagation
 from tidegraph.learning.models import DECODERS, Network, make_decoder
 from tidegraph.learning.settings import SAMPLERS, LinkSettings, Task
 from tidegraph.learning.tasks.estimator import Estimator, pieces
@@ -83,9 +90,17 @@ class LinkPredictor(LinkSettings, Estimator):
                 )
 
     def _new_features(self) -> PairFeatures:
+        parts: list[PartOfLinks] = []
+        if "history" in self.pair_features:
+            parts.append(self._history)
+        if "local" in self.pair_features:
+            parts.append(LocalPropagation(self._history))
+        if "sketches" in self.pair_features:
+            parts.append(Sketches(self._trajectories, self._sketch()))
         found = carried(self._stream) if self.edge_features else None
-        edges = None if found is None else EdgeFeatures(self._stream, found)
-        return PairFeatures(self._trajectories, self._history, self._sketch(), edges)
+        if found is not None:
+            parts.append(EdgeFeatures(self._stream, found))
+        return PairFeatures(parts)
 
     def _pair_features(self, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
         """Return what the decoder reads about pairs; no columns where it reads none."""
@@ -112,10 +127,13 @@ class LinkPredictor(LinkSettings, Estimator):
     def _read_many(self, examples: _Examples, progress: Progress) -> Tensor:
         count = len(examples.t)
         features = torch.empty(count, len(self._features) if self._reads_pairs() else 0)
-        for rows in pieces(count, _PAIRS_AT_ONCE) if features.shape[1] else ():
+        # Questions about one source and time are cheap one after the other.
+        order = np.lexsort((examples.src, examples.t))
+        for piece in pieces(count, _PAIRS_AT_ONCE) if features.shape[1] else ():
+            rows = order[piece]
             asked = examples.src[rows], examples.dst[rows], examples.t[rows]
-            features[rows[0] : rows[-1] + 1] = self._pair_features(*asked)
-            progress(int(rows[-1]) + 1, count, "")
+            features[torch.from_numpy(rows)] = self._pair_features(*asked)
+            progress(int(piece[-1]) + 1, count, "")
         return features
 
     def _loss(self, examples: _Examples, features: Tensor, rows: IntArray) -> Tensor:

@@ -70,6 +70,10 @@ class History {
  private:
   // Of series, and of the arrays in which their decayed numbers are.
   enum Kind : std::uint8_t { kAll, kSource, kDestination, kPair, kSequel, kReverseSequel, kKinds };
+  // At which places of the arrays decayed numbers are stored.
+  static std::size_t stored_every(Kind kind) {
+    return kind == kSource || kind == kDestination ? 1 : kRecentEvery;
+  }
 
   // The numbers of the events of a series: those in the tables, then those that came later.
   struct Series {
@@ -86,24 +90,8 @@ class History {
   };
 
  public:
-  // A node's events in one role (0: as the source, 1: as the destination) before a time, oldest
-  // first: walk from size() - 1 down for the newest first. Valid until events are appended.
-  class NodeEvents {
-   public:
-    std::size_t size() const { return count_; }
-    std::int64_t time(std::size_t i) const { return history_->time(series_.event(i)); }
-    std::uint32_t partner(std::size_t i) const { return history_->partner(series_, i); }
-
-   private:
-    friend class History;
-    const History* history_;
-    Series series_;
-    std::size_t count_;
-  };
-  NodeEvents node_events(std::int64_t node, int role, std::int64_t before) const;
-
-  // The newest events of a node in both roles before a bound, newest first, and what adds up to its
-  // decayed number of events. An event of a node with itself counts in both roles.
+  // The newest events of a node in both roles before a bound, newest first, and their
+  // decayed number. An event of a node with itself counts in both roles.
   struct Latest {
     static constexpr std::size_t kMost = 256;
     std::size_t size;    // of the arrays
@@ -112,12 +100,10 @@ class History {
     std::uint32_t partner[kMost];
     std::uint32_t across[kMost];  // the index of the event among the partner's, in the other role
     std::uint8_t role[kMost];     // of the node
-    // The decayed number of events in each role up to and including one, and the time of that one,
-    // [half-lives]; nullptr for none. The times of later ones follow.
+    // The decayed number of events in each role at the time of the newest one, [half-lives], and
+    // that time; nullptr if there is none.
     const float* decayed[2];
-    std::int64_t decayed_at[2];
-    std::int64_t since[2 * (kRecentEvery - 1)];
-    std::size_t since_size;
+    std::int64_t newest[2];
   };
   // most: how many of the newest events are wanted, at most kMost.
   void latest(std::int64_t node, std::size_t bound, std::size_t most, Latest& out) const;

@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::size_t kLanes = LocalPropagation::kMostChannels;
 constexpr std::size_t kChunk = 256;
-constexpr float kScale = 1e5f;  // makes the least share that is pushed visible in a logarithm
+constexpr double kFastest = 1e30;   // half-lives per unit of time
+constexpr std::size_t kThird = 64;  // nodes from which a third hop leaves
+constexpr float kScale = 1e5f;      // makes the least share that is pushed visible in a logarithm
 
 // A number per channel. Loops over all of them, used or not, become vector instructions.
 using Lanes = float[kLanes];
@@ -24,9 +26,10 @@ void add_product(const Lanes& a, const Lanes& b, Lanes& to) {
   for (std::size_t lane = 0; lane < kLanes; ++lane) to[lane] += a[lane] * b[lane];
 }
 
-// 2^x for x <= 0, with a relative error below 2^-21; 0 below 2^-100.
+// 2^x for x <= 0, with a relative error below 2^-21; 0 below 2^-100. 1 above 0, which only times in
+// damaged tables lead to.
 inline float power_of_two(float x) {
-  const float held = x < -100.0f ? -100.0f : x;
+  const float held = x < -100.0f ? -100.0f : x > 0.0f ? 0.0f : x;
   const auto whole = std::int32_t(held) - (held < float(std::int32_t(held)));
   const float f = held - float(whole);
   const float series =
@@ -46,9 +49,11 @@ class LocalPropagation::Walk {
     const Settings& settings = local.settings_;
     std::fill_n(rate_, kLanes, 0.0f);
     for (std::size_t channel = 1; channel < local.channels(); ++channel)
-      rate_[channel] = float(-1 / local.history_->half_lives()[settings.half_lives[channel - 1]]);
-    const std::size_t most = 2 + settings.own * (1 + settings.neighbours) +
-                             settings.followed * settings.neighbours * settings.following;
+      rate_[channel] = float(
+          std::max(-1 / local.history_->half_lives()[settings.half_lives[channel - 1]], -kFastest));
+    const std::size_t most = settings.own * (1 + settings.neighbours) +
+                             settings.followed * settings.neighbours * settings.following +
+                             kThird * settings.neighbours + 1;
     slots_.assign(std::bit_ceil(2 * most), kNone);
     shift_ = 32 - std::countr_zero(slots_.size());
     reached_.clear();
@@ -119,6 +124,45 @@ class LocalPropagation::Walk {
         *out++ = std::log1p(kScale * measure[channel]);
   }
 
+  std::vector<std::uint32_t> likeliest(std::size_t most) {
+    std::vector<std::pair<float, std::uint32_t>> order;  // the negative of a sum, a position
+    const auto sort_first = [&](std::size_t count) {
+      count = std::min(count, order.size());
+      std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(count), order.end());
+      order.resize(count);
+    };
+    const auto sum = [](const Lanes& lanes) {
+      float all = 0;
+      for (const float lane : lanes) all += lane;
+      return all;
+    };
+    for (std::size_t i = 0; i < reached_.size(); ++i)
+      if (const float there = sum(reached_[i].hop[1]); there > 0)
+        order.push_back({-there, std::uint32_t(i)});
+    sort_first(kThird);
+    std::vector<float> score(reached_.size());
+    for (std::size_t i = 0; i < reached_.size(); ++i)
+      score[i] = sum(reached_[i].hop[0]) + sum(reached_[i].hop[1]) + sum(reached_[i].soon);
+    Degree degree;
+    Lanes weight;
+    for (const auto& [_, from] : order) {
+      read(reached_[from].node, local_->settings_.neighbours, theirs_, degree);
+      scale(degree, reached_[from].hop[1]);
+      for (std::size_t i = 0; i < theirs_.size; ++i) {
+        weigh(degree, theirs_.time[i], weight);
+        const auto to = std::size_t(&reach(theirs_.partner[i]) - reached_.data());
+        score.resize(reached_.size());
+        score[to] += sum(weight);
+      }
+    }
+    order.clear();
+    for (std::size_t i = 0; i < score.size(); ++i) order.push_back({-score[i], std::uint32_t(i)});
+    sort_first(most);
+    std::vector<std::uint32_t> found;
+    for (const auto& [_, i] : order) found.push_back(reached_[i].node);
+    return found;
+  }
+
   Spread spread() const {
     Spread found;
     for (const Reached& each : reached_) {
@@ -159,16 +203,12 @@ class LocalPropagation::Walk {
     local_->history_->latest(node, bound_, most, events);
     degree.newest = events.size ? events.time[0] : 0;
     Lanes sum = {}, weight;
-    Degree part = {degree.newest, {1, 1, 1, 1}};
-    for (std::size_t i = 0; i < events.since_size; ++i) {
-      weigh(part, events.since[i], weight);
-      add(weight, sum);
-    }
     for (const int role : {0, 1}) {
       if (events.decayed[role] == nullptr) continue;
+      Degree part = {degree.newest, {}};
       for (std::size_t channel = 1; channel < local_->channels(); ++channel)
         part.share[channel] = events.decayed[role][local_->settings_.half_lives[channel - 1]];
-      weigh(part, events.decayed_at[role], weight);
+      weigh(part, events.newest[role], weight);
       add(weight, sum);
     }
     sum[0] = float(events.events);
@@ -257,6 +297,14 @@ LocalPropagation::Spread LocalPropagation::spread(std::int64_t node, std::int64_
   walk.prepare(*this);
   walk.start(node, history_->events_before(t, history_->events()));
   return walk.spread();
+}
+
+std::vector<std::uint32_t> LocalPropagation::likeliest(std::int64_t node, std::int64_t t,
+                                                       std::size_t most) const {
+  Walk walk;
+  walk.prepare(*this);
+  walk.start(node, history_->events_before(t, history_->events()));
+  return walk.likeliest(most);
 }
 
 }  // namespace tidegraph

@@ -1,16 +1,16 @@
 // Local propagation: how a walk from one node spreads over the events before a time.
 //
-// The graph of a time t is undirected. An event of time τ < t between a and b adds a weight to their
-// edge: 1, or 2^-((t - τ) / half-life) in a channel that forgets. With d(a) the sum of the weights
-// at a, P(b, a) = w(a, b) / d(a), and the indicator of a node u as h_0, the walk is h_k = P h_{k-1}:
-// the paper's propagation of an indicator, hop by hop, with β = 0. Its π is the sum of all hops,
-// weighted by γ0 γ^k, and h_k(v) (d(u) / d(v))^β is the walk for any other β.
+// The graph of a time t is undirected. An event of time τ < t between a and b adds a weight to
+// their edge: 1, or 2^-((t - τ) / half-life) in a channel that forgets. With d(a) the sum of the
+// weights at a, P(b, a) = w(a, b) / d(a), and the indicator of a node u as h_0, the walk is h_k = P
+// h_{k-1}: the paper's propagation of an indicator, hop by hop, with β = 0. Its π is the sum of all
+// hops, weighted by γ0 γ^k, and h_k(v) (d(u) / d(v))^β is the walk for any other β.
 //
 // A node is pushed over its newest events only, and not at all if it would give each neighbour less
 // than `r_max`. So estimates are too small, by at most the mass that a hop misses, 1 - Σ_v h_k(v).
 //
-// Besides, what followed: from each of the newest events of u, with a, on to other events of a, with
-// b, and from there to what b did next.
+// Besides, what followed: from each of the newest events of u, with a, on to other events of a,
+// with b, and from there to what b did next.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +57,9 @@ class LocalPropagation {
     std::vector<float> values;
   };
   Spread spread(std::int64_t node, std::int64_t t) const;
+  // The nodes that a walk of three hops reaches most likely, or what followed, best first, at most
+  // so many. The third hop leaves from the likeliest nodes of the second only.
+  std::vector<std::uint32_t> likeliest(std::int64_t node, std::int64_t t, std::size_t most) const;
 
  private:
   class Walk;

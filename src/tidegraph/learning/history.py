@@ -236,6 +236,17 @@ class History:
         with self._lock, _as_parameters():
             return self._native.local_spread(list(half_lives), *limits, int(source), int(time))
 
+    def likeliest(
+        self, half_lives: Sequence[int], limits: WalkLimits, node: int, t: int, most: int
+    ) -> NDArray[np.int64]:
+        """Return the nodes that a walk reaches most likely; see `LocalPropagation`."""
+        (source,), (time,) = self._nodes([node]), _times([t])
+        with self._lock, _as_parameters():
+            found = self._native.local_likeliest(
+                list(half_lives), *limits, int(source), int(time), most
+            )
+        return found.astype(np.int64)
+
     def _nodes(self, nodes: ArrayLike) -> NDArray[np.int64]:
         return np.ascontiguousarray(known_nodes(nodes, self.nodes))
 

@@ -80,9 +80,15 @@ class LocalPropagation:
         missing: `[2, channels]`, the chance that the walk was not followed to the end of the hop.
         """
         nodes, values = self._history.walk_from(self._half_lives, self._limits, node, t)
-        reached = values.reshape(len(nodes), -1, len(self.channels))[:, :2]
+        reached = values.reshape(len(nodes), 4, len(self.channels))[:, :2]  # then what followed
         order = np.argsort(nodes)
         order = order[reached[order].any(axis=(1, 2))]  # not those that only followed
         reached = reached[order]
         missing = np.clip(1 - reached.sum(axis=0, dtype=np.float64), 0, 1).astype(np.float32)
         return nodes[order].astype(np.int64), reached, missing
+
+    def likeliest(self, node: int, t: int, most: int) -> NDArray[np.int64]:
+        """Return the nodes that a walk of three hops reaches most likely before `t`, best first,
+        at most so many, what followed included; the node itself may be among them.
+        """
+        return self._history.likeliest(self._half_lives, self._limits, node, t, most)

@@ -340,12 +340,13 @@ class LinkSettings(ModelSettings):
         least=0,
         most=_MANY,
     )
-    past_weight: float = setting(0.2, "weight of each of those in the loss", least=0, most=_MANY)
+    past_weight: float = setting(0.3, "weight of each of those in the loss", least=0, most=_MANY)
     any_node: bool = setting(
         False, "whether random negatives come from all nodes, not just from destinations"
     )
 
     def __post_init__(self) -> None:
+        self.pair_features = tuple(self.pair_features)  # a list, where it comes from a file
         super().__post_init__()
         if self.encoder is None and self.decoder in ("concatenation", "hadamard"):
             raise ParameterError(f"decoder {self.decoder!r} needs an encoder; 'pair' does not")

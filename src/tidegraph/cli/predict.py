@@ -172,8 +172,8 @@ def predict(
         return
     if rank is not None:
         _note_candidates(stream, now, candidates)
-        source, options = asked.nodes("src", stream)[0], {"without_known": new}
-        nodes, found = predictor.rank(source, now, rank, most=candidates, **options)
+        source = asked.nodes("src", stream)[0]
+        nodes, found = predictor.rank(source, now, rank, most=candidates, without_known=new)
         names = _names(stream, nodes, "dst")
         columns = {"rank": list(range(1, len(names) + 1)), "dst": names}
         columns["probability"] = found.tolist()

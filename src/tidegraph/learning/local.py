@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidegraph.core.errors import ParameterError
 from tidegraph.learning.history import History
 
 FloatArray = NDArray[np.float32]

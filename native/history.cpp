@@ -59,14 +59,15 @@ History::History(std::size_t nodes, std::vector<double> half_lives, const Histor
   const std::size_t events = tables_.t.size();
   bool fit = events <= std::size_t(kMostEvents);
   const auto take = [&](Kind kind, std::span<const float> recent, std::size_t entries) {
-    fit = fit && recent.size() == entries / kRecentEvery * half_lives_.size();
+    fit = fit && recent.size() == entries / stored_every(kind) * half_lives_.size();
     marks_[kind] = recent;
   };
   take(kAll, tables_.recent, events);
   for (const int role : {0, 1}) {
     const auto& table = tables_.roles[role];
     fit = fit && table.event.size() == events && table.partner.size() == events &&
-          table.link.size() == events && table.met.size() == events / kMetEvery;
+          table.across.size() == events && table.link.size() == events &&
+          table.met.size() == events / kMetEvery;
     take(Kind(kSource + role), table.recent, events);
     take(Kind(kSequel + role), tables_.sequels[role].recent, tables_.sequels[role].event.size());
   }
@@ -130,6 +131,12 @@ std::uint32_t History::partner(const Series& series, std::size_t i) const {
   return later_.ends[1 - role][series.event(i) - tables_.t.size()];
 }
 
+std::uint32_t History::across(const Series& series, std::size_t i) const {
+  const int role = series.kind - kSource;
+  if (i < series.old.size()) return tables_.roles[role].across[series.place + i];
+  return later_.index[1 - role][series.event(i) - tables_.t.size()];
+}
+
 std::uint32_t History::link(const Series& series, std::size_t i) const {
   const int role = series.kind - kSource;
   if (i < series.old.size()) return tables_.roles[role].link[series.place + i];
@@ -151,13 +158,12 @@ std::uint32_t History::met(const Series& series, std::size_t i) const {
 template <class EventAt>
 void History::recent_in_tables(Kind kind, std::size_t place, std::size_t i, EventAt event_at,
                                float* out) const {
-  const std::size_t kinds = half_lives_.size();
-  const std::size_t marked = (place + i + 1) / kRecentEvery * kRecentEvery;
+  const std::size_t kinds = half_lives_.size(), every = stored_every(kind);
+  const std::size_t marked = (place + i + 1) / every * every;
   std::size_t at = 0;
   if (marked > place) {
     at = marked - 1 - place;
-    std::copy_n(marks_[kind].begin() + std::ptrdiff_t((marked / kRecentEvery - 1) * kinds), kinds,
-                out);
+    std::copy_n(marks_[kind].begin() + std::ptrdiff_t((marked / every - 1) * kinds), kinds, out);
   } else {
     std::fill_n(out, kinds, 1.0f);
   }
@@ -184,12 +190,35 @@ void History::recent_of_all(std::size_t event, float* out) const {
   std::copy_n(later_.recent[kAll].begin() + std::ptrdiff_t(row * kinds), kinds, out);
 }
 
-History::NodeEvents History::node_events(std::int64_t node, int role, std::int64_t before) const {
-  NodeEvents events;
-  events.history_ = this;
-  events.series_ = role_series(node, role);
-  events.count_ = count_before(events.series_, events_before(before, this->events()));
-  return events;
+void History::latest(std::int64_t node, std::size_t bound, std::size_t most, Latest& out) const {
+  const Series as[] = {role_series(node, 0), role_series(node, 1)};
+  const std::size_t kinds = half_lives_.size();
+  std::size_t left[2];
+  for (const int role : {0, 1}) {
+    const Series& series = as[role];
+    left[role] = count_before(series, bound);
+    out.decayed[role] = nullptr;
+    if (left[role] == 0) continue;
+    const std::size_t last = left[role] - 1;
+    const std::uint32_t event = series.event(last);
+    out.newest[role] = time(event);
+    out.decayed[role] =
+        last < series.old.size()
+            ? marks_[series.kind].data() + (series.place + last) * kinds
+            : later_.recent[series.kind].data() + (event - tables_.t.size()) * kinds;
+  }
+  out.events = left[0] + left[1];
+  out.size = std::min(most, out.events);
+  for (std::size_t i = 0; i < out.size; ++i) {
+    const bool target =
+        left[1] && (!left[0] || as[1].event(left[1] - 1) > as[0].event(left[0] - 1));
+    const Series& series = as[target];
+    const std::size_t at = --left[target];
+    out.partner[i] = partner(series, at);
+    out.across[i] = across(series, at);
+    out.role[i] = target;
+    out.time[i] = time(series.event(at));
+  }
 }
 
 // Appending --------------------------------------------------------------------------------------
@@ -253,6 +282,7 @@ void History::append_one(std::uint32_t src, std::uint32_t dst, std::int64_t t) {
         found = kRepeated | (before & kRepeated ? before : std::uint32_t(latest));
       }
     }
+    later_.index[role].push_back(std::uint32_t(size));
     later_.link[role].push_back(found);
     later_.met[role].push_back((size ? met(series, size - 1) : 0) + !known);
     add_recent(series, t);

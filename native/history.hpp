@@ -70,6 +70,10 @@ class History {
  private:
   // Of series, and of the arrays in which their decayed numbers are.
   enum Kind : std::uint8_t { kAll, kSource, kDestination, kPair, kSequel, kReverseSequel, kKinds };
+  // At which places of the arrays decayed numbers are stored.
+  static std::size_t stored_every(Kind kind) {
+    return kind == kSource || kind == kDestination ? 1 : kRecentEvery;
+  }
 
   // The numbers of the events of a series: those in the tables, then those that came later.
   struct Series {
@@ -86,21 +90,37 @@ class History {
   };
 
  public:
-  // A node's events in one role (0: as the source, 1: as the destination) before a time, oldest
-  // first: walk from size() - 1 down for the newest first. Valid until events are appended.
-  class NodeEvents {
-   public:
-    std::size_t size() const { return count_; }
-    std::int64_t time(std::size_t i) const { return history_->time(series_.event(i)); }
-    std::uint32_t partner(std::size_t i) const { return history_->partner(series_, i); }
-
-   private:
-    friend class History;
-    const History* history_;
-    Series series_;
-    std::size_t count_;
+  // The newest events of a node in both roles before a bound, newest first, and their
+  // decayed number. An event of a node with itself counts in both roles.
+  struct Latest {
+    static constexpr std::size_t kMost = 256;
+    std::size_t size;    // of the arrays
+    std::size_t events;  // of the node before the bound
+    std::int64_t time[kMost];
+    std::uint32_t partner[kMost];
+    std::uint32_t across[kMost];  // the index of the event among the partner's, in the other role
+    std::uint8_t role[kMost];     // of the node
+    // The decayed number of events in each role at the time of the newest one, [half-lives], and
+    // that time; nullptr if there is none.
+    const float* decayed[2];
+    std::int64_t newest[2];
   };
-  NodeEvents node_events(std::int64_t node, int role, std::int64_t before) const;
+  // most: how many of the newest events are wanted, at most kMost.
+  void latest(std::int64_t node, std::size_t bound, std::size_t most, Latest& out) const;
+  // Calls visit(partner) for the events of a node in a role that follow its entry `index`, in the
+  // order of time, before a bound and at most so many.
+  template <class Visit>
+  void following(std::int64_t node, int role, std::size_t index, std::size_t bound,
+                 std::size_t most, Visit visit) const {
+    const Series series = role_series(node, role);
+    for (std::size_t i = index + 1; i < series.size() && i - index <= most; ++i) {
+      if (series.event(i) >= bound) return;
+      visit(partner(series, i));
+    }
+  }
+  // The number of events before a time, which is the bound of others; quick if near the guess.
+  std::size_t events_before(std::int64_t t, std::size_t guess) const;
+  std::span<const double> half_lives() const { return half_lives_; }
 
  private:
   // Lists of events by key.
@@ -116,7 +136,7 @@ class History {
   // Events after those of the tables, in growing columns, and which of them each series has.
   struct Later {
     std::vector<std::int64_t> t;
-    std::vector<std::uint32_t> ends[2], link[2], met[2];
+    std::vector<std::uint32_t> ends[2], index[2], link[2], met[2];  // index: in the node's series
     std::vector<float> recent[kKinds];  // [events, half-lives], of each event's series of a kind
     Lists series[kKinds];
   };
@@ -130,6 +150,7 @@ class History {
   Series pair_series(Kind kind, std::int64_t first, std::int64_t second) const;
   std::int64_t time(std::size_t event) const;
   std::uint32_t partner(const Series& series, std::size_t i) const;
+  std::uint32_t across(const Series& series, std::size_t i) const;
   std::uint32_t link(const Series& series, std::size_t i) const;
   std::uint32_t met(const Series& series, std::size_t i) const;
   // The decayed numbers after entry i of a series, and after an event in that of all, [half-lives].
@@ -138,7 +159,6 @@ class History {
   template <class EventAt>
   void recent_in_tables(Kind kind, std::size_t place, std::size_t i, EventAt event_at,
                         float* out) const;
-  std::size_t events_before(std::int64_t t, std::size_t guess) const;
   std::size_t count_before(const Series& series, std::size_t bound) const;
 
   Moment moment(std::int64_t t, std::size_t guess) const;

@@ -34,9 +34,10 @@ class Builder {
       table = {};
     };
     in_parallel(2, [&](std::size_t role) { sort_role(int(role)); });
+    in_parallel(2, [&](std::size_t role) { look_across(int(role)); });
     for (const int role : {0, 1}) {
       Arrays::Role& table = arrays_.roles[role];
-      table.recent = recent_of(table.event, table.first);
+      table.recent = recent_of(table.event, table.first, 1);
       arrays_.each_of_role(role, hand_over);
       order_[role] = std::move(table.event);
       table = {};
@@ -106,6 +107,16 @@ class Builder {
     }
   }
 
+  void look_across(int role) {
+    Arrays::Role &table = arrays_.roles[role], &other = arrays_.roles[1 - role];
+    Numbers index(table.event.size());  // of each event in the other role
+    for (std::size_t node = 0; node < nodes_; ++node)
+      for (std::uint32_t p = other.first[node]; p < other.first[node + 1]; ++p)
+        index[other.event[p]] = p - other.first[node];
+    table.across.resize(index.size());
+    for (std::size_t p = 0; p < index.size(); ++p) table.across[p] = index[table.event[p]];
+  }
+
   // Groups events by (firsts[e], seconds[e]). `order` has them ascending by the second, and those
   // with equal ones in time order; events without a first are left out.
   void sort_pairs(const Numbers& firsts, const Numbers& seconds, const Numbers& order,
@@ -140,9 +151,10 @@ class Builder {
 
   // Returns the decayed numbers after the entries whose places are marked. The entries of series s
   // are [first[s], first[s + 1]).
-  std::vector<float> recent_of(const Numbers& event, const Numbers& first) const {
+  std::vector<float> recent_of(const Numbers& event, const Numbers& first,
+                               std::size_t every = kRecentEvery) const {
     const std::size_t kinds = half_lives_.size(), series = first.size() - 1;
-    std::vector<float> recent(event.size() / kRecentEvery * kinds);
+    std::vector<float> recent(event.size() / every * kinds);
     if (recent.empty()) return recent;
     const std::size_t piece = event.size() / kPieces + 1;
     const std::function<void(std::size_t)> work = [&](std::size_t i) {
@@ -153,7 +165,7 @@ class Builder {
       const std::size_t end = std::min(starting((i + 1) * piece), series);
       for (std::size_t s = starting(i * piece); s < end; ++s) {
         // Entries after the last marked place need no numbers.
-        const std::size_t stop = first[s + 1] / kRecentEvery * kRecentEvery;
+        const std::size_t stop = first[s + 1] / every * every;
         for (std::size_t p = first[s]; p < stop; ++p) {
           // Times lie far apart; fetch them while exponentials are computed.
           if (p + kAhead < event.size()) __builtin_prefetch(&events_.t[event[p + kAhead]]);
@@ -162,8 +174,8 @@ class Builder {
           else
             count_next(half_lives_, elapsed(events_.t[event[p - 1]], events_.t[event[p]]),
                        now.data());
-          if (p % kRecentEvery == kRecentEvery - 1)
-            std::copy(now.begin(), now.end(), recent.begin() + p / kRecentEvery * kinds);
+          if (p % every == every - 1)
+            std::copy(now.begin(), now.end(), recent.begin() + p / every * kinds);
         }
       }
     };

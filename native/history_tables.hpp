@@ -19,8 +19,9 @@ namespace tidegraph {
 constexpr std::int64_t kMostEvents = 0xfffffffe;  // events are counted in 32 bits
 
 // Decayed numbers of events follow from one entry of a series to the next, rounded to float32 each
-// time. They are stored for the entries at every fourth place of the arrays; those in between are
-// computed again from the last stored one, to the same bits.
+// time. For nodes, which walks ask about often, they are stored for every entry; otherwise for the
+// entries at every fourth place of the arrays, and those in between are computed again from the
+// last stored one, to the same bits.
 constexpr std::size_t kRecentEvery = 4;
 constexpr std::size_t kMetEvery = 16;  // the same for numbers of different partners
 
@@ -46,9 +47,10 @@ inline void count_next(std::span<const double> half_lives, std::int64_t elapsed,
 // Column<T> is a vector while the arrays are built, and a span when they are read.
 template <template <class> class Column>
 struct HistoryArrays {
-  // The series of nodes in one role; entries of node u are [first[u], first[u + 1]).
+  // The series of nodes in one role; entries of node u are [first[u], first[u + 1]). `across` is
+  // the index of an entry's event among those of its partner, in the other role.
   struct Role {
-    Column<std::uint32_t> first, event, partner, link, met;
+    Column<std::uint32_t> first, event, partner, across, link, met;
     Column<float> recent;
   };
   // The series of ordered pairs: those with a first node u are [group[u], group[u + 1]), ascending
@@ -79,6 +81,7 @@ struct HistoryArrays {
     visit(name + ".first", roles[role].first);
     visit(name + ".event", roles[role].event);
     visit(name + ".partner", roles[role].partner);
+    visit(name + ".across", roles[role].across);
     visit(name + ".link", roles[role].link);
     visit(name + ".met", roles[role].met);
     visit(name + ".recent", roles[role].recent);

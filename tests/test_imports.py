@@ -73,7 +73,8 @@ LAYERS: dict[str, list[str]] = {
     "learning": [
         "history_file settings",
         "history models presets training",
-        "features",
+        "features local",
+        "candidates",
         "tasks.recorded",
         "tasks.estimator tasks.node_features",
         "tasks.classifier tasks.event_features",

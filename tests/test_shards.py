@@ -36,8 +36,7 @@ from tidegraph.cli import main
 from tidegraph.core import workers
 from tidegraph.engine.channels import EngineSettings
 from tidegraph.events.stream import Edges
-from tidegraph.learning.features import PairFeatures
-from tidegraph.learning.history import History
+from tidegraph.learning.features import Sketches
 from tidegraph.store import shards
 from tidegraph.store.trajectories import ChangeKind
 
@@ -206,11 +205,9 @@ def test_half_precision_takes_half_the_space(tmp_path: Path) -> None:
 
 
 def test_features_of_pairs_are_read_from_shards_as_from_one_store(tmp_path: Path) -> None:
-    history = History(NODES, [10.0])
-    history.append(random_stream())
     stores = recorded(tmp_path / "a", shards=1), whole(tmp_path / "b")
     (src, t), dst = queries(), np.random.default_rng(3).integers(0, NODES, 200)
-    answers = [PairFeatures(store, history, SKETCH)(src, dst, t) for store in stores]
+    answers = [Sketches(store, SKETCH).of_links(src, dst, t) for store in stores]
     np.testing.assert_array_equal(answers[0], answers[1])
 
 

@@ -6,6 +6,7 @@
 
 #include "arrays.hpp"
 #include "bind.hpp"
+#include "local.hpp"
 
 namespace tidegraph {
 namespace {
@@ -85,6 +86,43 @@ void bind_history(nb::module_& module) {
           },
           "src"_a.noconvert(), "dst"_a.noconvert(), "t"_a.noconvert(), "out"_a.noconvert(),
           release())
+      .def(
+          "local_rows",
+          [threads](const Held& held, std::vector<std::size_t> half_lives, std::size_t own,
+                    std::size_t neighbours, std::size_t followed, std::size_t following,
+                    float r_max, const Ids& src, const Ids& dst, const Ids& t,
+                    const Out<float, 2>& out) {
+            const LocalPropagation local(
+                held.history, {std::move(half_lives), own, neighbours, followed, following, r_max});
+            local.link_rows(view(src), view(dst), view(t), threads(), {out.data(), out.size()});
+          },
+          "half_lives"_a, "own"_a, "neighbours"_a, "followed"_a, "following"_a, "r_max"_a,
+          "src"_a.noconvert(), "dst"_a.noconvert(), "t"_a.noconvert(), "out"_a.noconvert(),
+          release())
+      .def(
+          "local_spread",
+          [](const Held& held, std::vector<std::size_t> half_lives, std::size_t own,
+             std::size_t neighbours, std::size_t followed, std::size_t following, float r_max,
+             std::int64_t node, std::int64_t t) {
+            const LocalPropagation local(
+                held.history, {std::move(half_lives), own, neighbours, followed, following, r_max});
+            auto found = local.spread(node, t);
+            return std::make_pair(tidegraph::own(std::move(found.nodes)),
+                                  tidegraph::own(std::move(found.values)));
+          },
+          "half_lives"_a, "own"_a, "neighbours"_a, "followed"_a, "following"_a, "r_max"_a, "node"_a,
+          "t"_a)
+      .def(
+          "local_likeliest",
+          [](const Held& held, std::vector<std::size_t> half_lives, std::size_t own,
+             std::size_t neighbours, std::size_t followed, std::size_t following, float r_max,
+             std::int64_t node, std::int64_t t, std::size_t most) {
+            const LocalPropagation local(
+                held.history, {std::move(half_lives), own, neighbours, followed, following, r_max});
+            return tidegraph::own(local.likeliest(node, t, most));
+          },
+          "half_lives"_a, "own"_a, "neighbours"_a, "followed"_a, "following"_a, "r_max"_a, "node"_a,
+          "t"_a, "most"_a)
       .def_prop_ro("nodes", [](const Held& held) { return held.history.nodes(); })
       .def_prop_ro("events", [](const Held& held) { return held.history.events(); })
       .def_prop_ro("later_events", [](const Held& held) { return held.history.later_events(); })

@@ -1,46 +1,16 @@
-#include <history.hpp>  // with <>, since there is another one next to this file
-
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <map>
-#include <memory>
-#include <string>
 #include <utility>
 
 #include "check.hpp"
-#include "support.hpp"
+#include "history_fixture.hpp"
+#include "local.hpp"
 
+using namespace history_fixture;
 using namespace tidegraph;
-using support::Random;
 using support::repeats;
 
 namespace {
-
-constexpr std::int64_t kFar = (std::int64_t(1) << 62) - 1;
-
-struct Stream {
-  std::vector<std::int64_t> src, dst, t;
-  std::size_t nodes;
-};
-
-// Few nodes, so that pairs repeat; ties, self-loops, long runs with one partner, and gaps.
-Stream random_stream(Random& random, std::size_t events, std::size_t nodes) {
-  Stream stream;
-  stream.nodes = nodes;
-  std::int64_t now = random.chance(0.2) ? -kFar : -50;
-  const double repeat = random.uniform();
-  for (std::size_t i = 0; i < events; ++i) {
-    const bool again = i && random.chance(repeat);
-    stream.src.push_back(again ? stream.src.back() : std::int64_t(random.below(nodes)));
-    stream.dst.push_back(again && random.chance(0.8) ? stream.dst.back()
-                                                     : std::int64_t(random.below(nodes)));
-    if (random.chance(0.6)) now += std::int64_t(random.below(20));
-    stream.t.push_back(now);
-  }
-  if (events && random.chance(0.2)) stream.t.back() = kFar;
-  return stream;
-}
 
 // What a history answers, counted directly: each series is a list of times, walked from its start.
 class Oracle {
@@ -163,68 +133,11 @@ class Oracle {
   std::vector<float> out_;
 };
 
-using Files = std::map<std::string, std::vector<std::uint64_t>>;  // words, so that all is aligned
-
-// A history that owns its tables.
-struct Kept {
-  Files files;
-  std::map<std::string, std::size_t> bytes;
-  std::unique_ptr<History> history;
-
-  Kept(std::size_t nodes, const std::vector<double>& half_lives)
-      : history(std::make_unique<History>(nodes, half_lives)) {}
-
-  // Stands on the tables of all events, and of more.
-  void merge(const Stream& more, const std::vector<double>& half_lives) {
-    Files merged;
-    std::map<std::string, std::size_t> sizes;
-    history->merge(more.src, more.dst, more.t, more.nodes, 2,
-                   [&](const std::string& name, std::span<const std::uint8_t> array) {
-                     auto& file = merged[name];
-                     file.resize(array.size() / 8 + 1);
-                     std::copy(array.begin(), array.end(),
-                               reinterpret_cast<std::uint8_t*>(file.data()));
-                     sizes[name] = array.size();
-                   });
-    const std::size_t nodes = std::max(history->nodes(), more.nodes);
-    files = std::move(merged);
-    bytes = std::move(sizes);
-    history = std::make_unique<History>(nodes, half_lives, tables());
-  }
-  HistoryTables tables() {
-    HistoryTables tables;
-    tables.each([&]<class T>(const std::string& name, std::span<const T>& column) {
-      column = {reinterpret_cast<const T*>(files.at(name).data()), bytes.at(name) / sizeof(T)};
-    });
-    return tables;
-  }
-};
-
-Stream part(const Stream& stream, std::size_t first, std::size_t last) {
-  const auto cut = [&](const std::vector<std::int64_t>& column) {
-    return std::vector(column.begin() + std::ptrdiff_t(first),
-                       column.begin() + std::ptrdiff_t(last));
-  };
-  return {cut(stream.src), cut(stream.dst), cut(stream.t), stream.nodes};
-}
-
 std::vector<float> links(const History& history, const std::vector<std::int64_t>& src,
                          const std::vector<std::int64_t>& dst, const std::vector<std::int64_t>& t) {
   std::vector<float> out(src.size() * history.link_columns());
   history.link_rows(src, dst, t, 2, out);
   return out;
-}
-
-bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
-    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
-  });
-}
-
-std::int64_t some_time(Random& random, const Stream& stream) {
-  const double kind = random.uniform();
-  if (stream.t.empty() || kind < 0.1) return random.chance(0.5) ? kFar : -kFar;
-  return stream.t[random.below(stream.t.size())] + std::int64_t(kind < 0.5);
 }
 
 }  // namespace
@@ -292,35 +205,6 @@ TEST(the_tables_of_a_history_depend_on_its_events_alone) {
   }
 }
 
-TEST(the_events_of_a_node_can_be_walked_newest_first) {
-  Random random(3);
-  for (std::size_t round = 0; round < repeats(50, 10); ++round) {
-    const Stream stream = random_stream(random, 150, 4);
-    Kept kept(4, {});
-    const std::size_t cut = random.below(151);
-    kept.merge(part(stream, 0, cut), {});
-    const Stream late = part(stream, cut, 150);
-    kept.history->append(late.src, late.dst, late.t, 4);
-    const std::int64_t before = some_time(random, stream);
-    for (const int role : {0, 1})
-      for (std::int64_t node = 0; node < 4; ++node) {
-        const auto& own = role == 0 ? stream.src : stream.dst;
-        const auto& other = role == 0 ? stream.dst : stream.src;
-        const History::NodeEvents events = kept.history->node_events(node, role, before);
-        std::size_t i = events.size();
-        for (std::size_t e = 150; e-- > 0;) {
-          if (own[e] != node || stream.t[e] >= before) continue;
-          CHECK(i > 0);
-          if (i == 0) break;
-          --i;
-          CHECK_EQUAL(events.time(i), stream.t[e]);
-          CHECK_EQUAL(events.partner(i), other[e]);
-        }
-        CHECK_EQUAL(i, 0);
-      }
-  }
-}
-
 // The sanitizers see reads outside of the tables.
 TEST(damaged_tables_give_wrong_numbers_and_nothing_worse) {
   Random random(4);
@@ -342,6 +226,9 @@ TEST(damaged_tables_give_wrong_numbers_and_nothing_worse) {
     }
     const std::vector<float> rows = links(*kept.history, src, dst, t);
     CHECK_EQUAL(rows.size(), 50 * kept.history->link_columns());
+    const LocalPropagation local(*kept.history, {{1}});
+    std::vector<float> walks(50 * local.link_columns());
+    local.link_rows(src, dst, t, 2, walks);
     try {
       kept.merge(late, half_lives);
     } catch (const std::invalid_argument&) {}

@@ -58,8 +58,8 @@ _INTEGER = re.compile("0|-?([1-9][0-9]{0,17}|[1-8][0-9]{18})")  # and within 64 
 @option("--all-nodes", "With --for-all: for nodes that never were a source, too.", is_flag=True)
 @option(
     "--candidates",
-    "With --for-all: rank at most so many destinations, the most active ones lately, and whomever"
-    " the source has met.",
+    "With --rank or --for-all: rank at most so many destinations, those near the source and the"
+    " most active ones lately.",
     1000,
     type=COUNT,
     metavar="N",
@@ -171,7 +171,9 @@ def predict(
         echo_json({**about, "output": str(output), "rows": len(columns["src"])})
         return
     if rank is not None:
-        nodes, found = predictor.rank(asked.nodes("src", stream)[0], now, rank, without_known=new)
+        _note_candidates(stream, now, candidates)
+        source = asked.nodes("src", stream)[0]
+        nodes, found = predictor.rank(source, now, rank, most=candidates, without_known=new)
         names = _names(stream, nodes, "dst")
         columns = {"rank": list(range(1, len(names) + 1)), "dst": names}
         columns["probability"] = found.tolist()
@@ -216,6 +218,18 @@ def _of_pairs(predictor: LinkPredictor, asked: _Pairs, now: int) -> dict[str, li
     return {**asked.columns, "unknown": which, "probability": found}
 
 
+def _note_candidates(stream: EventStream, now: int, candidates: int) -> None:
+    import numpy as np
+
+    there = len(np.unique(stream.before(now).dst))
+    if there > candidates:
+        click.echo(
+            f"Note: of {there:,} destinations, the {candidates:,} nearest to the source and most"
+            f" active lately are ranked; --candidates {there} ranks all",
+            err=True,
+        )
+
+
 def _for_all(
     predictor: LinkPredictor, now: int, k: int, candidates: int, **options: Any
 ) -> dict[str, list[Any]]:
@@ -223,13 +237,7 @@ def _for_all(
     import numpy as np
 
     stream = predictor.stream
-    there = len(np.unique(stream.before(now).dst))
-    if there > candidates:
-        click.echo(
-            f"Note: of {there:,} destinations, the {candidates:,} most active lately and whomever a"
-            f" source has met are ranked; --candidates {there} ranks all",
-            err=True,
-        )
+    _note_candidates(stream, now, candidates)
     on_interrupt(NOTHING_KEPT)
     with progress("predict") as report:
         ends = predictor.rank_all(now, k, most=candidates, progress=report, **options)

@@ -1,4 +1,4 @@
-"""What a model reads about a pair at a time: products of states, history, edge features.
+"""What a model reads about a pair at a time: products of states, edge features, and all parts.
 
 All of it strictly before the time.
 """
@@ -6,6 +6,7 @@ All of it strictly before the time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +19,6 @@ from tidegraph.events.names import known_nodes
 from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream
 from tidegraph.events.vocabulary import hashed
-from tidegraph.learning.history import History
 from tidegraph.store.shards import ShardedTrajectories
 from tidegraph.store.trajectories import Trajectories
 
@@ -118,54 +118,28 @@ def _few(features: FloatArray) -> FloatArray:
     return projected
 
 
-class PairFeatures:
-    """Numbers about pairs `(src, dst)` strictly before `t`.
+class Sketches:
+    """Inner products of the representations of two nodes, strictly before `t`.
 
     With random features `x` of unit variance the inner product of `z(u)` and `x(v)` estimates how
     much of `v` there is in `u`'s personalised PageRank, and that of `z(u)` and `z(v)` how much the
     two overlap. Both are taken between all channels of both nodes, raw and as a cosine, each on a
-    scale that is linear around zero and logarithmic beyond. The norms, the numbers of `History` and
-    edge features, where given, follow.
+    scale that is linear around zero and logarithmic beyond. The norms follow.
     """
 
-    def __init__(
-        self,
-        trajectories: Trajectories | ShardedTrajectories,
-        history: History,
-        sketch: Sketch,
-        edges: EdgeFeatures | None = None,
-    ) -> None:
+    def __init__(self, trajectories: Trajectories | ShardedTrajectories, sketch: Sketch) -> None:
         self._trajectories = trajectories
-        self._history = history
-        self._edges = edges
         self._x = sketch.rows(np.arange(trajectories.nodes)).astype(np.float32)
-        channels = len(trajectories.channels)
-        kinds = ("x", *(f"z{channel}" for channel in range(channels)))
+        kinds = ("x", *(f"z{channel}" for channel in range(len(trajectories.channels))))
         pairs = [f"{a}·{b}" for a in kinds for b in kinds]
-        self.names: tuple[str, ...] = (
+        self.link_names: tuple[str, ...] = (
             *(f"product {pair}" for pair in pairs),
             *(f"cosine {pair}" for pair in pairs),
             *(f"norm {end}.{kind}" for end in ("src", "dst") for kind in kinds[1:]),
-            *history.link_names,
-            *(() if edges is None else edges.link_names),
         )
 
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __call__(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-        """Return a row for each pair and time, `[len(src), len(names)]`."""
-        out = np.empty((len(src), len(self)), dtype=np.float32)
-        for first in range(0, len(src), _AT_ONCE):
-            rows = slice(first, first + _AT_ONCE)
-            asked = src[rows], dst[rows], t[rows]
-            parts = [self._products(*asked), self._history.of_links(*asked)]
-            if self._edges is not None:
-                parts.append(self._edges.of_links(*asked))
-            np.concatenate(parts, axis=1, out=out[rows])
-        return out
-
-    def _products(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+    def of_links(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+        """Return a row for each pair and time, `[len(src), len(link_names)]`."""
         a, b = self._states(src, t), self._states(dst, t)  # [B, 1 + channels, columns]
         columns = a.shape[2]
         norm_a, norm_b = (np.sqrt(np.einsum("bcd,bcd->bc", z, z) / columns) for z in (a, b))
@@ -184,6 +158,35 @@ class PairFeatures:
     def _states(self, nodes: IntArray, t: IntArray) -> FloatArray:
         states = self._trajectories.state(nodes, t)
         return np.concatenate([self._x[nodes][:, None], states], axis=1)
+
+
+class PartOfLinks(Protocol):
+    """Numbers about pairs: `History`, `LocalPropagation`, `Sketches` or `EdgeFeatures`."""
+
+    link_names: tuple[str, ...]
+
+    def of_links(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+        """Return a row for each pair and time, `[len(src), len(link_names)]`."""
+
+
+class PairFeatures:
+    """Numbers about pairs `(src, dst)` strictly before `t`, from several parts side by side."""
+
+    def __init__(self, parts: Sequence[PartOfLinks]) -> None:
+        self._parts = tuple(parts)
+        self.names: tuple[str, ...] = tuple(name for part in parts for name in part.link_names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __call__(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+        """Return a row for each pair and time, `[len(src), len(names)]`."""
+        out = np.empty((len(src), len(self)), dtype=np.float32)
+        for first in range(0, len(src), _AT_ONCE):
+            rows = slice(first, first + _AT_ONCE)
+            read = [part.of_links(src[rows], dst[rows], t[rows]) for part in self._parts]
+            np.concatenate(read, axis=1, out=out[rows])
+        return out
 
 
 def squash(values: FloatArray) -> FloatArray:

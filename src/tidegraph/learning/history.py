@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +34,9 @@ _LAST = (5, 20)  # events over which a share is taken
 _MERGE_EVENTS = 4096
 _MERGE_SHARE = 1 / 16
 _MOST_EVENTS = 2**32 - 2  # they are counted in 32 bits
+
+
+WalkLimits: TypeAlias = tuple[int, int, int, int, float]  # as of `local.LocalPropagation`
 
 
 class History:
@@ -207,8 +211,52 @@ class History:
             self._native.link_rows(sources, targets, times, out)
         return out
 
+    def walks_to(
+        self,
+        half_lives: Sequence[int],
+        limits: WalkLimits,
+        src: ArrayLike,
+        dst: ArrayLike,
+        t: ArrayLike,
+        measures: int,
+    ) -> NDArray[np.float32]:
+        """Return what walks from `src` say about `dst`; see `local.LocalPropagation`."""
+        sources, targets, times = self._nodes(src), self._nodes(dst), _times(t)
+        _same_length(sources, targets, times)
+        out = np.empty((len(sources), measures * (1 + len(half_lives))), dtype=np.float32)
+        with self._lock, _as_parameters():
+            self._native.local_rows(list(half_lives), *limits, sources, targets, times, out)
+        return out
+
+    def walk_from(
+        self, half_lives: Sequence[int], limits: WalkLimits, node: int, t: int
+    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """Return the nodes that a walk reaches and numbers about each; see `LocalPropagation`."""
+        (source,), (time,) = self._nodes([node]), _times([t])
+        with self._lock, _as_parameters():
+            return self._native.local_spread(list(half_lives), *limits, int(source), int(time))
+
+    def likeliest(
+        self, half_lives: Sequence[int], limits: WalkLimits, node: int, t: int, most: int
+    ) -> NDArray[np.int64]:
+        """Return the nodes that a walk reaches most likely; see `LocalPropagation`."""
+        (source,), (time,) = self._nodes([node]), _times([t])
+        with self._lock, _as_parameters():
+            found = self._native.local_likeliest(
+                list(half_lives), *limits, int(source), int(time), most
+            )
+        return found.astype(np.int64)
+
     def _nodes(self, nodes: ArrayLike) -> NDArray[np.int64]:
         return np.ascontiguousarray(known_nodes(nodes, self.nodes))
+
+
+@contextlib.contextmanager
+def _as_parameters() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ParameterError(str(error)) from None
 
 
 def _columns(stream: EventStream) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -29,7 +29,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Take: TypeAlias = Callable[[str, Bytes], None]
 
 _MAGIC = b"tidegraph hist.\n"
-_VERSION = 1
+_VERSION = 2
 _PREFIX = struct.Struct("<16sIIQ16s")  # magic, version, header bytes, place and digest of header
 _ALIGNMENT = 64
 _COPY_AGAIN = "copy it again from the original, or record again"

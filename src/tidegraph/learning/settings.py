@@ -24,6 +24,7 @@ Sampler: TypeAlias = Literal["random-dst", "random-all", "historical", "inductiv
 Format: TypeAlias = Literal["auto", "table", "jodie", "tgn", "tgl", "snap"]
 OnBad: TypeAlias = Literal["error", "drop", "drop-many"]
 EncoderName: TypeAlias = Literal["state", "lstm", "gru", "transformer"]
+PairPart: TypeAlias = Literal["history", "local", "sketches"]
 DecoderName: TypeAlias = Literal["pair", "concatenation", "hadamard"]
 
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
@@ -319,6 +320,12 @@ class LinkSettings(ModelSettings):
         " that makes an nn.Module from (width, pair, hidden=, layers=, dropout=)",
         "the others do worse",
     )
+    pair_features: tuple[PairPart, ...] = setting(
+        ("history", "local"),
+        "what to read of a pair: history, counts and gaps of both nodes and of the pair; local,"
+        " walks over the latest events of both; sketches, products of representations",
+        "to see what each part adds",
+    )
     random_negatives: int = setting(
         6,
         "negatives per event with the same source and a random destination",
@@ -333,12 +340,13 @@ class LinkSettings(ModelSettings):
         least=0,
         most=_MANY,
     )
-    past_weight: float = setting(0.2, "weight of each of those in the loss", least=0, most=_MANY)
+    past_weight: float = setting(0.3, "weight of each of those in the loss", least=0, most=_MANY)
     any_node: bool = setting(
         False, "whether random negatives come from all nodes, not just from destinations"
     )
 
     def __post_init__(self) -> None:
+        self.pair_features = tuple(self.pair_features)  # a list, where it comes from a file
         super().__post_init__()
         if self.encoder is None and self.decoder in ("concatenation", "hadamard"):
             raise ParameterError(f"decoder {self.decoder!r} needs an encoder; 'pair' does not")

@@ -17,7 +17,7 @@ from tidegraph.evaluation import Result, Split
 from tidegraph.evaluation.metrics import log_loss
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.features import EdgeFeatures, PairFeatures
+from tidegraph.learning.features import EdgeFeatures, PairFeatures, PartOfLinks, Sketches
 from tidegraph.learning.models import Window
 from tidegraph.learning.settings import EventSettings, Task
 from tidegraph.learning.tasks.classifier import TRAIN, VALIDATION, Classifier, learnable_classes
@@ -102,12 +102,14 @@ class EventClassifier(EventSettings, Classifier):
     def _new_features(self) -> EventFeatures:
         stream = self._stream
         carried = self.own_(stream)
-        edges = EdgeFeatures(stream, carried) if self.edge_features and carried.shape[1] else None
+        parts: list[PartOfLinks] = [Sketches(self._trajectories, self._sketch()), self._history]
+        if self.edge_features and carried.shape[1]:
+            parts.append(EdgeFeatures(stream, carried))
         labels = None
         if self.known_labels:
             known_t = stream.t + self.label_delay
             labels = KnownLabels(stream, known_t, self.classes_, self._share, self._span)
-        pairs = PairFeatures(self._trajectories, self._history, self._sketch(), edges)
+        pairs = PairFeatures(parts)
         return EventFeatures(self.own_, pairs, labels, periods(stream.unit, self._span))
 
     def _read(self, examples: EventStream) -> Tensor:

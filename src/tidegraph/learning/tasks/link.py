@@ -19,7 +19,15 @@ from tidegraph.core.words import counted
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.columns import IntArray, whole_numbers
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.features import EdgeFeatures, PairFeatures, carried
+from tidegraph.learning.candidates import Candidates
+from tidegraph.learning.features import (
+    EdgeFeatures,
+    PairFeatures,
+    PartOfLinks,
+    Sketches,
+    carried,
+)
+from tidegraph.learning.local import LocalPropagation
 from tidegraph.learning.models import DECODERS, Network, make_decoder
 from tidegraph.learning.settings import SAMPLERS, LinkSettings, Task
 from tidegraph.learning.tasks.estimator import Estimator, pieces
@@ -31,6 +39,7 @@ _PAIRS_AT_ONCE = 1 << 16
 _VALIDATED = 25_000  # events that decide when to stop, the latest ones
 _WINDOWS_AT_ONCE = 1 << 13
 _K = Setting("k", int, 10, "how many destinations", least=1)
+_MOST = Setting("most", int, 1000, "how many candidates", least=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +92,19 @@ class LinkPredictor(LinkSettings, Estimator):
                 )
 
     def _new_features(self) -> PairFeatures:
+        parts: list[PartOfLinks] = []
+        local = LocalPropagation(self._history)
+        self._candidates = Candidates(self._stream, local)
+        if "history" in self.pair_features:
+            parts.append(self._history)
+        if "local" in self.pair_features:
+            parts.append(local)
+        if "sketches" in self.pair_features:
+            parts.append(Sketches(self._trajectories, self._sketch()))
         found = carried(self._stream) if self.edge_features else None
-        edges = None if found is None else EdgeFeatures(self._stream, found)
-        return PairFeatures(self._trajectories, self._history, self._sketch(), edges)
+        if found is not None:
+            parts.append(EdgeFeatures(self._stream, found))
+        return PairFeatures(parts)
 
     def _pair_features(self, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
         """Return what the decoder reads about pairs; no columns where it reads none."""
@@ -112,10 +131,13 @@ class LinkPredictor(LinkSettings, Estimator):
     def _read_many(self, examples: _Examples, progress: Progress) -> Tensor:
         count = len(examples.t)
         features = torch.empty(count, len(self._features) if self._reads_pairs() else 0)
-        for rows in pieces(count, _PAIRS_AT_ONCE) if features.shape[1] else ():
+        # Questions about one source and time are cheap one after the other.
+        order = np.lexsort((examples.src, examples.t))
+        for piece in pieces(count, _PAIRS_AT_ONCE) if features.shape[1] else ():
+            rows = order[piece]
             asked = examples.src[rows], examples.dst[rows], examples.t[rows]
-            features[rows[0] : rows[-1] + 1] = self._pair_features(*asked)
-            progress(int(rows[-1]) + 1, count, "")
+            features[torch.from_numpy(rows)] = self._pair_features(*asked)
+            progress(int(piece[-1]) + 1, count, "")
         return features
 
     def _loss(self, examples: _Examples, features: Tensor, rows: IntArray) -> Tensor:
@@ -228,6 +250,7 @@ class LinkPredictor(LinkSettings, Estimator):
         k: int = 10,
         *,
         candidates: ArrayLike | None = None,
+        most: int | None = 1000,
         without_self: bool = True,
         without_known: bool = False,
     ) -> tuple[IntArray, FloatArray]:
@@ -235,7 +258,9 @@ class LinkPredictor(LinkSettings, Estimator):
         their probabilities.
 
         Candidates are the nodes that were destinations before `t`, unless others are given;
-        `without_known` leaves out those that `src` was linked to before.
+        `without_known` leaves out those that `src` was linked to before. Where there are more than
+        `most`, those count that a walk of three hops from `src` reaches, its latest partners
+        first, and the most popular ones of late; None reads all of them.
         """
         self._check_fitted()
         if np.ndim(src) or np.ndim(t):
@@ -246,6 +271,7 @@ class LinkPredictor(LinkSettings, Estimator):
             k,
             src=src,
             candidates=given,
+            most=most,
             without_self=without_self,
             without_known=without_known,
         )
@@ -258,7 +284,7 @@ class LinkPredictor(LinkSettings, Estimator):
         *,
         src: ArrayLike | None = None,
         candidates: ArrayLike | None = None,
-        most: int | None = None,
+        most: int | None = 1000,
         without_self: bool = True,
         without_known: bool = False,
         progress: Progress | None = None,
@@ -267,47 +293,53 @@ class LinkPredictor(LinkSettings, Estimator):
         columns: sources in the given order, destinations, and their probabilities.
 
         src: by default all nodes that were a source before `t`.
-        most: if more nodes were destinations before `t`, candidates are as many, those with the
-            most events (which count half after a thirtieth of the time), and whomever the source
-            was linked to before.
         The other arguments are those of `rank`.
         """
         self._check_fitted()
         _K.check(k)
+        if most is not None:
+            _MOST.check(most)
         time = int(self._columns(t=t)[0][0])
-        past, count = self._stream.before(time), self._stream.nodes
-        sources = np.unique(past.src) if src is None else self._columns(src=src)[0]
-        nodes = np.unique(past.dst if candidates is None else self._columns(dst=candidates)[0])
-        met = np.unique(past.src * count + past.dst)
-        few = most is not None and candidates is None and len(nodes) > most
-        if few:
-            fading = np.exp2((past.t - time) * (30 / max(1, time - int(past.t[0]))))
-            weight = np.bincount(past.dst, fading, count)
-            nodes = np.sort(nodes[np.argsort(-weight[nodes], kind="stable")[:most]])
-        found = [(sources[:0], nodes[:0], np.zeros(0, np.float32))]
-        for rows in pieces(len(sources), max(1, _PAIRS_AT_ONCE // max(1, len(nodes)))):
-            some = sources[rows]
-            pair, place = (some[:, None] * count + nodes).ravel(), np.repeat(rows, len(nodes))
-            if few:
-                own, whose = _pairs_of(some, met, count)
-                new = ~np.isin(own % count, nodes)
-                pair, place = np.append(pair, own[new]), np.append(place, rows[whose[new]])
-            kept = np.ones(len(pair), dtype=np.bool_)
+        sources = (
+            np.unique(self._stream.before(time).src) if src is None else self._columns(src=src)[0]
+        )
+        everyone = (
+            self._candidates.before(time)
+            if candidates is None
+            else np.unique(self._columns(dst=candidates)[0])
+        )
+        few = most is not None and candidates is None and len(everyone) > most
+        found = [(sources[:0], everyone[:0], np.zeros(0, np.float32))]
+        at_once = max(1, _PAIRS_AT_ONCE // max(1, most if few and most else len(everyone)))
+        for rows in pieces(len(sources), at_once):
+            asked = [
+                self._candidates.of(source, time, most) if few and most else everyone
+                for source in sources[rows].tolist()
+            ]
+            place = np.repeat(rows, [len(each) for each in asked])
+            begin, end = sources[place], np.concatenate(asked)
+            kept = np.ones(len(end), dtype=np.bool_)
             if without_self:
-                kept &= pair // count != pair % count
+                kept &= begin != end
             if without_known:
-                kept &= ~np.isin(pair, met)
-            pair, place = pair[kept], place[kept]
-            logit = self.decision_function(pair // count, pair % count, time)
-            order = np.lexsort((pair, -logit, place))
+                kept &= ~self._met(begin, end, time)
+            begin, end, place = begin[kept], end[kept], place[kept]
+            logit = self.decision_function(begin, end, time)
+            order = np.lexsort((end, -logit, place))
             ordered = place[order]
             best = order[np.arange(len(order)) - np.searchsorted(ordered, ordered) < k]
             probability = torch.sigmoid(torch.from_numpy(logit[best])).numpy()
-            found.append((pair[best] // count, pair[best] % count, probability))
+            found.append((begin[best], end[best], probability))
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(sources), "ranking, sources")
         ranked = [np.concatenate(column) for column in zip(*found, strict=True)]
         return ranked[0], ranked[1], ranked[2]
+
+    def _met(self, src: IntArray, dst: IntArray, t: int) -> NDArray[np.bool_]:
+        """Return whether `src` was linked to `dst` before `t`."""
+        known = self._history.of_links(src, dst, np.full(len(src), t))
+        met: NDArray[np.bool_] = known[:, self._history.link_names.index("pair.known")] > 0
+        return met
 
     def evaluate(
         self, split: Split, *, samplers: Sequence[str] = SAMPLERS, **options: Any
@@ -361,14 +393,6 @@ def _distinct(nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray, IntArra
     times, rank = np.unique(t, return_inverse=True)
     keys, place = np.unique(nodes * len(times) + rank.reshape(-1), return_inverse=True)
     return keys // len(times), times[keys % len(times)], place.reshape(-1)
-
-
-def _pairs_of(sources: IntArray, pairs: IntArray, nodes: int) -> tuple[IntArray, IntArray]:
-    """Return those of the ascending pairs `src * nodes + dst` that each source has, and whose."""
-    first, last = np.searchsorted(pairs, np.stack([sources, sources + 1]) * nodes)
-    whose = np.repeat(np.arange(len(sources)), last - first)
-    begin = np.cumsum(last - first) - (last - first)
-    return pairs[np.arange(len(whose)) + (first - begin)[whose]], whose
 
 
 def _past_pairs(

@@ -1,0 +1,60 @@
+"""Who may come next: all destinations before a time, or the likeliest of them for one source."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegraph.events.columns import IntArray
+from tidegraph.events.stream import EventStream
+from tidegraph.learning.local import LocalPropagation
+
+_NEVER = np.iinfo(np.int64).max
+_FADING = 30  # half-lives of popularity between the first event and a question
+_RENEWED = 1000  # times within the stream that popularity is counted again
+
+
+class Candidates:
+    """The nodes that were destinations strictly before a time.
+
+    A ranking of a source cannot read the features of a million pairs. Where there are more
+    candidates than it may read, it takes those that a short walk from the source reaches, which
+    include its latest partners, and the most popular ones of late.
+    """
+
+    def __init__(self, stream: EventStream, local: LocalPropagation) -> None:
+        self._stream, self._local = stream, local
+        nodes, first = np.unique(stream.dst, return_index=True)
+        self._since: IntArray = np.full(stream.nodes, _NEVER)  # the first time as a destination
+        self._since[nodes] = stream.t[first]
+        self._popular: tuple[int, IntArray] = (-_NEVER, nodes[:0])
+
+    def before(self, t: int) -> IntArray:
+        """Return all destinations before `t`, ascending."""
+        return np.flatnonzero(self._since < t)
+
+    def of(self, source: int, t: int, most: int) -> IntArray:
+        """Return at most so many destinations before `t`, ascending, for one source."""
+        reached = self._local.likeliest(source, t, most)
+        reached = reached[self._since[reached] < t][: max(1, most // 2)]
+        others = self._most_popular(t)
+        others = others[:most][~np.isin(others[:most], reached)]
+        return np.sort(np.concatenate([reached, others[: most - len(reached)]]))
+
+    def _most_popular(self, t: int) -> IntArray:
+        """Return destinations by their events of late, most first, as known at `t` or just before.
+
+        Counting takes a pass over all events, so it is done anew only when time has passed.
+        """
+        stream = self._stream
+        if not len(stream):
+            return self._popular[1]
+        first = int(stream.t[0])
+        pace = max(1, (int(stream.t[-1]) - first) // _RENEWED)
+        as_of = min(first + (t - first) // pace * pace, int(stream.t[-1]) + 1)
+        if self._popular[0] != as_of:
+            past = stream.before(as_of)
+            fading = np.exp2((past.t - as_of) * (_FADING / max(1, as_of - first)))
+            weight = np.bincount(past.dst, fading, stream.nodes)
+            nodes = np.flatnonzero(weight)
+            self._popular = as_of, nodes[np.argsort(-weight[nodes], kind="stable")]
+        return self._popular[1]

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tidegraph.evaluation import best_heuristic
+from tidegraph.evaluation import best_heuristic, part_words
 from tidegraph.reproduce import texts
 
 ROOT = Path(__file__).parent.parent
@@ -60,7 +60,7 @@ def accuracy_row(results: dict[str, Any], section: str, sampler: str, part: str)
     shown = [f"{100 * ours['mean']:.2f}", f"{100 * theirs:.2f}"]
     ahead = int(theirs > ours["mean"])
     shown[ahead] = f"**{shown[ahead]}**"
-    name = f"{TITLES[section]}{', new nodes' if part == 'new' else ''}: {sampler}"
+    name = f"{TITLES[section]}{part_words(part)}: {sampler}"
     return (
         f"| {name}, {metric.upper().replace('_', '-')} |"
         f" {shown[0]} ± {100 * ours['std']:.2f} | {best} {shown[1]} |"

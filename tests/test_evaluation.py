@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 from tidegraph import evaluation
 from tidegraph.core.errors import DataError, EvaluationError, ParameterError
@@ -36,6 +37,12 @@ def random_stream(seed: int, *, events: int = 400, nodes: int = 30, span: int = 
     dst = nodes // 2 + (src * generator.integers(1, 4, events)) % (nodes - nodes // 2)
     t = np.sort(generator.integers(0, span, events))
     return EventStream(src, dst, t, nodes)
+
+
+def crowd(seed: int, *, events: int = 500, per_time: int = 8) -> EventStream:
+    """Any of 40 nodes with any other, many at a time: repeats, replies and ties."""
+    src, dst = np.random.default_rng(seed).integers(0, 40, (2, events))
+    return EventStream(src, dst, np.arange(events) // per_time, 40)
 
 
 def batches(stream: EventStream, first: int, size: int = 40) -> list[EventStream]:
@@ -891,10 +898,71 @@ def test_a_sample_is_ranked_with_the_same_memory_as_the_whole_part() -> None:
             None, stream, split, sample=sample, batch_size=15, heuristics=partial(list, [rule])
         )
         assert result.rows[0].examples == (sample or len(split.test))
-    width = 1 + len(np.unique(stream.dst))
+    width = len(np.unique(stream.dst))
     whole, some = (np.concatenate(rule.answers).reshape(-1, width) for rule in recorders)
     chosen = np.sort(np.random.default_rng(0).choice(len(whole), size=20, replace=False))
     np.testing.assert_array_equal(some, whole[chosen])
+
+
+def met_before(stream: EventStream, a: int, b: int, t: int) -> bool:
+    """Whether two nodes met before a time, by looking at every event."""
+    events = zip(stream.src.tolist(), stream.dst.tolist(), stream.t.tolist(), strict=True)
+    return any({u, v} == {a, b} for u, v, when in events if when < t)
+
+
+def test_first_meetings_are_those_that_a_search_through_all_events_finds() -> None:
+    stream = crowd(21)
+    split = evaluation.tgb_split(stream)
+    generator = np.random.default_rng(0)
+    false_src, false_dst = generator.integers(0, stream.nodes, (2, len(split.test)))
+    value = generator.random((stream.nodes, stream.nodes)).round(2)
+
+    def score(src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.float64]:
+        return value[src, dst]
+
+    result = evaluation.evaluate_link(
+        score,
+        stream,
+        split,
+        samplers=("random-dst", evaluation.GivenNegatives(false_src, false_dst), "historical"),
+        parts=("test",),
+        heuristics=list,
+    )
+    true, false = [], []
+    for k, row in enumerate(split.test.tolist()):
+        u, v, t = int(stream.src[row]), int(stream.dst[row]), int(stream.t[row])
+        a, b = int(false_src[k]), int(false_dst[k])
+        if not met_before(stream, u, v, t) and not met_before(stream, a, b, t + 1):
+            true.append(value[u, v])
+            false.append(value[a, b])
+    labels = np.repeat([1, 0], len(true))
+    assert 10 < len(true) < len(split.test) - 10
+    own = result.row("first_test", "given")
+    assert own.examples == len(true)
+    assert own.metrics == {
+        "ap": pytest.approx(average_precision_score(labels, true + false)),
+        "auc": pytest.approx(roc_auc_score(labels, true + false)),
+    }
+    assert result.row("first_test", "random-dst").examples > 0
+    assert not [row for row in result.rows if row.sampler == "historical" and "first" in row.part]
+
+
+def test_first_meetings_are_ranked_among_destinations_that_the_source_has_not_met() -> None:
+    stream = crowd(22)
+    split = evaluation.tgb_split(stream)
+    value = np.random.default_rng(0).random((stream.nodes, stream.nodes))
+    result = evaluation.evaluate_ranking(
+        lambda src, dst, t: value[src, dst], stream, split, heuristics=list
+    )
+    ranks = []
+    for row in split.test.tolist():
+        u, v, t = int(stream.src[row]), int(stream.dst[row]), int(stream.t[row])
+        if not met_before(stream, u, v, t):
+            strangers = [w for w in np.unique(stream.dst) if not met_before(stream, u, w, t + 1)]
+            ranks.append(1 + (value[u, strangers] > value[u, v]).sum())
+    own = result.row("first_test")
+    assert own.examples == len(ranks) < len(split.test)
+    assert own.metrics["mrr"] == pytest.approx(np.mean(1 / np.array(ranks)))
 
 
 def test_ranking_agrees_with_the_benchmarks_evaluator() -> None:

@@ -19,6 +19,7 @@ from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation, ge
 from tidegraph.core import palette, statefile
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.evaluation import heuristics
+from tidegraph.evaluation.memory import Meetings
 from tidegraph.events.describe import describe
 from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import NodeLabels
@@ -353,7 +354,7 @@ def test_first_meetings_compete_with_strangers_and_repeats_with_pairs_that_met(
     first, repeats = seen.about["meetings"]
     assert (first["first"], first["of"]) == (True, (~met).sum())
     assert (repeats["first"], repeats["of"]) == (False, met.sum())
-    pairs, random = answering._Pairs(STREAM), np.random.default_rng(7)
+    pairs, random = Meetings(STREAM), np.random.default_rng(7)
     true = STREAM.src[SPLIT.test], STREAM.dst[SPLIT.test], STREAM.t[SPLIT.test]
     at = {(key, t) for key, t in zip(keys, times, strict=True)}
     for draw, wanted in ((answering._strangers, False), (answering._acquainted, True)):

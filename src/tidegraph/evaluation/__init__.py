@@ -42,6 +42,7 @@ from tidegraph.evaluation.verdicts import (
     leader,
     noise,
     outcome_of_heuristic,
+    part_words,
     verdicts,
 )
 
@@ -74,6 +75,7 @@ __all__ = [
     "noise",
     "outcome_of_heuristic",
     "over_seeds",
+    "part_words",
     "roland_split",
     "tgb_evaluate",
     "tgb_split",

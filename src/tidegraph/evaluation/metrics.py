@@ -71,6 +71,13 @@ def link_metrics(
     }
 
 
+def pair_metrics(positive: ArrayLike, negative: ArrayLike) -> dict[str, float]:
+    """Return AP and AUC of true against false pairs, all at once."""
+    true, false = _scores(positive, "positive scores"), _scores(negative, "negative scores")
+    ap, auc = _of_all(true, false)
+    return {"ap": ap, "auc": auc}
+
+
 # What follows agrees to the bit with scikit-learn's `roc_curve` and `auc` on a batch, and with its
 # `average_precision_score` and `roc_auc_score` on all. Those check their arguments for longer than
 # they compute on a batch, and sort all scores anew for each metric.

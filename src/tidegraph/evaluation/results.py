@@ -19,7 +19,7 @@ from tidegraph.events.stream import EventStream
 Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
 _TIES_WORTH_A_NOTE = 0.05  # of the positives
 # The parts of protocols, as runs name them.
-_PARTS = {"test": "all", "new_test": "new"}
+_PARTS = {"test": "all", "new_test": "new", "first_test": "first"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import Split, metrics
-from tidegraph.evaluation.memory import Memory
+from tidegraph.evaluation.memory import Meetings, Memory
 from tidegraph.evaluation.protocols.scoring import (
     PAIRS_AT_ONCE,
     columns,
@@ -21,7 +21,6 @@ from tidegraph.evaluation.protocols.scoring import (
     without_features,
 )
 from tidegraph.events.batch import Op
-from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream
 from tidegraph.report.telemetry import Gathered, short
 
@@ -44,7 +43,7 @@ def next_links(
     """Return the likeliest next links of active nodes, ranks of true destinations, and meetings."""
     rows = _tested(stream, split)
     random = np.random.default_rng(0)
-    pairs = _Pairs(stream)
+    pairs = Meetings(stream)
     ranking, arrays = _ranks(predictor, stream, rows, pairs, random, report)
     about = {
         "answers": _likeliest(predictor, stream, rows, pairs),
@@ -105,36 +104,15 @@ def _named(
     ]
 
 
-class _Pairs:
-    """When two nodes met, in either direction."""
-
-    def __init__(self, stream: EventStream) -> None:
-        self._nodes = stream.nodes
-        self._past = Past(self._key(stream.src, stream.dst), stream.t)
-
-    def _key(self, src: IntArray, dst: IntArray) -> IntArray:
-        return np.minimum(src, dst) * self._nodes + np.maximum(src, dst)
-
-    def met(self, src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.bool_]:
-        """Return whether they met strictly before `t`."""
-        first, end = self._past.span(self._key(src, dst), t)
-        return np.asarray(end > first)
-
-    def at(self, src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.bool_]:
-        """Return whether they met at `t`."""
-        key = self._key(src, dst)
-        return np.asarray(self._past.span(key, t + 1)[1] > self._past.span(key, t)[1])
-
-
 def _likeliest(
-    predictor: LinkPredictor, stream: EventStream, rows: IntArray, pairs: _Pairs
+    predictor: LinkPredictor, stream: EventStream, rows: IntArray, pairs: Meetings
 ) -> dict[str, Any]:
     nodes, events = _most(stream, stream.src[rows], _NODES)
     asked, _ = _most(stream, stream.dst, _PAIRS // _NODES)
     t, answers = int(stream.t[-1]) + 1, []
     for node in nodes.tolist():
         found, probability = predictor.rank(node, t, k=_ANSWERS, candidates=asked)
-        met = pairs.met(np.full(len(found), node), found, np.full(len(found), t))
+        met = pairs.before(np.full(len(found), node), found, np.full(len(found), t))
         given = zip(stream.name(found), probability.tolist(), met.tolist(), strict=True)
         answers.append([{"what": short(a), "probability": b, "met": c} for a, b, c in given])
     return {
@@ -149,7 +127,7 @@ def _ranks(
     predictor: LinkPredictor,
     stream: EventStream,
     rows: IntArray,
-    pairs: _Pairs,
+    pairs: Meetings,
     random: np.random.Generator,
     report: Progress,
 ) -> Gathered:
@@ -176,7 +154,7 @@ def _ranks(
     own = scores[np.arange(count), np.searchsorted(destinations, dst)]
     return {"destinations": width, "events": count, "of": of}, {
         "rank.place": metrics.ranks(own, scores, without=true),
-        "rank.met": pairs.met(src, dst, t).astype(np.int64),
+        "rank.met": pairs.before(src, dst, t).astype(np.int64),
     }
 
 
@@ -185,7 +163,7 @@ def _meetings(
     stream: EventStream,
     split: Split,
     rows: IntArray,
-    pairs: _Pairs,
+    pairs: Meetings,
     random: np.random.Generator,
 ) -> list[dict[str, Any]]:
     """Return how often a true pair scores above a false one: first meetings, then repeats.
@@ -193,7 +171,7 @@ def _meetings(
     A first meeting is compared with another destination that its source has never met, a repeat
     with another pair that has met before.
     """
-    met = pairs.met(*columns(stream, rows))
+    met = pairs.before(*columns(stream, rows))
     heuristics, memory = heuristics_for(stream, split)(), Memory(without_features(stream))
     found = []
     for first, of in ((True, rows[~met]), (False, rows[met])):
@@ -239,7 +217,7 @@ def error(values: NDArray[Any], lowest: float = 0.0) -> float:
 
 
 def _strangers(
-    stream: EventStream, true: Pairs, pairs: _Pairs, random: np.random.Generator
+    stream: EventStream, true: Pairs, pairs: Meetings, random: np.random.Generator
 ) -> tuple[Pairs, NDArray[np.bool_]]:
     """Return the same sources with destinations they have not met up to the time, where found."""
     src, _, t = true
@@ -247,7 +225,7 @@ def _strangers(
     dst, left = src.copy(), np.arange(len(src))
     for _ in range(_DRAWS):
         dst[left] = random.choice(destinations, len(left))
-        known = (dst[left] == src[left]) | pairs.met(src[left], dst[left], t[left] + 1)
+        known = (dst[left] == src[left]) | pairs.by(src[left], dst[left], t[left])
         left = left[known]
     usable = np.ones(len(src), dtype=bool)
     usable[left] = False
@@ -255,7 +233,7 @@ def _strangers(
 
 
 def _acquainted(
-    stream: EventStream, true: Pairs, pairs: _Pairs, random: np.random.Generator
+    stream: EventStream, true: Pairs, pairs: Meetings, random: np.random.Generator
 ) -> tuple[Pairs, NDArray[np.bool_]]:
     """Return pairs that met before the time, and where they do not meet again at it."""
     _, first = np.unique(stream.src * stream.nodes + stream.dst, return_index=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegraph.evaluation import Verdict
+from tidegraph.evaluation import Verdict, part_words
 from tidegraph.events.moments import dates
 from tidegraph.report.markup import Html, element
 
@@ -112,8 +112,8 @@ def against(sampler: str) -> str:
 
 
 def condition(verdict: Verdict) -> str:
-    """Return what the prediction competes with, and on which nodes."""
-    return against(verdict.sampler) + (" on new nodes" if verdict.part == "new" else "")
+    """Return what the prediction competes with, and for which events."""
+    return against(verdict.sampler) + part_words(verdict.part)
 
 
 def with_spread(mean: float, spread: float | None) -> str:

@@ -38,9 +38,10 @@ def evaluate(
     have the protocol's own seeds, the same for all. Heuristics are evaluated once.
 
     `metrics[sampler][part][metric]` has `mean`, `std` (of the sample; 0 for one seed) and
-    `per_seed`, all fractions of 1; `part` is `all` or `new` (events that touch a node unseen in
-    training). `heuristics[name][sampler][part][metric]` is a number; `verdicts` says in words who
-    is ahead. `elapsed_s` is by stage, over all seeds.
+    `per_seed`, all fractions of 1; `part` is `all`, `new` (events that touch a node unseen in
+    training) or `first` (events whose nodes never met before). `examples[sampler][part]` is how
+    many there are. `heuristics[name][sampler][part][metric]` is a number; `verdicts` says in words
+    who is ahead. `elapsed_s` is by stage, over all seeds.
 
     preset: where settings start (see `tasks.preset`); by default that of the task and the protocol.
         `settings` are changes to it.

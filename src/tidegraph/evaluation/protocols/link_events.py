@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress
 from tidegraph.evaluation import metrics
+from tidegraph.evaluation.memory import Meetings
 from tidegraph.evaluation.negatives import (
     GivenNegatives,
     HistoricalEdges,
@@ -21,7 +22,7 @@ from tidegraph.evaluation.negatives import (
     negative_sampler,
 )
 from tidegraph.evaluation.protocols import scoring
-from tidegraph.evaluation.protocols.scoring import HeuristicFactory, PairScore
+from tidegraph.evaluation.protocols.scoring import FIRST, HeuristicFactory, PairScore
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
 from tidegraph.evaluation.splits import Split
 from tidegraph.events.stream import EventStream
@@ -60,6 +61,10 @@ def evaluate_link(
     scored one, including those of nodes held out of training. `heuristics` returns fresh ones,
     or none.
 
+    First meetings are a part of their own, `first_test` beside `test`: the events whose two nodes
+    have not met before, in either direction, each against its negative, if those two have not met
+    by then either. AP and AUC are over all of them at once. Samplers of past edges have none.
+
     `settings["repeated_in_batch"][part]` is the share of positives whose pair has occurred earlier
     in their batch. Samplers of past edges never draw such a pair, so whoever knows the events
     within a batch recognises these positives; a warning says so.
@@ -71,7 +76,7 @@ def evaluate_link(
     own = None if score is None else model
     builder = ResultBuilder("link", stream, own, "ap", training_negatives)
     make = heuristics or scoring.heuristics_for(stream, split)
-    memories = scoring.Memories(stream, split)
+    memories, meetings = scoring.Memories(stream, split), Meetings(stream)
     scorers = len(scoring.Panel(make, memories).names) + (score is not None)
     # Every negative is drawn, every pair scored by all, and the metrics count the negatives again.
     kinds, events = len(samplers), sum(len(split.part(part)) for part in parts)
@@ -117,11 +122,18 @@ def evaluate_link(
                 builder.warn_of_ties(part, name, float(tied.sum()) / len(true))
         panel = scoring.Panel(make, memories)
         scores += _by_heuristics(panel, pairs, t, row, work, part)
-        for number, name in enumerate(drawn):
+        new = ~meetings.before(src, dst, t) & (not part.startswith("new_"))
+        for number, (name, negatives) in enumerate(drawn.items()):
             seed = None if name == GivenNegatives.name else seeds[part]
+            first = new & (name not in _AVOID_BATCH)
+            first[first] = ~meetings.by(*(end[first] for end in (*negatives, t)))
             for scorer, true, false, elapsed_s in scores:
                 values = metrics.link_metrics(true, false[number], batch_size=batch_size)
                 builder.add(Row(part, name, scorer, values, len(true), seed, elapsed_s))
+                if first.any():
+                    values = metrics.pair_metrics(true[first], false[number][first])
+                    about = FIRST + part, name, scorer, values, int(first.sum())
+                    builder.add(Row(*about, seed, elapsed_s))
                 work.add(len(true), f"{part}, measuring {scorer}")
     settings: dict[str, Any] = {"batch_size": batch_size, "seeds": dict(seeds)}
     settings["repeated_in_batch"] = repeated

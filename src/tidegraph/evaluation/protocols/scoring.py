@@ -22,6 +22,7 @@ IntArray = NDArray[np.int64]
 PairScore = Callable[[IntArray, IntArray, IntArray], ArrayLike]  # src, dst, t -> [B]
 HeuristicFactory = Callable[[], Sequence[Heuristic]]
 
+FIRST = "first_"  # before the name of a part: its first meetings
 # Scorers answer for any time, so that they can be asked about many batches at once.
 PAIRS_AT_ONCE = 1 << 16
 

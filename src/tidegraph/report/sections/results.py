@@ -188,7 +188,8 @@ def _figure(found: Sequence[Verdict]) -> Html | None:
     figure = strip(
         f"{metric} of the model and the heuristics",
         "The filled mark is this model, with its spread over seeds; rings are heuristics, which do"
-        " not learn. Good: far to the right of every ring. New nodes are those unseen in training.",
+        " not learn. Good: far to the right of every ring. New nodes are those unseen in training;"
+        " first meetings join nodes that never met before, and compete with others that never did.",
         metric,
         [
             (condition(one), {"this model": (one.mean, one.spread or 0.0)}, named(one.heuristics))
@@ -251,6 +252,12 @@ def _values(verdict: Verdict, metric: str = "") -> str:
     return f"{condition(verdict)}, “{heuristic_words(name)}” reaches {reached} and the model {own}"
 
 
+_EVENTS = {
+    "new": "events with a node unseen in training",
+    "first": "first meetings: pairs that never met before, against others that never did",
+}
+
+
 def all_numbers(run: FinishedRun) -> Html:
     """Return every metric of every scorer."""
     blocks = []
@@ -266,7 +273,9 @@ def all_numbers(run: FinishedRun) -> Html:
                 of = found.get(sampler, {}).get(part, {})
                 cells = [ABSENT if of.get(one) is None else f"{of[one]:.4f}" for one in known]
                 rows.append([heuristic(name), *cells])
-            where = " (events with a node unseen in training)" if part == "new" else ""
+            judged = (run.results.get("examples") or {}).get(sampler, {}).get(part)
+            count = "" if judged is None else f", {judged:,} of them"
+            where = f" ({_EVENTS[part]}{count})" if part in _EVENTS else ""
             numbers = table(["", *map(metric_words, known)], rows)
             blocks.append(details(f"{against(sampler)}{where}".capitalize(), numbers))
     return section("All numbers", *blocks, _heuristics(run), name="numbers")

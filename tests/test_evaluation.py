@@ -705,8 +705,6 @@ def test_a_result_names_its_data_and_split_and_survives_json() -> None:
 class Recorder(heuristics.Heuristic):
     """A heuristic that passes everything on to another and records its answers."""
 
-    per_event = False
-
     def __init__(self, rule: heuristics.Heuristic) -> None:
         self.name, self.rule = rule.name, rule
         self.answers: list[NDArray[np.float64]] = []
@@ -716,40 +714,85 @@ class Recorder(heuristics.Heuristic):
         return self.answers[-1]
 
 
-def test_changing_events_from_a_time_on_changes_no_answer_for_that_time_or_before() -> None:
-    stream = random_stream(7)
-    split = evaluation.tgb_split(stream)
-    size = 10
-    unchanged = len(split.test) // size // 2  # batches
-    first = int(split.test[unchanged * size])
-    altered = EventStream(
-        stream.src,
-        np.where(np.arange(len(stream)) >= first, stream.dst[0], stream.dst),
-        stream.t,
-        stream.nodes,
+def oracle_of_knowledge(t: IntArray, knowledge: str, size: int) -> IntArray:
+    """The times before which all is known, event by event."""
+    first = [k if knowledge == "event" else k // size * size for k in range(len(t))]
+    return np.array([t[k] for k in first])
+
+
+def answers_for(
+    stream: EventStream, split: evaluation.Split, knowledge: str, size: int
+) -> list[NDArray[np.float64]]:
+    """What every heuristic answers for the test events, and then for the same false pairs."""
+    recorders = [Recorder(rule) for rule in every_heuristic()]
+    src, dst = np.random.default_rng(0).integers(0, stream.nodes, (2, len(split.test)))
+    evaluation.evaluate_link(
+        None,
+        stream,
+        split,
+        parts=("test",),
+        samplers=(evaluation.GivenNegatives(src, dst),),
+        knowledge=knowledge,
+        batch_size=size,
+        heuristics=partial(list, recorders),
     )
-    false_dst = np.random.default_rng(0).integers(0, stream.nodes, len(split.test))
-    recorded = []
-    for events in (stream, altered):
-        recorders = [Recorder(rule) for rule in every_heuristic()]
-        evaluation.evaluate_link(
-            None,
-            events,
-            split,
-            parts=("test",),
-            samplers=(evaluation.GivenNegatives(stream.src[split.test], false_dst),),
-            batch_size=size,
-            heuristics=partial(list, recorders),
-        )
-        recorded.append(recorders)
-    for before, after in zip(*recorded, strict=True):
-        # All positives, then all negatives; those of the first altered batch are unaltered.
-        (one,), (other,) = before.answers, after.answers
-        false, end = len(split.test), unchanged * size
-        np.testing.assert_array_equal(one[:end], other[:end])
-        np.testing.assert_array_equal(
-            one[false : false + end + size], other[false : false + end + size]
-        )
+    return [np.concatenate(one.answers) for one in recorders]
+
+
+@pytest.mark.parametrize("knowledge", ["event", "batch"])
+def test_changing_events_from_a_time_on_changes_no_answer_of_those_who_know_what_was_before(
+    knowledge: str,
+) -> None:
+    stream = crowd(7, events=600, per_time=7)
+    split = evaluation.tgb_split(stream)
+    size, count = 10, len(split.test)
+    t = stream.t[split.test]
+    cut = int(t[count // 2])
+    altered = replace(stream, dst=np.where(stream.t >= cut, stream.dst[0], stream.dst))
+    as_of = oracle_of_knowledge(t, knowledge, size)
+    same = np.concatenate([(as_of <= cut) & (t < cut), as_of <= cut])
+    assert same[:count].any()
+    assert not same[count:].all()
+    changed = False
+    for one, other in zip(
+        *(answers_for(events, split, knowledge, size) for events in (stream, altered)), strict=True
+    ):
+        np.testing.assert_array_equal(one[same], other[same])
+        changed |= not np.array_equal(one[count:], other[count:])
+    assert changed  # the events do matter, later
+
+
+@pytest.mark.parametrize("knowledge", ["event", "batch"])
+def test_the_order_of_events_at_one_time_means_nothing(knowledge: str) -> None:
+    stream = crowd(9, events=900, per_time=50)
+    split = evaluation.tgb_split(stream)
+    order = np.lexsort((np.random.default_rng(1).random(len(stream)), stream.t))
+    shuffled = replace(stream, src=stream.src[order], dst=stream.dst[order])
+    one, other = (answers_for(events, split, knowledge, 20) for events in (stream, shuffled))
+    for before, after in zip(one, other, strict=True):
+        np.testing.assert_array_equal(before[len(split.test) :], after[len(split.test) :])
+
+
+def test_batches_within_one_time_know_what_each_event_knows_and_publications_know_more() -> None:
+    # Of 400 events a time, each pair occurs twice in a row, 200 events apart.
+    pair = np.tile(np.arange(200), 10) + np.repeat(np.arange(0, 1000, 200), 400)
+    stream = EventStream(pair, 1000 + pair, np.repeat(np.arange(5), 400), 2000)
+    split = evaluation.time_split(stream, validation_time=1, test_time=2)
+    found = {
+        (knowledge, row.scorer): row.metrics["auc"]
+        for knowledge in ("event", "batch")
+        for row in evaluation.evaluate_link(
+            None, stream, split, parts=("test",), knowledge=knowledge
+        ).rows
+        if row.part == "test"
+    }
+    for (_, scorer), value in found.items():
+        if scorer == "edgebank-unlimited@published":
+            assert value > 0.7  # half of the positives are known from the batch before
+        elif "pair" in scorer or "edgebank-unlimited" in scorer:
+            assert value == found["event", scorer] == 0.5
+        else:
+            assert value == found["event", scorer]
 
 
 class Witness(heuristics.OnlineHeuristic):
@@ -769,18 +812,27 @@ class Witness(heuristics.OnlineHeuristic):
         return np.zeros(len(src))
 
 
-def test_a_heuristic_is_shown_all_events_before_a_batch_and_none_of_it() -> None:
+@pytest.mark.parametrize("knowledge", ["event", "batch"])
+def test_a_heuristic_is_shown_all_events_before_the_known_time_and_no_other(
+    knowledge: str,
+) -> None:
     stream = random_stream(8)
     split = evaluation.tgn_split(stream)
     witness = Witness()
     evaluation.evaluate_link(
-        None, stream, split, parts=("test",), batch_size=25, heuristics=lambda: [witness]
+        None,
+        stream,
+        split,
+        parts=("test",),
+        batch_size=25,
+        knowledge=knowledge,
+        heuristics=lambda: [witness],
     )
-    known = len(split.train) + len(split.validation)
-    full, rest = divmod(len(split.test), 25)
-    sizes = [25] * full + ([rest] if rest else [])
-    # Positives and negatives of a batch are asked together.
-    assert witness.asked == [(known + 25 * batch, 2 * size) for batch, size in enumerate(sizes)]
+    as_of = oracle_of_knowledge(stream.t[split.test], knowledge, 25)
+    # Positives and negatives that know the same are asked together.
+    assert witness.asked == [
+        (int((stream.t < time).sum()), 2 * int((as_of == time).sum())) for time in np.unique(as_of)
+    ]
 
 
 def test_a_batch_holds_at_least_one_event() -> None:
@@ -828,40 +880,56 @@ def test_eight_times_the_events_take_about_eight_times_as_long() -> None:
     assert seconds(160_000) < 20 * seconds(20_000)
 
 
-def test_heuristics_are_also_evaluated_with_what_a_model_may_know() -> None:
+@pytest.mark.parametrize("evaluate", [evaluation.evaluate_link, evaluation.evaluate_ranking])
+def test_heuristics_know_what_a_model_may_know(evaluate: Callable[..., evaluation.Result]) -> None:
     stream = random_stream(8)
     split = evaluation.tgn_split(stream)
     memory = Memory(stream)
 
-    def same(src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.float64]:
-        asked = memory.ask(src, dst, t, np.searchsorted(stream.t, t))
-        return heuristics.Recency("pair").score(asked)
+    def same(
+        src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray | None = None
+    ) -> NDArray[np.float64]:
+        known = np.searchsorted(stream.t, t if as_of is None else as_of)
+        return heuristics.Recency("pair").score(memory.ask(src, dst, t, known))
 
-    for evaluate in (evaluation.evaluate_link, evaluation.evaluate_ranking):
-        result = evaluate(same, stream, split)
-        scorers = {row.scorer for row in result.rows}
-        assert {"recency-pair", "recency-pair@event", "memory@event"} <= scorers
-        assert "edgebank-window@event" not in scorers
-        own, rule = (result.row(scorer=name).metrics for name in (None, "recency-pair@event"))
-        assert own == rule
+    found = []
+    for knowledge in ("event", "batch"):
+        result = evaluate(same, stream, split, knowledge=knowledge, batch_size=30)
+        own, rule = (result.row(scorer=name) for name in (None, "recency-pair"))
+        assert own.metrics == rule.metrics
+        assert own.knowledge == rule.knowledge == result.knowledge == knowledge
+        assert result.row(scorer="edgebank-window@published").knowledge == "published"
+        found.append(own.metrics)
+        assert json.loads(json.dumps(result.to_dict()))["knowledge"] == knowledge
+    assert found[0] != found[1]
+    with pytest.raises(ParameterError, match="knowledge is 'all'; give event or batch"):
+        evaluate(None, stream, split, knowledge="all")
 
 
-def test_a_heuristic_that_wins_with_what_a_model_may_know_is_named() -> None:
+def test_only_heuristics_that_know_what_the_model_knows_are_compared_with_it() -> None:
     # Every pair meets twice in a row and never again: a memory of earlier batches is worth nothing.
     pair = np.arange(200) // 2
     stream = EventStream(pair, 100 + pair, np.arange(200), 200)
-    result = evaluation.evaluate_link(
-        lambda src, dst, t: np.zeros(len(src)),
-        stream,
-        evaluation.tgb_split(stream),
-        parts=("test",),
-        heuristics=lambda: [heuristics.EdgeBank()],
-    )
-    assert result.row(scorer="edgebank-unlimited").metrics["auc"] == 0.5
-    assert result.row(scorer="edgebank-unlimited@event").metrics["auc"] == 0.75
-    informed = result.row(scorer="edgebank-unlimited@event").metrics["ap"]
-    assert result.verdict().best == ("edgebank-unlimited@event", informed)
-    assert "edgebank-unlimited@event" in result.warnings[-1]  # before it: all scores are equal
+
+    def result(knowledge: str) -> evaluation.Result:
+        return evaluation.evaluate_link(
+            lambda src, dst, *times: np.zeros(len(src)),
+            stream,
+            evaluation.tgb_split(stream),
+            parts=("test",),
+            knowledge=knowledge,
+            heuristics=lambda: [heuristics.EdgeBank()],
+        )
+
+    by_event, by_batch = result("event"), result("batch")
+    assert by_event.row(scorer="edgebank-unlimited").metrics["auc"] == 0.75
+    assert by_batch.row(scorer="edgebank-unlimited").metrics["auc"] == 0.5
+    for each in (by_event, by_batch):
+        assert each.row(scorer="edgebank-unlimited@published").metrics["auc"] == 0.5
+        own = each.row(scorer="edgebank-unlimited").metrics["ap"]
+        assert each.verdict().heuristics == {"edgebank-unlimited": own}
+    # Before it: all scores are equal.
+    assert "edgebank-unlimited has AP 75" in by_event.warnings[-1]
 
 
 def test_ranking_leaves_out_what_the_source_reaches_at_the_same_time() -> None:
@@ -1114,14 +1182,24 @@ def test_historical_negatives_give_away_positives_that_repeat_a_pair_of_their_ba
     src, dst = generator.integers(0, 15, (2, 6000))
     stream = EventStream(src, dst, np.arange(6000) // 2, 15)
     split, samplers = evaluation.tgb_split(stream), ("random-dst", "historical")
-    result = evaluation.evaluate_link(None, stream, split, samplers=samplers, parts=("test",))
-    auc = {(row.sampler, row.scorer): row.metrics["auc_global"] for row in result.rows}
+    results = {
+        knowledge: evaluation.evaluate_link(
+            None, stream, split, samplers=samplers, parts=("test",), knowledge=knowledge
+        )
+        for knowledge in ("batch", "event")
+    }
+    auc = {
+        (knowledge, sampler): result.row("test", sampler, "memory").metrics["auc_global"]
+        for knowledge, result in results.items()
+        for sampler in samplers
+    }
+    result = results["event"]
     test = split.test
     by_chance = 4 / math.sqrt(6 * len(test))  # four standard errors
-    for known in (("random-dst", "memory"), ("random-dst", "memory@event")):
-        assert auc[known] == pytest.approx(0.5, abs=by_chance)
-    assert auc["historical", "memory"] == pytest.approx(0.5, abs=by_chance)  # knows of no repeat
-    assert auc["historical", "memory@event"] > 0.5 + 2 * by_chance
+    assert auc["event", "random-dst"] == pytest.approx(0.5, abs=by_chance)
+    for sampler in samplers:  # knows of no repeat
+        assert auc["batch", sampler] == pytest.approx(0.5, abs=by_chance)
+    assert auc["event", "historical"] > 0.5 + 2 * by_chance
     repeats = 0
     for first in range(0, len(test), 200):
         rows = test[first : first + 200]
@@ -1130,6 +1208,7 @@ def test_historical_negatives_give_away_positives_that_repeat_a_pair_of_their_ba
     assert result.settings["repeated_in_batch"] == {"test": repeats / len(test)}
     (warning,) = result.warnings
     assert f"{repeats / len(test):.0%}" in warning
+    assert not results["batch"].warnings
 
 
 # Verdicts -----------------------------------------------------------------------------------------

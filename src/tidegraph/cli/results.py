@@ -34,12 +34,16 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
     """Print what `runs.evaluate` returns: tables, notes, verdicts, and seconds."""
     from rich.markup import escape
 
+    from tidegraph.evaluation import knowledge_words
+
     sizes = ", ".join(f"{part} {count:,}" for part, count in results["split"]["sizes"].items())
     about = results["data"]
     out.print(
         f"[bold]{escape(about['title'] or about['name'])}[/]: {about['events']:,} events between"
         f" {about['nodes']:,} nodes; protocol {results['protocol']} ({sizes})"
     )
+    if results["task"] == "link":
+        out.print(knowledge_words(results["knowledge"]), markup=False)
     for warning in results["warnings"]:
         out.print(f"Note: {warning}", style="yellow", markup=False)
     if results["training_negatives"] is not None:

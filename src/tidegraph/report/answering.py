@@ -14,9 +14,11 @@ from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import Split, metrics
 from tidegraph.evaluation.memory import Meetings, Memory
 from tidegraph.evaluation.protocols.scoring import (
+    BATCH_SIZE,
     PAIRS_AT_ONCE,
     columns,
     heuristics_for,
+    known_before,
     slices,
     without_features,
 )
@@ -44,11 +46,13 @@ def next_links(
     rows = _tested(stream, split)
     random = np.random.default_rng(0)
     pairs = Meetings(stream)
-    ranking, arrays = _ranks(predictor, stream, rows, pairs, random, report)
+    as_of = stream.t.copy()
+    as_of[rows] = known_before(stream.t[rows], predictor.knowledge, BATCH_SIZE)
+    ranking, arrays = _ranks(predictor, stream, rows, as_of, pairs, random, report)
     about = {
         "answers": _likeliest(predictor, stream, rows, pairs),
         "ranking": ranking,
-        "meetings": _meetings(predictor, stream, split, rows, pairs, random),
+        "meetings": _meetings(predictor, stream, split, rows, as_of, pairs, random),
     }
     return about, arrays
 
@@ -127,11 +131,15 @@ def _ranks(
     predictor: LinkPredictor,
     stream: EventStream,
     rows: IntArray,
+    as_of: IntArray,
     pairs: Meetings,
     random: np.random.Generator,
     report: Progress,
 ) -> Gathered:
-    """Return the rank of true destinations among all, as `evaluate_ranking` defines it."""
+    """Return the rank of true destinations among all, as `evaluate_ranking` defines it.
+
+    `as_of[k]` is the time before which all is known when event k of the stream is asked about.
+    """
     destinations, of = np.unique(stream.dst), len(rows)
     width = len(destinations)
     count = min(_RANKED, of, _PAIRS // width)
@@ -143,7 +151,8 @@ def _ranks(
     for some in slices(count, max(1, PAIRS_AT_ONCE // width)):
         report(some.start, count, "ranking all destinations")
         asked = np.repeat(src[some], width), np.tile(destinations, len(src[some]))
-        answers = predictor.decision_function(*asked, np.repeat(t[some], width))
+        times = np.repeat(t[some], width), np.repeat(as_of[rows[some]], width)
+        answers = predictor.decision_function(*asked, *times)
         scores[some] = answers.reshape(-1, width)
     # Other destinations that the source reaches at the same time are as true.
     true = np.zeros(scores.shape, dtype=bool)
@@ -163,6 +172,7 @@ def _meetings(
     stream: EventStream,
     split: Split,
     rows: IntArray,
+    as_of: IntArray,
     pairs: Meetings,
     random: np.random.Generator,
 ) -> list[dict[str, Any]]:
@@ -180,15 +190,14 @@ def _meetings(
         false, usable = (_strangers if first else _acquainted)(stream, true, pairs, random)
         if not usable.any():
             continue
-        true, false = _where(true, usable), _where(false, usable)
-        known = np.searchsorted(stream.t, true[2])
-        own = _above(*(predictor.decision_function(*one) for one in (true, false)))
+        true, false, before = _where(true, usable), _where(false, usable), as_of[asked[usable]]
+        known = np.searchsorted(stream.t, before)
+        own = _above(*(predictor.decision_function(*one, before) for one in (true, false)))
         of_rules = {}
         for rule in heuristics:
-            if rule.per_event:
-                above = _above(*(rule.score(memory.ask(*one, known)) for one in (true, false)))
-                lead = {"share": float(np.mean(own - above)), "error": error(own - above, -1.0)}
-                of_rules[rule.name] = _share(above) | {"lead": lead}
+            above = _above(*(rule.score(memory.ask(*one, known)) for one in (true, false)))
+            lead = {"share": float(np.mean(own - above)), "error": error(own - above, -1.0)}
+            of_rules[rule.name] = _share(above) | {"lead": lead}
         about = {"first": first, "events": int(usable.sum()), "of": len(of)}
         found.append(about | _share(own) | {"heuristics": of_rules})
     return found

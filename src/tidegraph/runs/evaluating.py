@@ -17,7 +17,15 @@ from tidegraph.evaluation.results import Scores, over_seeds, plain_name
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.tasks import LinkPredictor
 from tidegraph.runs.protocol import Protocol, split_stream
-from tidegraph.runs.trials import LIVE, MODEL, Trial, make_trial, trial_settings, with_settings
+from tidegraph.runs.trials import (
+    LIVE,
+    MODEL,
+    Trial,
+    decided,
+    make_trial,
+    trial_settings,
+    with_settings,
+)
 
 _FEW = 1000  # events of a test; differences of some 4 points are then chance
 
@@ -37,6 +45,7 @@ def evaluate(
     A seed decides on features, weights and training negatives; the negatives of the evaluation
     have the protocol's own seeds, the same for all. Heuristics are evaluated once.
 
+    `knowledge` says what models and heuristics knew, except for those marked `@published`.
     `metrics[sampler][part][metric]` has `mean`, `std` (of the sample; 0 for one seed) and
     `per_seed`, all fractions of 1; `part` is `all`, `new` (events that touch a node unseen in
     training) or `first` (events whose nodes never met before). `examples[sampler][part]` is how
@@ -98,6 +107,7 @@ def summary(
             "unit": stream.unit,
         },
         "protocol": trial.title,
+        "knowledge": heuristics.knowledge,
         "live": dict(LIVE) if trial.protocol.live else None,
         "split": heuristics.split,
         "seeds": list(seeds),
@@ -132,8 +142,9 @@ def validate(
     those against random destinations.
     """
     times = _StageTimes()
-    split = split_stream(stream, Protocol.of(protocol))
-    own = {"seed": seed, "path": None, **({} if threads is None else {"threads": threads})}
+    protocol = Protocol.of(protocol)
+    split = split_stream(stream, protocol)
+    own = decided(protocol, seed=seed) | ({} if threads is None else {"threads": threads})
     predictor = with_settings(LinkPredictor(), settings, own)
     with times.stage("record"):
         predictor.observe(stream, split, progress=progress)
@@ -153,8 +164,8 @@ def validation_result(
     predictor: LinkPredictor, stream: EventStream, split: Split, **options: Any
 ) -> Result:
     """Return how a model does on the events that decided when to stop."""
-    score, parts = predictor.decision_function, ("validation",)
-    return evaluation.evaluate_link(score, stream, split, parts=parts, model=MODEL, **options)
+    options |= {"parts": ("validation",), "knowledge": predictor.knowledge, "model": MODEL}
+    return evaluation.evaluate_link(predictor.decision_function, stream, split, **options)
 
 
 def check_evaluation(

@@ -34,7 +34,8 @@ def evaluate_ranking(
     part: str = "test",
     sample: int | None = None,
     seed: int = 0,
-    batch_size: int = 200,
+    knowledge: str = "event",
+    batch_size: int = scoring.BATCH_SIZE,
     heuristics: HeuristicFactory | None = None,
     model: str = "model",
     training_negatives: str | None = None,
@@ -44,7 +45,7 @@ def evaluate_ranking(
 
     The others are `negatives` [events of the part, K] (`given`), or every destination of the
     stream (`all-dst`) except those that the same source reaches at the same time. With `sample`,
-    only that many events, drawn by `seed`, are ranked. Heuristics know what they know in
+    only that many events, drawn by `seed`, are ranked. `knowledge` is that of
     `evaluate_link`. First meetings (`first_test` beside `test`) are events whose two nodes have not
     met before, in either direction; there only candidates count that the source has not met by
     then.
@@ -62,7 +63,7 @@ def evaluate_ranking(
     if len(positions) == 0:
         raise EvaluationError(f"{part} is empty; there is nothing to rank")
     scorer = None if score is None else model
-    builder = ResultBuilder("ranking", stream, scorer, "mrr", training_negatives)
+    builder = ResultBuilder("ranking", stream, scorer, "mrr", training_negatives, knowledge)
     chosen = np.arange(len(positions))
     if sample is not None and sample < len(positions):
         generator = np.random.default_rng(seed)
@@ -73,6 +74,7 @@ def evaluate_ranking(
     width = len(destinations) if given is None else 1 + given.shape[1]
     # Batches are those of the whole part, so that a sample meets the same memory as the whole.
     row = scoring.begin_of_batch(positions, batch_size)
+    known = scoring.known_before(stream.t[positions], knowledge, batch_size)
     make = heuristics or scoring.heuristics_for(stream, split)
     panel = scoring.Panel(make, scoring.Memories(stream, split))
     names = [*([] if score is None else [model]), *panel.names]
@@ -95,11 +97,13 @@ def evaluate_ranking(
         pairs = np.repeat(src, width), candidates.ravel(), np.repeat(t, width)
         first = ~meetings.before(src, dst, t)
         met = meetings.by(*(column.reshape(-1, width)[first].ravel() for column in pairs))
-        known = without[first] | met.reshape(-1, width)
-        answers = panel.scores(*pairs, np.repeat(row[asked], width))
+        or_met = without[first] | met.reshape(-1, width)
+        as_of = np.repeat(known[asked], width)
+        answers = panel.scores(*pairs, as_of, np.repeat(row[asked], width))
         if score is not None:
             begun = time.perf_counter()
-            answers = itertools.chain([scoring.ask(score, *pairs)], answers)
+            question = pairs if knowledge == "event" else (*pairs, as_of)
+            answers = itertools.chain([scoring.ask(score, *question)], answers)
             own_s += time.perf_counter() - begun
         for number, answer in enumerate(answers):
             table = answer.reshape(candidates.shape)
@@ -109,13 +113,13 @@ def evaluate_ranking(
                 at_top = metrics.tied_at_top(table, without)
                 tied += int(at_top[np.arange(len(table)), place].sum())
             if first.any():
-                of_first = metrics.ranks(own[first], table[first], without=known)
+                of_first = metrics.ranks(own[first], table[first], without=or_met)
                 rank_first[number, rows.start + np.flatnonzero(first)] = of_first
             work.add(len(asked), f"{part}, ranking by {names[number]}")
     builder.warn_of_ties(part, sampler, tied / len(chosen))
     spent = [*([] if score is None else [own_s]), *panel.elapsed_s]
-    found = np.flatnonzero(~np.isnan(rank_first[0])) if len(names) else []
-    for kind, ranked in ((part, rank), (FIRST + part, rank_first[:, found])):
+    met_first = ~np.isnan(rank_first).any(axis=0)
+    for kind, ranked in ((part, rank), (FIRST + part, rank_first[:, met_first])):
         for name, ranks, elapsed_s in zip(names, ranked, spent, strict=True):
             if len(ranks):
                 values = {"mrr": metrics.mrr(ranks)}

@@ -52,7 +52,7 @@ def evaluate_snapshots(
     if len(tasks) == 0:
         raise EvaluationError(f"the split has no {part} tasks; there is nothing to evaluate")
     own = None if score_all is None else model
-    builder = ResultBuilder("snapshots", stream, own, "mrr-full", training_negatives)
+    builder = ResultBuilder("snapshots", stream, own, "mrr-full", training_negatives, "snapshot")
     order = np.argsort(split.index, kind="stable")
     bounds = np.searchsorted(split.index[order], np.arange(split.snapshots + 1))
     order = order[bounds[0] :]  # those in a snapshot

@@ -17,6 +17,7 @@ from tidegraph.core.errors import DataError
 from tidegraph.core.progress import Progress, silent
 from tidegraph.core.words import counted
 from tidegraph.evaluation import Result, Split
+from tidegraph.evaluation.protocols.scoring import BATCH_SIZE
 from tidegraph.events.columns import IntArray, whole_numbers
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.features import EdgeFeatures, PairFeatures, carried
@@ -138,10 +139,12 @@ class LinkPredictor(LinkSettings, Estimator):
         stream, generator = self._stream, np.random.default_rng((self.seed, seed))
         count, randoms, pasts = len(events), self.random_negatives, self.past_negatives
         src, dst, t = stream.src[events], stream.dst[events], stream.t[events]
+        if self.knowledge == "batch":
+            t = stream.t[events // BATCH_SIZE * BATCH_SIZE]
         sources, targets = [src] * (1 + randoms), [dst]
         known = np.arange(stream.nodes) if self.any_node else np.unique(dst)
         targets += [generator.choice(known, count) for _ in range(randoms)]
-        past, before = _past_pairs(stream, events, earlier)
+        past, before = _past_pairs(stream, events, earlier, t)
         for _ in range(pasts):
             pick = (generator.random(count) * before).astype(np.int64)
             sources.append(past[pick, 0])
@@ -187,13 +190,16 @@ class LinkPredictor(LinkSettings, Estimator):
         logits = self._network(pair, *ends)
         return logits
 
-    def decision_function(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
+    def decision_function(
+        self, src: ArrayLike, dst: ArrayLike, t: ArrayLike, as_of: ArrayLike | None = None
+    ) -> FloatArray:
         """Return the logit of every pair `(src, dst)` at `t`, `[n]`; positive means likely.
 
-        Only events strictly before `t` count. One value may be given for all pairs.
+        Only events strictly before `t` count, or before `as_of` if that is given; the answer is
+        then that for the time `as_of`. One value may be given for all pairs.
         """
         self._check_fitted()
-        sources, targets, times = self._columns(src=src, dst=dst, t=t)
+        sources, targets, times = self._columns(src=src, dst=dst, t=t if as_of is None else as_of)
         out = np.empty(len(sources), dtype=np.float32)
         for rows in pieces(len(sources), _PAIRS_AT_ONCE):
             asked = sources[rows], targets[rows], times[rows]
@@ -321,7 +327,7 @@ class LinkPredictor(LinkSettings, Estimator):
             samplers=samplers,
             model="tidegraph",
             training_negatives=self.training_negatives,
-            **options,
+            **{"knowledge": self.knowledge, **options},
         )
 
     def validate(self, split: Split, *, progress: Progress | None = None) -> Result:
@@ -372,15 +378,14 @@ def _pairs_of(sources: IntArray, pairs: IntArray, nodes: int) -> tuple[IntArray,
 
 
 def _past_pairs(
-    stream: EventStream, events: IntArray, earlier: IntArray
+    stream: EventStream, events: IntArray, earlier: IntArray, t: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return distinct pairs in order of their first meeting, and how many met before each event.
+    """Return distinct pairs in order of their first meeting, and how many met before each `t`.
 
-    The pairs are those of `earlier` and of `events`. Pairs that meet at the very time of an event
-    do not count as before it.
+    The pairs are those of `earlier` and of `events`.
     """
     seen = np.concatenate([earlier, events])
     key = stream.src[seen] * stream.nodes + stream.dst[seen]
     first = seen[np.sort(np.unique(key, return_index=True)[1])]
-    before = np.searchsorted(stream.t[first], stream.t[events], side="left")
+    before = np.searchsorted(stream.t[first], t, side="left")
     return np.stack([stream.src[first], stream.dst[first]], axis=1), before

@@ -137,7 +137,7 @@ def _meeting(seen: Observations, one: dict[str, Any], total: int) -> Html:
         element(
             "p",
             "best heuristic: ",
-            heuristic(f"{best}@event"),
+            heuristic(best),
             f" {rule['share']:.3f} ",
             element("span", points, class_=_colour(lead)),
         ),

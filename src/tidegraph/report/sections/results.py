@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegraph.core.words import counted
-from tidegraph.evaluation import Verdict
+from tidegraph.evaluation import Verdict, knowledge_words
 from tidegraph.events.moments import dates, span_in_words
 from tidegraph.report.figures import legend, share_bar, strip
 from tidegraph.report.markup import Html, card, details, element, figures, join, section, table
@@ -49,6 +49,7 @@ def opening(run: FinishedRun) -> Html:
             element("strong", what),
             f" The data has {size}{when}." if size else None,
             f" The protocol is {protocol}." if protocol else None,
+            _knowledge(results),
             _trained(results.get("seeds") or []),
             f" Of an event it reads {'; '.join(results['inputs'])}; all else was before it."
             if results.get("inputs")
@@ -56,6 +57,12 @@ def opening(run: FinishedRun) -> Html:
             id="asked",
         ),
     )
+
+
+def _knowledge(results: dict[str, Any]) -> str | None:
+    if results.get("knowledge") is None or results.get("task") != "link":
+        return None
+    return f" {knowledge_words(results['knowledge'])}"
 
 
 def _trained(seeds: Sequence[int]) -> str | None:
@@ -292,9 +299,9 @@ def _heuristics(run: FinishedRun) -> Html | None:
         table(["heuristic", "its score of u → v, or of a class"], rows, numbers=2),
         element(
             "p",
-            "They learn of events batch by batch, as published, and within s memories fade. Those"
-            " marked “per event” (@event in files) know all events before the one they score, as"
-            " the model does.",
+            "They know what the model knows, and within s memories fade. Those marked “as"
+            " published” (@published in files) know the batches of 200 before, and are compared"
+            " with nothing here.",
             class_="small soft",
         ),
     )

@@ -25,7 +25,10 @@ END = "<!-- end of results -->\n"
 PUBLISHED = texts.best_published()
 TITLES = {
     "wikipedia": "Wikipedia",
+    "wikipedia-batch": "Wikipedia",
+    "wikipedia-tgb": "Wikipedia, TGB's split",
     "uci": "UCI",
+    "uci-batch": "UCI",
     "uci-snapshots": "UCI, snapshots",
     "bitcoin-otc-snapshots": "Bitcoin-OTC, snapshots",
     "bitcoin-alpha-snapshots": "Bitcoin-Alpha, snapshots",
@@ -64,11 +67,15 @@ def accuracy_row(results: dict[str, Any], section: str, sampler: str, part: str)
     shown = [f"{100 * ours['mean']:.2f}", f"{100 * theirs:.2f}"]
     ahead = int(theirs > ours["mean"])
     shown[ahead] = f"**{shown[ahead]}**"
+    error = f" (events: {100 * ours['error']:.2f})" if "error" in ours else ""
     name = f"{TITLES[section]}{part_words(part)}: {sampler}"
+    ranked = results[section]["evaluation"].get("ranking", {}).get("sample")
+    if sampler == "all-dst" and ranked is not None:
+        name += f" for {ranked:,} test events"
     return (
         f"| {name}, {metric.upper().replace('_', '-')} | {results[section]['knowledge']} |"
-        f" {shown[0]} ± {100 * ours['std']:.2f} | {best} {shown[1]} |"
-        f" {' | '.join(PUBLISHED.get((section, sampler, part), ('', '')))} |"
+        f" {shown[0]} ± {100 * ours['std']:.2f}{error} | {best} {shown[1]} |"
+        f" {' | '.join(PUBLISHED.get((section.removesuffix('-batch'), sampler, part), ('', '')))} |"
     )
 
 
@@ -109,7 +116,8 @@ def accuracy(results: dict[str, Any]) -> str:
         " as ROLAND does. Heuristics know what the model knows: all that happened before each event"
         " (or batch of 200, or snapshot), including events of nodes held out of training. Models"
         " with mixed knowledge have a state as of the batch's start and sample neighbours from"
-        " before each event; compare numbers of the same knowledge. “Ties by a sort” are"
+        " before each event; compare numbers of the same knowledge. Where a test event ranks all"
+        " destinations, the standard error over events is given too. “Ties by a sort” are"
         " [not comparable](published-numbers.md).",
     ]
     return "\n".join(lines) + "\n"

@@ -1033,6 +1033,35 @@ def test_first_meetings_are_ranked_among_destinations_that_the_source_has_not_me
     assert own.metrics["mrr"] == pytest.approx(np.mean(1 / np.array(ranks)))
 
 
+def test_a_ranking_has_the_standard_error_over_its_events() -> None:
+    stream = crowd(23)
+    split = evaluation.tgb_split(stream)
+    asked: list[tuple[int, int]] = []
+
+    def score(src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.float64]:
+        asked.extend(zip(src.tolist(), t.tolist(), strict=True))
+        return ((7 * src + 3 * dst + t) % 11).astype(np.float64)
+
+    one, half = (
+        evaluation.evaluate_ranking(score, stream, split, sample=sample, heuristics=list)
+        for sample in (None, len(split.test) // 4)
+    )
+    # All candidates of an event are asked about in adjacent rows.
+    width = len(np.unique(stream.dst))
+    events = [(int(stream.src[k]), int(stream.t[k])) for k in split.test]
+    assert asked[: width * len(events) : width] == events
+    assert all(len(set(asked[k : k + width])) == 1 for k in range(0, len(asked), width))
+    for result in (one, half):
+        for row in result.rows:
+            assert row.errors.keys() == row.metrics.keys()
+            # A mean of values from 0 to 1 has no larger one than that of a share of as many.
+            for metric, value in row.metrics.items():
+                share = (value * row.examples + 1) / (row.examples + 2)
+                largest = math.sqrt(share * (1 - share) / (row.examples + 2))
+                assert 0 < row.errors[metric] < 1.000001 * largest
+    assert half.row().errors["mrr"] > 1.5 * one.row().errors["mrr"]
+
+
 def test_ranking_agrees_with_the_benchmarks_evaluator() -> None:
     generator = np.random.default_rng(0)
     positive, others = generator.integers(0, 9, 50), generator.integers(0, 9, (50, 30))

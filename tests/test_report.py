@@ -372,7 +372,11 @@ def test_a_share_of_comparisons_counts_ties_half() -> None:
         "share": 0.625,
         "error": pytest.approx(np.std([1, 0.5, 0, 1, 0, 1]) / np.sqrt(6)),
     }
-    assert answering.error(np.ones(10)) > answering.error(np.ones(1_000)) > 0
+    assert (
+        evaluation.metrics.standard_error(np.ones(10))
+        > evaluation.metrics.standard_error(np.ones(1_000))
+        > 0
+    )
 
 
 def test_the_likeliest_links_are_those_the_predictor_ranks_first(

@@ -67,12 +67,24 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
             values = [(scores[sampler][part][metric], metric) for part, metric in names]
             shown.add_row(heuristic, *(_number(*each) for each in values))
         out.print(shown)
+        if errors := _errors(parts):
+            out.print(f"Standard errors over events, percent: {errors}.", markup=False)
     for verdict in results["verdicts"]:
         out.print(verdict, style="bold", markup=False, soft_wrap=True)
     if len(results["seeds"]) == 1:
         out.print("One seed shows no spread; --seeds 0,1,2 does.", markup=False)
     stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in results["elapsed_s"].items())
     out.print(f"Seconds: {stages}")
+
+
+def _errors(parts: Mapping[str, Any]) -> str:
+    """Return the standard errors over events, where results have them."""
+    return ", ".join(
+        f"{metric if part == 'all' else f'{metric}, {part}'} {_number(value['error'], metric)}"
+        for part, values in parts.items()
+        for metric, value in values.items()
+        if "error" in value
+    )
 
 
 def next_steps(model: Path, stream: EventStream, task: str = "link") -> list[str]:

@@ -166,6 +166,14 @@ def mrr(rank: ArrayLike) -> float:
     return float(np.mean(1.0 / _ranks(rank)))
 
 
+def standard_error(values: NDArray[Any], lowest: float = 0.0) -> float:
+    """Return the standard error of the mean of values from `lowest` to 1.
+
+    One more value at either end is added, so that a few that agree do not look certain.
+    """
+    return float(np.std(np.append(values, [lowest, 1.0])) / np.sqrt(len(values) + 2))
+
+
 def hits_at(rank: ArrayLike, k: int) -> float:
     """Return the share of ranks that are at most `k`; half a place beyond `k` is beyond it."""
     return float(np.mean(_ranks(rank) <= k))

@@ -41,6 +41,7 @@ class Row:
     elapsed_s: float = 0.0
     rarest: int | None = None  # of two classes that are not equally frequent: examples of the rarer
     knowledge: str = "event"  # that of the result, or published: see docs/protocols.md
+    errors: dict[str, float] = field(default_factory=dict)  # of means over events: standard errors
 
     @property
     def decisive(self) -> int:
@@ -108,6 +109,7 @@ class Scores:
     settings: dict[str, Any]  # [task]
     headlines: dict[str, str]  # [sampler]: the metric by which scorers are compared
     examples: dict[str, dict[str, int]]  # [sampler][part]
+    errors: dict[str, Table]  # [scorer]: standard errors over events, where known
     notes: list[str]
 
     @classmethod
@@ -116,17 +118,18 @@ class Scores:
         table: dict[str, Table] = {}
         headlines: dict[str, str] = {}
         examples: dict[str, dict[str, int]] = {}
+        errors: dict[str, Table] = {}
         for result in results:
             for own, row in zip(result.rows, result.to_dict()["rows"], strict=True):
                 headlines[row["sampler"]] = plain_name(result.headline)
                 examples.setdefault(row["sampler"], {})[_PARTS[row["part"]]] = own.decisive
-                parts = table.setdefault(row["scorer"], {}).setdefault(row["sampler"], {})
-                values = parts.setdefault(_PARTS[row["part"]], {})
-                values |= {
-                    plain_name(metric): value
-                    for metric, value in row["metrics"].items()
-                    if value is not None
-                }
+                for found, values in ((table, row["metrics"]), (errors, row["errors"])):
+                    parts = found.setdefault(row["scorer"], {}).setdefault(row["sampler"], {})
+                    parts.setdefault(_PARTS[row["part"]], {}).update(
+                        (plain_name(metric), value)
+                        for metric, value in values.items()
+                        if value is not None
+                    )
         return cls(
             table,
             results[0].knowledge,
@@ -134,6 +137,7 @@ class Scores:
             {result.task: result.settings for result in results},
             headlines,
             examples,
+            errors,
             [warning for result in results for warning in result.warnings],
         )
 
@@ -158,14 +162,23 @@ def mean_and_spread(values: list[float]) -> dict[str, Any]:
     return {"mean": statistics.fmean(values), "std": spread, "per_seed": values}
 
 
-def over_seeds(tables: Sequence[Table]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return `[sampler][part][metric]` with what `mean_and_spread` gives."""
+def over_seeds(
+    tables: Sequence[Table], errors: Sequence[Table] = ()
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return `[sampler][part][metric]` with what `mean_and_spread` gives.
+
+    Where `errors` has the standard errors over events, `error` is their mean.
+    """
+
+    def of(sampler: str, part: str, metric: str) -> dict[str, Any]:
+        found = mean_and_spread([table[sampler][part][metric] for table in tables])
+        known = [each.get(sampler, {}).get(part, {}).get(metric) for each in errors]
+        mean = [error for error in known if error is not None]
+        return found | ({"error": statistics.fmean(mean)} if mean else {})
+
     return {
         sampler: {
-            part: {
-                metric: mean_and_spread([table[sampler][part][metric] for table in tables])
-                for metric in values
-            }
+            part: {metric: of(sampler, part, metric) for metric in values}
             for part, values in parts.items()
         }
         for sampler, parts in tables[0].items()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import Split, metrics
 from tidegraph.evaluation.memory import Meetings, Memory
+from tidegraph.evaluation.metrics import standard_error
 from tidegraph.evaluation.protocols.scoring import (
     BATCH_SIZE,
     PAIRS_AT_ONCE,
@@ -196,7 +197,10 @@ def _meetings(
         of_rules = {}
         for rule in heuristics:
             above = _above(*(rule.score(memory.ask(*one, known)) for one in (true, false)))
-            lead = {"share": float(np.mean(own - above)), "error": error(own - above, -1.0)}
+            lead = {
+                "share": float(np.mean(own - above)),
+                "error": standard_error(own - above, -1.0),
+            }
             of_rules[rule.name] = _share(above) | {"lead": lead}
         about = {"first": first, "events": int(usable.sum()), "of": len(of)}
         found.append(about | _share(own) | {"heuristics": of_rules})
@@ -214,15 +218,7 @@ def _where(pairs: Pairs, mask: NDArray[np.bool_]) -> Pairs:
 
 
 def _share(above: NDArray[np.float64]) -> dict[str, float]:
-    return {"share": float(np.mean(above)), "error": error(above)}
-
-
-def error(values: NDArray[Any], lowest: float = 0.0) -> float:
-    """Return the standard error of the mean of values from `lowest` to 1.
-
-    One more value at either end is added, so that a few that agree do not look certain.
-    """
-    return float(np.std(np.append(values, [lowest, 1.0])) / np.sqrt(len(values) + 2))
+    return {"share": float(np.mean(above)), "error": standard_error(above)}
 
 
 def _strangers(

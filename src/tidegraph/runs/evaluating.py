@@ -47,10 +47,11 @@ def evaluate(
 
     `knowledge` says what models and heuristics knew, except for those marked `@published`.
     `metrics[sampler][part][metric]` has `mean`, `std` (of the sample; 0 for one seed) and
-    `per_seed`, all fractions of 1; `part` is `all`, `new` (events that touch a node unseen in
-    training) or `first` (events whose nodes never met before). `examples[sampler][part]` is how
-    many there are. `heuristics[name][sampler][part][metric]` is a number; `verdicts` says in words
-    who is ahead. `elapsed_s` is by stage, over all seeds.
+    `per_seed`, all fractions of 1; ranks also have `error`, the standard error over events. `part`
+    is `all`, `new` (events that touch a node unseen in training) or `first` (events whose nodes
+    never met before), and `examples[sampler][part]` is how many there are.
+    `heuristics[name][sampler][part][metric]` is a number; `verdicts` says in words who is ahead.
+    `elapsed_s` is by stage, over all seeds.
 
     preset: where settings start (see `tasks.preset`); by default that of the task and the protocol.
         `settings` are changes to it.
@@ -89,7 +90,9 @@ def summary(
     elapsed_s: Mapping[str, float],
 ) -> dict[str, Any]:
     """Return what `evaluate` does, from the scores of the heuristics and of each seed's model."""
-    metrics = over_seeds([one.table[MODEL] for one in scores])
+    metrics = over_seeds(
+        [one.table[MODEL] for one in scores], [one.errors[MODEL] for one in scores]
+    )
     model, stream = trial.model(seed=seeds[0], path=None), trial.stream
     verdicts = evaluation.verdicts(
         metrics, heuristics.table, heuristics.headlines, heuristics.examples

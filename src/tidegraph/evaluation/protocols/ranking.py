@@ -23,6 +23,7 @@ from tidegraph.events.stream import EventStream
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+_HITS = (1, 3, 10)
 
 
 def evaluate_ranking(
@@ -43,6 +44,7 @@ def evaluate_ranking(
 ) -> Result:
     """Rank each true destination among others as TGB does: MRR and hits, a tie counts half.
 
+    Both come with their standard errors over events.
     The others are `negatives` [events of the part, K] (`given`), or every destination of the
     stream (`all-dst`) except those that the same source reaches at the same time. With `sample`,
     only that many events, drawn by `seed`, are ranked. `knowledge` is that of
@@ -123,8 +125,11 @@ def evaluate_ranking(
         for name, ranks, elapsed_s in zip(names, ranked, spent, strict=True):
             if len(ranks):
                 values = {"mrr": metrics.mrr(ranks)}
-                values |= {f"hits@{k}": metrics.hits_at(ranks, k) for k in (1, 3, 10)}
-                builder.add(Row(kind, sampler, name, values, len(ranks), None, elapsed_s))
+                values |= {f"hits@{k}": metrics.hits_at(ranks, k) for k in _HITS}
+                errors = {"mrr": metrics.standard_error(1 / ranks)}
+                errors |= {f"hits@{k}": metrics.standard_error(ranks <= k) for k in _HITS}
+                about = kind, sampler, name, values, len(ranks), None, elapsed_s
+                builder.add(Row(*about, errors=errors))
     return builder.result(split, {"batch_size": batch_size, "sample": sample, "seed": seed})
 
 

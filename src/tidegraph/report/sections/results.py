@@ -276,6 +276,9 @@ def all_numbers(run: FinishedRun) -> Html:
                 for one in known.values()
             ]
             rows: list[list[Any]] = [[element("strong", "this model"), *own]]
+            if any("error" in one for one in known.values()):
+                cells = [f"{one['error']:.4f}" if "error" in one else "" for one in known.values()]
+                rows.append(["its standard error over events", *cells])
             for name, found in run.heuristics.items():
                 of = found.get(sampler, {}).get(part, {})
                 cells = [ABSENT if of.get(one) is None else f"{of[one]:.4f}" for one in known]

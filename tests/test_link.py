@@ -247,7 +247,8 @@ def test_a_model_of_batches_learns_and_answers_from_what_precedes_them() -> None
     known = STREAM.t[np.arange(EVENTS) // 200 * 200]
     for events in (SPLIT.train, SPLIT.validation):
         examples = model._examples(events, np.arange(events[0]), seed=0)
-        np.testing.assert_array_equal(examples.t[: len(events)], known[events])
+        np.testing.assert_array_equal(examples.as_of[: len(events)], known[events])
+        np.testing.assert_array_equal(examples.t[: len(events)], STREAM.t[events])
     model.train(SPLIT)
     result = model.evaluate(SPLIT, parts=("test",), heuristics=list)
     assert result.knowledge == "batch"

@@ -94,6 +94,7 @@ def finished(directory: Path, predictor: Any, result: evaluation.Result, **more:
         "version": "0.1.0",
         "data": {"title": STREAM.title, "hash": "abc", "events": EVENTS, "nodes": NODES},
         "protocol": "tgb",
+        "knowledge": result.knowledge,
         "split": result.split,
         "seeds": [0, 1],
         "metrics": evaluation.over_seeds(seeds),
@@ -342,6 +343,20 @@ def test_where_ranking_would_take_long_nothing_is_ranked(
     assert "hits@10" not in page
     assert "rank_sample" in page
     assert "rank_sample" not in _section(write(run), "meaning")
+
+
+def test_a_report_states_what_was_known_and_how_many_events_were_judged(
+    run: Path, result: evaluation.Result, tmp_path: Path
+) -> None:
+    known = "Model and heuristics know all events before"
+    assert f"{known} each test event." in write(run).read_text()
+    judged = result.row("first_test").examples
+    more = {"knowledge": "batch", "examples": {"random-dst": {"first": judged}}}
+    page = write(changed(run, tmp_path / "by-batch", **more)).read_text()
+    assert f"{known} the first of each batch of 200" in page
+    assert f"others that never did, {judged:,} of them" in page
+    assert "at first meetings" in page
+    assert "(as published)" in page
 
 
 def test_first_meetings_compete_with_strangers_and_repeats_with_pairs_that_met(
@@ -723,10 +738,12 @@ def test_a_comparison_shows_what_differs_and_warns_if_runs_do_not_compare(
         "roc",
         "over-time",
     }
-    elsewhere = changed(of_nodes, tmp_path / "elsewhere", data={"hash": "xyz"}, protocol="tgn")
+    differs: dict[str, Any] = {"data": {"hash": "xyz"}, "protocol": "tgn", "knowledge": "batch"}
+    elsewhere = changed(of_nodes, tmp_path / "elsewhere", **differs)
     text = write_comparison([run, run, elsewhere], tmp_path / "three.html").read_text()
     assert "different data" in text
     assert "different protocols" in text
+    assert "different knowledge (batch, event)" in text
     assert "links (1)" in text
     assert "links (2)" in text
     with pytest.raises(ParameterError, match="no runs"):

@@ -79,12 +79,12 @@ void bind_history(nb::module_& module) {
       .def(
           "link_rows",
           [threads](const Held& held, const Ids& src, const Ids& dst, const Ids& t,
-                    const Out<float, 2>& out) {
-            held.history.link_rows(view(src), view(dst), view(t), threads(),
+                    const Ids& as_of, const Out<float, 2>& out) {
+            held.history.link_rows(view(src), view(dst), view(t), view(as_of), threads(),
                                    {out.data(), out.size()});
           },
-          "src"_a.noconvert(), "dst"_a.noconvert(), "t"_a.noconvert(), "out"_a.noconvert(),
-          release())
+          "src"_a.noconvert(), "dst"_a.noconvert(), "t"_a.noconvert(), "as_of"_a.noconvert(),
+          "out"_a.noconvert(), release())
       .def_prop_ro("nodes", [](const Held& held) { return held.history.nodes(); })
       .def_prop_ro("events", [](const Held& held) { return held.history.events(); })
       .def_prop_ro("later_events", [](const Held& held) { return held.history.later_events(); })

@@ -153,15 +153,23 @@ class PairFeatures:
     def __len__(self) -> int:
         return len(self.names)
 
-    def __call__(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-        """Return a row for each pair and time, `[len(src), len(names)]`."""
+    def __call__(
+        self, src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray | None = None
+    ) -> FloatArray:
+        """Return a row for each pair and time, `[len(src), len(names)]`.
+
+        It is about what happened strictly before `as_of`, by default `t`, as long ago as it is at
+        `t`.
+        """
+        as_of = t if as_of is None else as_of
         out = np.empty((len(src), len(self)), dtype=np.float32)
         for first in range(0, len(src), _AT_ONCE):
             rows = slice(first, first + _AT_ONCE)
-            asked = src[rows], dst[rows], t[rows]
-            parts = [self._products(*asked), self._history.of_links(*asked)]
+            known = src[rows], dst[rows], as_of[rows]
+            history = self._history.of_links(src[rows], dst[rows], t[rows], as_of[rows])
+            parts = [self._products(*known), history]
             if self._edges is not None:
-                parts.append(self._edges.of_links(*asked))
+                parts.append(self._edges.of_links(*known))
             np.concatenate(parts, axis=1, out=out[rows])
         return out
 

@@ -41,6 +41,7 @@ class _Examples:
     src: IntArray
     dst: IntArray
     t: IntArray
+    as_of: IntArray  # before which events are known
     label: FloatArray
     weight: FloatArray
 
@@ -88,11 +89,11 @@ class LinkPredictor(LinkSettings, Estimator):
         edges = None if found is None else EdgeFeatures(self._stream, found)
         return PairFeatures(self._trajectories, self._history, self._sketch(), edges)
 
-    def _pair_features(self, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
+    def _pair_features(self, src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray) -> Tensor:
         """Return what the decoder reads about pairs; no columns where it reads none."""
         if not self._reads_pairs():
             return torch.zeros(len(src), 0)
-        return torch.from_numpy(self._features(src, dst, t))
+        return torch.from_numpy(self._features(src, dst, t, as_of))
 
     def _reads_pairs(self) -> bool:
         decoder = self.decoder if callable(self.decoder) else DECODERS[self.decoder]
@@ -114,13 +115,13 @@ class LinkPredictor(LinkSettings, Estimator):
         count = len(examples.t)
         features = torch.empty(count, len(self._features) if self._reads_pairs() else 0)
         for rows in pieces(count, _PAIRS_AT_ONCE) if features.shape[1] else ():
-            asked = examples.src[rows], examples.dst[rows], examples.t[rows]
+            asked = examples.src[rows], examples.dst[rows], examples.t[rows], examples.as_of[rows]
             features[rows[0] : rows[-1] + 1] = self._pair_features(*asked)
             progress(int(rows[-1]) + 1, count, "")
         return features
 
     def _loss(self, examples: _Examples, features: Tensor, rows: IntArray) -> Tensor:
-        asked = examples.src[rows], examples.dst[rows], examples.t[rows]
+        asked = examples.src[rows], examples.dst[rows], examples.as_of[rows]
         return nn.functional.binary_cross_entropy_with_logits(
             self._logits(features[torch.from_numpy(rows)], *asked),
             torch.from_numpy(examples.label[rows]).to(self.device),
@@ -139,12 +140,12 @@ class LinkPredictor(LinkSettings, Estimator):
         stream, generator = self._stream, np.random.default_rng((self.seed, seed))
         count, randoms, pasts = len(events), self.random_negatives, self.past_negatives
         src, dst, t = stream.src[events], stream.dst[events], stream.t[events]
-        if self.knowledge == "batch":
-            t = stream.t[events // BATCH_SIZE * BATCH_SIZE]
+        by_batch = self.knowledge == "batch"
+        as_of = stream.t[events // BATCH_SIZE * BATCH_SIZE] if by_batch else t
         sources, targets = [src] * (1 + randoms), [dst]
         known = np.arange(stream.nodes) if self.any_node else np.unique(dst)
         targets += [generator.choice(known, count) for _ in range(randoms)]
-        past, before = _past_pairs(stream, events, earlier, t)
+        past, before = _past_pairs(stream, events, earlier, as_of)
         for _ in range(pasts):
             pick = (generator.random(count) * before).astype(np.int64)
             sources.append(past[pick, 0])
@@ -157,6 +158,7 @@ class LinkPredictor(LinkSettings, Estimator):
             np.concatenate(sources),
             np.concatenate(targets),
             np.tile(t, len(sources)),
+            np.tile(as_of, len(sources)),
             np.repeat(np.array([1, 0, 0], dtype=np.float32), times),
             weight,
         )
@@ -173,13 +175,13 @@ class LinkPredictor(LinkSettings, Estimator):
 
     # Questions ------------------------------------------------------------------------------------
 
-    def _logits(self, pair: Tensor, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
+    def _logits(self, pair: Tensor, src: IntArray, dst: IntArray, as_of: IntArray) -> Tensor:
         pair = pair.to(self.device)
         if self.encoder is None:
             logits: Tensor = self._network(pair, None, None)
             return logits
         # A ranking asks about few nodes and times in many pairs: encode each of them once.
-        nodes, times, place = _distinct(np.concatenate([src, dst]), np.tile(t, 2))
+        nodes, times, place = _distinct(np.concatenate([src, dst]), np.tile(as_of, 2))
         encoded = torch.cat(
             [
                 self._network.encoder(self._window(nodes[rows], times[rows]))
@@ -195,16 +197,19 @@ class LinkPredictor(LinkSettings, Estimator):
     ) -> FloatArray:
         """Return the logit of every pair `(src, dst)` at `t`, `[n]`; positive means likely.
 
-        Only events strictly before `t` count, or before `as_of` if that is given; the answer is
-        then that for the time `as_of`. One value may be given for all pairs.
+        Only events strictly before `t` count, or before `as_of` if that is given. One value may be
+        given for all pairs. An encoder sees the changes of nodes until `as_of`.
         """
         self._check_fitted()
-        sources, targets, times = self._columns(src=src, dst=dst, t=t if as_of is None else as_of)
+        known = {} if as_of is None else {"as_of": as_of}
+        sources, targets, times, *given = self._columns(src=src, dst=dst, t=t, **known)
+        before = given[0] if given else times
         out = np.empty(len(sources), dtype=np.float32)
         for rows in pieces(len(sources), _PAIRS_AT_ONCE):
-            asked = sources[rows], targets[rows], times[rows]
+            pairs, when = (sources[rows], targets[rows]), (times[rows], before[rows])
             with torch.no_grad():
-                out[rows] = self._logits(self._pair_features(*asked), *asked).cpu()
+                read = self._pair_features(*pairs, *when)
+                out[rows] = self._logits(read, *pairs, before[rows]).cpu()
         return out
 
     def predict_proba(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:

@@ -49,7 +49,7 @@ def opening(run: FinishedRun) -> Html:
             element("strong", what),
             f" The data has {size}{when}." if size else None,
             f" The protocol is {protocol}." if protocol else None,
-            _knowledge(results),
+            _knowledge(run),
             _trained(results.get("seeds") or []),
             f" Of an event it reads {'; '.join(results['inputs'])}; all else was before it."
             if results.get("inputs")
@@ -59,10 +59,9 @@ def opening(run: FinishedRun) -> Html:
     )
 
 
-def _knowledge(results: dict[str, Any]) -> str | None:
-    if results.get("knowledge") is None or results.get("task") != "link":
-        return None
-    return f" {knowledge_words(results['knowledge'])}"
+def _knowledge(run: FinishedRun) -> str | None:
+    known = run.results.get("knowledge") if run.task == "link" else None
+    return None if known is None else f" {knowledge_words(known)}"
 
 
 def _trained(seeds: Sequence[int]) -> str | None:

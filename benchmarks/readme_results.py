@@ -104,7 +104,7 @@ def accuracy(results: dict[str, Any]) -> str:
         seeds.add(len(results[section]["seeds"]))
         for sampler, parts in results[section]["metrics"].items():
             for part in parts:
-                if part == "all" or sampler == "random-dst":
+                if part in ("all", "first") or sampler == "random-dst":
                     lines.append(accuracy_row(results, section, sampler, part))
     lines += [
         "",

@@ -1132,6 +1132,31 @@ def test_heuristics_are_allowed_to_tie() -> None:
     assert not any("float32" in warning for warning in result.warnings)
 
 
+def test_first_meetings_of_snapshots_are_ranked_among_nodes_that_the_source_has_not_met() -> None:
+    stream = crowd(24, events=800)
+    split = evaluation.roland_split(stream, width_s=5, first_test=14)
+    value = np.random.default_rng(0).random((stream.nodes, stream.nodes))
+    result = evaluation.evaluate_snapshots(
+        lambda sources, task: value[sources], stream, split, heuristics=list
+    )
+    known = replace(stream, t=split.index)
+    count, of_tasks = 0, []
+    for task in split.test:
+        coming = split.index == task + 1
+        firsts: dict[int, list[float]] = {}
+        for u, v in sorted(pairs(stream.src[coming], stream.dst[coming])):
+            if not met_before(known, u, v, task + 1):
+                rivals = [w for w in range(40) if not met_before(known, u, w, task + 1)]
+                rank = 1 + (value[u, rivals] > value[u, v]).sum()
+                firsts.setdefault(u, []).append(1 / rank)
+                count += 1
+        if firsts:
+            of_tasks.append(np.mean([np.mean(each) for each in firsts.values()]))
+    own = result.row("first_test")
+    assert own.examples == count < result.row().examples
+    assert own.metrics == {"mrr-full": pytest.approx(np.mean(of_tasks))}
+
+
 def test_removals_are_not_links_to_predict() -> None:
     stream = random_stream(6)
     split = evaluation.tgn_split(stream)

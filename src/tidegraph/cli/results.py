@@ -53,10 +53,8 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
     if len(results.get("classes") or ()) == 2:
         out.print(f"Positive is {results['classes'][1]!r}.", markup=False)
     for sampler, parts in results["metrics"].items():
-        names = [
-            (part, metric) for part in parts for metric in parts[part] if "global" not in metric
-        ]
-        titles = [metric if part == "all" else f"{metric}, {part}" for part, metric in names]
+        names = _shown(parts)
+        titles = [_title(*each) for each in names]
         seeds = len(results["seeds"])
         title = "labels" if sampler == "none" else sampler
         title = f"{title} (percent; model: {counted(seeds, 'seed')})"
@@ -80,11 +78,24 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
 def _errors(parts: Mapping[str, Any]) -> str:
     """Return the standard errors over events, where results have them."""
     return ", ".join(
-        f"{metric if part == 'all' else f'{metric}, {part}'} {_number(value['error'], metric)}"
-        for part, values in parts.items()
-        for metric, value in values.items()
-        if "error" in value
+        f"{_title(part, metric)} {_number(parts[part][metric]['error'], metric)}"
+        for part, metric in _shown(parts)
+        if "error" in parts[part][metric]
     )
+
+
+def _shown(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the parts and metrics that fit on a screen; the JSON has all."""
+    return [
+        (part, metric)
+        for part, values in parts.items()
+        for metric in values
+        if "global" not in metric and (part == "all" or "hits" not in metric)
+    ]
+
+
+def _title(part: str, metric: str) -> str:
+    return metric if part == "all" else f"{metric}, {part}"
 
 
 def next_steps(model: Path, stream: EventStream, task: str = "link") -> list[str]:

@@ -3,7 +3,8 @@
 python benchmarks/link_prediction.py [SECTION ...] [--seeds 0,1,2] [--fast] [--output FILE]
 
 Only the named sections are measured again. Events: TGN's split of Wikipedia and UCI under four
-kinds of negatives; on Wikipedia, 1,500 test events also rank every page. Snapshots: ROLAND's fixed
+kinds of negatives, with the knowledge of each event and of each batch; on Wikipedia, all test
+events also rank every page, once more with TGB's split. Snapshots: ROLAND's fixed
 split of UCI and both Bitcoin graphs, the latter also with every edge reversed, as ROLAND uses them;
 live, the model keeps learning during the test, as ROLAND does. Results include heuristics and the
 seconds of every stage. --fast uses the beginning of each stream and little training to try
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +30,11 @@ from tidegraph.runs.protocol import Protocol
 
 SAMPLERS = ("random-dst", "historical", "inductive", "random-all")
 SECTIONS = {
-    "wikipedia": Protocol(samplers=SAMPLERS, rank_sample=1500),
+    "wikipedia": Protocol(samplers=SAMPLERS, rank=True),
+    "wikipedia-batch": Protocol(samplers=SAMPLERS, knowledge="batch", rank=True),
+    "wikipedia-tgb": Protocol("tgb", rank=True),
     "uci": Protocol(samplers=SAMPLERS),
+    "uci-batch": Protocol(samplers=SAMPLERS, knowledge="batch"),
     "uci-snapshots": Protocol("roland"),
     "bitcoin-otc-snapshots": Protocol("roland"),
     "bitcoin-alpha-snapshots": Protocol("roland"),
@@ -48,7 +53,7 @@ FAST_SETTINGS = {"columns": 16, "epochs": 2, "max_examples": 5000}
 
 def measure(section: str, seeds: tuple[int, ...], fast: bool) -> dict[str, Any]:
     """Return the evaluation of a section, and the load of the machine."""
-    section_data = section.removesuffix("-live").removesuffix("-snapshots")
+    section_data = re.sub("-(live|snapshots|batch|tgb)$", "", section)
     name = section_data.removesuffix("-reversed")
     stream = datasets.load_dataset(name)
     if name != section_data:

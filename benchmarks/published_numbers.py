@@ -4,7 +4,8 @@ python benchmarks/published_numbers.py [--output FILE]
 
 Ties: a scorer that learns nothing gives 1 to the 100 most popular nodes and 0 to others, and is
 ranked on ROLAND's fixed split under several orders of equal scores. What "popular" means is varied,
-and every variant is stored. Items: a rule against negatives from all nodes of Wikipedia. Padding:
+and every variant is stored. Items: a rule against negatives from all nodes of Wikipedia. Knowledge:
+heuristics on Wikipedia that know what precedes each batch, and each event. Padding:
 the lengths that DyGFormer's settings would pad the true and the false pairs of a batch to.
 """
 
@@ -23,6 +24,7 @@ from tidegraph.evaluation import (
     ROLAND_SETTINGS,
     SnapshotSplit,
     evaluate_link,
+    evaluate_ranking,
     metrics,
     negative_sampler,
     roland_split,
@@ -165,15 +167,30 @@ class SeenOrItem(Heuristic):
 def items() -> dict[str, dict[str, float]]:
     """Return the metrics of the rule on Wikipedia's test events, by sampler and knowledge."""
     stream = load_dataset("wikipedia")
-    pages = np.unique(stream.dst)
-    result = evaluate_link(
-        None,
-        stream,
-        tgn_split(stream),
-        samplers=("random-all", "random-dst"),
-        heuristics=lambda: [SeenOrItem(pages)],
-    )
-    return {f"{row.sampler}, {row.part}, {row.scorer}": row.metrics for row in result.rows}
+    pages, split, samplers = np.unique(stream.dst), tgn_split(stream), ("random-all", "random-dst")
+    return {
+        f"{row.sampler}, {row.part}, {knowledge}": row.metrics
+        for knowledge in ("event", "batch")
+        for row in evaluate_link(
+            *(None, stream, split),
+            samplers=samplers,
+            knowledge=knowledge,
+            heuristics=lambda: [SeenOrItem(pages)],
+        ).rows
+        if row.part in ("test", "new_test")
+    }
+
+
+def knowledge() -> dict[str, dict[str, float]]:
+    """Return the metrics of heuristics on Wikipedia's test events by what they know."""
+    stream = load_dataset("wikipedia")
+    about, found = (None, stream, tgn_split(stream)), {}
+    for known in ("event", "batch"):
+        pairs = evaluate_link(*about, samplers=("random-dst", "historical"), knowledge=known)
+        for row in (*pairs.rows, *evaluate_ranking(*about, knowledge=known).rows):
+            if row.part == "test" and row.knowledge == known:
+                found[f"{row.sampler}, {row.scorer}, {known}"] = row.metrics
+    return found
 
 
 def padding(name: str, longest: int = 32, batch_size: int = 200) -> dict[str, int]:
@@ -209,6 +226,7 @@ def main() -> None:
     results: dict[str, Any] = {**circumstances(script_command()), "numpy": np.__version__}
     results["ties"] = {name: ties(name) for name in GRAPHS}
     results["items"] = items()
+    results["knowledge"] = knowledge()
     results["padding"] = {name: padding(name) for name in ("wikipedia", "uci")}
     write_json(results, options.output)
     print(f"written to {options.output}")

@@ -60,8 +60,10 @@ class History {
   // [src.size(), link_columns()]: the source, the destination, the pair, the reversed pair, the
   // habits of the source and of the destination, and, as a reference, log of the decayed number of
   // all events per half-life.
+  // What happened before as_of is known; times and decayed numbers are as of t, not before as_of.
   void link_rows(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
-                 std::span<const std::int64_t> t, int threads, std::span<float> out) const;
+                 std::span<const std::int64_t> t, std::span<const std::int64_t> as_of, int threads,
+                 std::span<float> out) const;
 
   std::size_t nodes() const { return nodes_; }
   std::size_t events() const { return tables_.t.size() + later_.t.size(); }
@@ -161,7 +163,7 @@ class History {
                         float* out) const;
   std::size_t count_before(const Series& series, std::size_t bound) const;
 
-  Moment moment(std::int64_t t, std::size_t guess) const;
+  Moment moment(std::int64_t t, std::int64_t as_of, std::size_t guess) const;
   Node node_at(std::int64_t node, const Moment& now) const;
   float* write_decayed(const float* recent, std::int64_t elapsed, float* out) const;
   float* write_recent(const Series& series, std::size_t count, const Moment& now, float* out) const;

@@ -45,7 +45,7 @@ class Numbers {
 // What all series share at the time of a query.
 struct History::Moment {
   std::int64_t t;
-  std::size_t events;  // before it
+  std::size_t events;  // known
   float unseen;        // log of the time since what never happened: longer than any other
 };
 
@@ -59,9 +59,10 @@ struct History::Node {
   }
 };
 
-History::Moment History::moment(std::int64_t t, std::size_t guess) const {
-  const std::int64_t span = events() ? std::max<std::int64_t>(elapsed(time(0), t), 0) : 0;
-  return {t, events_before(t, guess), float(std::log1p(double(span)) + 1)};
+History::Moment History::moment(std::int64_t t, std::int64_t as_of, std::size_t guess) const {
+  const std::size_t known = events_before(as_of, guess);
+  const std::int64_t span = known ? elapsed(time(0), t) : 0;
+  return {t, known, float(std::log1p(double(span)) + 1)};
 }
 
 History::Node History::node_at(std::int64_t node, const Moment& now) const {
@@ -174,7 +175,7 @@ void History::node_rows(std::span<const std::int64_t> nodes, std::span<const std
   const std::function<void(std::size_t)> chunk = [&](std::size_t i) {
     Moment now{0, events(), 0};
     for (std::size_t row = i * kChunk; row < std::min(nodes.size(), (i + 1) * kChunk); ++row) {
-      now = moment(t[row], now.events);  // most questions come in the order of time
+      now = moment(t[row], t[row], now.events);  // most questions come in the order of time
       write_node(node_at(nodes[row], now), now, out.data() + row * node_columns());
     }
   };
@@ -182,7 +183,8 @@ void History::node_rows(std::span<const std::int64_t> nodes, std::span<const std
 }
 
 void History::link_rows(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
-                        std::span<const std::int64_t> t, int threads, std::span<float> out) const {
+                        std::span<const std::int64_t> t, std::span<const std::int64_t> as_of,
+                        int threads, std::span<float> out) const {
   const auto write_all = [&](const Moment& now, float* at) {
     if (now.events == 0) return (void)std::fill_n(at, half_lives_.size(), 0.0f);
     const std::size_t last = now.events - 1;
@@ -200,7 +202,7 @@ void History::link_rows(std::span<const std::int64_t> src, std::span<const std::
     for (std::size_t row = first; row < std::min(src.size(), first + kChunk); ++row) {
       // Rankings ask about many partners of one node at one time: take over what stays.
       float *const at = out.data() + row * link_columns(), *const before = at - link_columns();
-      const bool same_time = row > first && t[row] == t[row - 1];
+      const bool same_time = row > first && t[row] == t[row - 1] && as_of[row] == as_of[row - 1];
       const auto node = [&](std::span<const std::int64_t> ends, Node& end, std::size_t column) {
         if (same_time && ends[row] == ends[row - 1])
           return (void)std::copy_n(before + column, node_columns(), at + column);
@@ -210,7 +212,7 @@ void History::link_rows(std::span<const std::int64_t> src, std::span<const std::
       if (same_time) {
         std::copy_n(before + all_at, half_lives_.size(), at + all_at);
       } else {
-        now = moment(t[row], now.events);  // most questions come in the order of time
+        now = moment(t[row], as_of[row], now.events);  // most questions come in the order of time
         write_all(now, at + all_at);
       }
       node(src, source, nodes_at);

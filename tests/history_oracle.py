@@ -26,11 +26,17 @@ _LATEST = 64
 
 
 def link_row(
-    rows: Sequence[Row], src: int, dst: int, t: int, half_lives: Sequence[float]
+    rows: Sequence[Row],
+    src: int,
+    dst: int,
+    t: int,
+    half_lives: Sequence[float],
+    *,
+    as_of: int | None = None,
 ) -> NDArray[np.float32]:
     """Return the row of `History.of_links` for one pair and time."""
-    past = [row for row in rows if row[2] < t]
-    unseen = log1p(max(t - rows[0][2], 0) if rows else 0) + 1
+    past = [row for row in rows if row[2] < (t if as_of is None else as_of)]
+    unseen = log1p(t - past[0][2] if past else 0) + 1
 
     def since(times: Sequence[int], back: int = 1) -> float:
         return log1p(float(t - times[-back])) if len(times) >= back else unseen

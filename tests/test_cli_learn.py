@@ -440,17 +440,21 @@ def test_an_evaluation_has_a_number_per_seed_and_one_per_heuristic(
     assert "edgebank-unlimited" in result.stdout
 
 
-def test_an_evaluation_agrees_with_a_predictor_fitted_by_hand() -> None:
+@pytest.mark.parametrize("knowledge", ["event", "batch"])
+def test_an_evaluation_agrees_with_a_predictor_fitted_by_hand(knowledge: Any) -> None:
     stream = datasets.generate_communities(40, 900, seed=4)
     split = evaluation.tgn_split(stream)
-    asked = Protocol(samplers=("inductive",))
+    asked = Protocol(samplers=("inductive",), knowledge=knowledge)
     report = evaluate(stream, protocol=asked, seeds=(7,), settings=QUICK)
-    predictor = LinkPredictor(**QUICK, seed=7).fit(stream, split)  # type: ignore[arg-type]
+    own = {"seed": 7, "knowledge": knowledge}
+    predictor = LinkPredictor(**QUICK, **own).fit(stream, split)  # type: ignore[arg-type]
+    assert report["knowledge"] == report["settings"]["knowledge"] == knowledge
     result = predictor.evaluate(split, samplers=("inductive",))
+    assert result.knowledge == knowledge
     for part, name in (("test", "all"), ("new_test", "new")):
-        own = report["metrics"]["inductive"][name]
-        assert own["ap"]["per_seed"] == [result.row(part).metrics["ap"]]
-        assert own["ap"]["std"] == 0
+        ap = report["metrics"]["inductive"][name]["ap"]
+        assert ap["per_seed"] == [result.row(part).metrics["ap"]]
+        assert ap["std"] == 0
         bank = report["heuristics"]["edgebank-unlimited"]["inductive"][name]
         assert bank["ap"] == result.row(part, scorer="edgebank-unlimited").metrics["ap"]
     assert report["training_negatives"] == predictor.training_negatives
@@ -725,6 +729,9 @@ def test_evaluate_rejects_wrong_arguments(purchases: Path) -> None:
         ({"name": "roland", "task": "node"}, "is about links"),
         ({"name": "roland", "rank": True}, "ranks all nodes"),
         ({"task": "node", "rank_sample": 5}, "has no negatives"),
+        ({"knowledge": "all"}, "knowledge is 'all'; give event or batch"),
+        ({"name": "roland", "knowledge": "batch"}, "snapshot by snapshot"),
+        ({"task": "events", "knowledge": "batch"}, "leave it out"),
         ({"name": "time", "test_after": 9}, "give validation_after and test_after"),
         ({"name": "tgb", "test_after": 9}, "belong to the protocol 'time'"),
     ],

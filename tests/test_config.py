@@ -39,7 +39,7 @@ def test_everything_but_the_data_has_a_default() -> None:
     assert settings.evaluation == Evaluation()
     own = LinkPredictor().get_params()
     assert settings.model == {
-        key: value for key, value in own.items() if key not in ("seed", "path")
+        key: value for key, value in own.items() if key not in ("seed", "path", "knowledge")
     }
     nodes = NodeClassifier().get_params()
     assert resolve(UCI, {"task": "node"}).model.items() <= nodes.items()

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 from tidegraph import evaluation
 from tidegraph.core.errors import DataError, EvaluationError, ParameterError
@@ -36,6 +37,12 @@ def random_stream(seed: int, *, events: int = 400, nodes: int = 30, span: int = 
     dst = nodes // 2 + (src * generator.integers(1, 4, events)) % (nodes - nodes // 2)
     t = np.sort(generator.integers(0, span, events))
     return EventStream(src, dst, t, nodes)
+
+
+def crowd(seed: int, *, events: int = 500, per_time: int = 8) -> EventStream:
+    """Any of 40 nodes with any other, many at a time: repeats, replies and ties."""
+    src, dst = np.random.default_rng(seed).integers(0, 40, (2, events))
+    return EventStream(src, dst, np.arange(events) // per_time, 40)
 
 
 def batches(stream: EventStream, first: int, size: int = 40) -> list[EventStream]:
@@ -698,8 +705,6 @@ def test_a_result_names_its_data_and_split_and_survives_json() -> None:
 class Recorder(heuristics.Heuristic):
     """A heuristic that passes everything on to another and records its answers."""
 
-    per_event = False
-
     def __init__(self, rule: heuristics.Heuristic) -> None:
         self.name, self.rule = rule.name, rule
         self.answers: list[NDArray[np.float64]] = []
@@ -709,40 +714,85 @@ class Recorder(heuristics.Heuristic):
         return self.answers[-1]
 
 
-def test_changing_events_from_a_time_on_changes_no_answer_for_that_time_or_before() -> None:
-    stream = random_stream(7)
-    split = evaluation.tgb_split(stream)
-    size = 10
-    unchanged = len(split.test) // size // 2  # batches
-    first = int(split.test[unchanged * size])
-    altered = EventStream(
-        stream.src,
-        np.where(np.arange(len(stream)) >= first, stream.dst[0], stream.dst),
-        stream.t,
-        stream.nodes,
+def oracle_of_knowledge(t: IntArray, knowledge: str, size: int) -> IntArray:
+    """The times before which all is known, event by event."""
+    first = [k if knowledge == "event" else k // size * size for k in range(len(t))]
+    return np.array([t[k] for k in first])
+
+
+def answers_for(
+    stream: EventStream, split: evaluation.Split, knowledge: str, size: int
+) -> list[NDArray[np.float64]]:
+    """What every heuristic answers for the test events, and then for the same false pairs."""
+    recorders = [Recorder(rule) for rule in every_heuristic()]
+    src, dst = np.random.default_rng(0).integers(0, stream.nodes, (2, len(split.test)))
+    evaluation.evaluate_link(
+        None,
+        stream,
+        split,
+        parts=("test",),
+        samplers=(evaluation.GivenNegatives(src, dst),),
+        knowledge=knowledge,
+        batch_size=size,
+        heuristics=partial(list, recorders),
     )
-    false_dst = np.random.default_rng(0).integers(0, stream.nodes, len(split.test))
-    recorded = []
-    for events in (stream, altered):
-        recorders = [Recorder(rule) for rule in every_heuristic()]
-        evaluation.evaluate_link(
-            None,
-            events,
-            split,
-            parts=("test",),
-            samplers=(evaluation.GivenNegatives(stream.src[split.test], false_dst),),
-            batch_size=size,
-            heuristics=partial(list, recorders),
-        )
-        recorded.append(recorders)
-    for before, after in zip(*recorded, strict=True):
-        # All positives, then all negatives; those of the first altered batch are unaltered.
-        (one,), (other,) = before.answers, after.answers
-        false, end = len(split.test), unchanged * size
-        np.testing.assert_array_equal(one[:end], other[:end])
-        np.testing.assert_array_equal(
-            one[false : false + end + size], other[false : false + end + size]
-        )
+    return [np.concatenate(one.answers) for one in recorders]
+
+
+@pytest.mark.parametrize("knowledge", ["event", "batch"])
+def test_changing_events_from_a_time_on_changes_no_answer_of_those_who_know_what_was_before(
+    knowledge: str,
+) -> None:
+    stream = crowd(7, events=600, per_time=7)
+    split = evaluation.tgb_split(stream)
+    size, count = 10, len(split.test)
+    t = stream.t[split.test]
+    cut = int(t[count // 2])
+    altered = replace(stream, dst=np.where(stream.t >= cut, stream.dst[0], stream.dst))
+    as_of = oracle_of_knowledge(t, knowledge, size)
+    same = np.concatenate([(as_of <= cut) & (t < cut), as_of <= cut])
+    assert same[:count].any()
+    assert not same[count:].all()
+    changed = False
+    for one, other in zip(
+        *(answers_for(events, split, knowledge, size) for events in (stream, altered)), strict=True
+    ):
+        np.testing.assert_array_equal(one[same], other[same])
+        changed |= not np.array_equal(one[count:], other[count:])
+    assert changed  # the events do matter, later
+
+
+@pytest.mark.parametrize("knowledge", ["event", "batch"])
+def test_the_order_of_events_at_one_time_means_nothing(knowledge: str) -> None:
+    stream = crowd(9, events=900, per_time=50)
+    split = evaluation.tgb_split(stream)
+    order = np.lexsort((np.random.default_rng(1).random(len(stream)), stream.t))
+    shuffled = replace(stream, src=stream.src[order], dst=stream.dst[order])
+    one, other = (answers_for(events, split, knowledge, 20) for events in (stream, shuffled))
+    for before, after in zip(one, other, strict=True):
+        np.testing.assert_array_equal(before[len(split.test) :], after[len(split.test) :])
+
+
+def test_batches_within_one_time_know_what_each_event_knows_and_publications_know_more() -> None:
+    # Of 400 events a time, each pair occurs twice in a row, 200 events apart.
+    pair = np.tile(np.arange(200), 10) + np.repeat(np.arange(0, 1000, 200), 400)
+    stream = EventStream(pair, 1000 + pair, np.repeat(np.arange(5), 400), 2000)
+    split = evaluation.time_split(stream, validation_time=1, test_time=2)
+    found = {
+        (knowledge, row.scorer): row.metrics["auc"]
+        for knowledge in ("event", "batch")
+        for row in evaluation.evaluate_link(
+            None, stream, split, parts=("test",), knowledge=knowledge
+        ).rows
+        if row.part == "test"
+    }
+    for (_, scorer), value in found.items():
+        if scorer == "edgebank-unlimited@published":
+            assert value > 0.7  # half of the positives are known from the batch before
+        elif "pair" in scorer or "edgebank-unlimited" in scorer:
+            assert value == found["event", scorer] == 0.5
+        else:
+            assert value == found["event", scorer]
 
 
 class Witness(heuristics.OnlineHeuristic):
@@ -762,18 +812,27 @@ class Witness(heuristics.OnlineHeuristic):
         return np.zeros(len(src))
 
 
-def test_a_heuristic_is_shown_all_events_before_a_batch_and_none_of_it() -> None:
+@pytest.mark.parametrize("knowledge", ["event", "batch"])
+def test_a_heuristic_is_shown_all_events_before_the_known_time_and_no_other(
+    knowledge: str,
+) -> None:
     stream = random_stream(8)
     split = evaluation.tgn_split(stream)
     witness = Witness()
     evaluation.evaluate_link(
-        None, stream, split, parts=("test",), batch_size=25, heuristics=lambda: [witness]
+        None,
+        stream,
+        split,
+        parts=("test",),
+        batch_size=25,
+        knowledge=knowledge,
+        heuristics=lambda: [witness],
     )
-    known = len(split.train) + len(split.validation)
-    full, rest = divmod(len(split.test), 25)
-    sizes = [25] * full + ([rest] if rest else [])
-    # Positives and negatives of a batch are asked together.
-    assert witness.asked == [(known + 25 * batch, 2 * size) for batch, size in enumerate(sizes)]
+    as_of = oracle_of_knowledge(stream.t[split.test], knowledge, 25)
+    # Positives and negatives that know the same are asked together.
+    assert witness.asked == [
+        (int((stream.t < time).sum()), 2 * int((as_of == time).sum())) for time in np.unique(as_of)
+    ]
 
 
 def test_a_batch_holds_at_least_one_event() -> None:
@@ -821,40 +880,55 @@ def test_eight_times_the_events_take_about_eight_times_as_long() -> None:
     assert seconds(160_000) < 20 * seconds(20_000)
 
 
-def test_heuristics_are_also_evaluated_with_what_a_model_may_know() -> None:
+@pytest.mark.parametrize("evaluate", [evaluation.evaluate_link, evaluation.evaluate_ranking])
+def test_heuristics_know_what_a_model_may_know(evaluate: Callable[..., evaluation.Result]) -> None:
     stream = random_stream(8)
     split = evaluation.tgn_split(stream)
     memory = Memory(stream)
 
-    def same(src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.float64]:
-        asked = memory.ask(src, dst, t, np.searchsorted(stream.t, t))
-        return heuristics.Recency("pair").score(asked)
+    def same(
+        src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray | None = None
+    ) -> NDArray[np.float64]:
+        known = np.searchsorted(stream.t, t if as_of is None else as_of)
+        return heuristics.Recency("pair").score(memory.ask(src, dst, t, known))
 
-    for evaluate in (evaluation.evaluate_link, evaluation.evaluate_ranking):
-        result = evaluate(same, stream, split)
-        scorers = {row.scorer for row in result.rows}
-        assert {"recency-pair", "recency-pair@event", "memory@event"} <= scorers
-        assert "edgebank-window@event" not in scorers
-        own, rule = (result.row(scorer=name).metrics for name in (None, "recency-pair@event"))
-        assert own == rule
+    found = []
+    for knowledge in ("event", "batch"):
+        result = evaluate(same, stream, split, knowledge=knowledge, batch_size=30)
+        own, rule = (result.row(scorer=name) for name in (None, "recency-pair"))
+        assert own.metrics == rule.metrics
+        assert own.knowledge == rule.knowledge == result.knowledge == knowledge
+        assert result.row(scorer="edgebank-window@published").knowledge == "published"
+        found.append(own.metrics)
+        assert json.loads(json.dumps(result.to_dict()))["knowledge"] == knowledge
+    assert found[0] != found[1]
+    with pytest.raises(ParameterError, match="knowledge is 'all'; give event or batch"):
+        evaluate(None, stream, split, knowledge="all")
 
 
-def test_a_heuristic_that_wins_with_what_a_model_may_know_is_named() -> None:
+def test_only_heuristics_that_know_what_the_model_knows_are_compared_with_it() -> None:
     # Every pair meets twice in a row and never again: a memory of earlier batches is worth nothing.
     pair = np.arange(200) // 2
     stream = EventStream(pair, 100 + pair, np.arange(200), 200)
-    result = evaluation.evaluate_link(
-        lambda src, dst, t: np.zeros(len(src)),
-        stream,
-        evaluation.tgb_split(stream),
-        parts=("test",),
-        heuristics=lambda: [heuristics.EdgeBank()],
-    )
-    assert result.row(scorer="edgebank-unlimited").metrics["auc"] == 0.5
-    assert result.row(scorer="edgebank-unlimited@event").metrics["auc"] == 0.75
-    informed = result.row(scorer="edgebank-unlimited@event").metrics["ap"]
-    assert result.verdict().best == ("edgebank-unlimited@event", informed)
-    assert "edgebank-unlimited@event" in result.warnings[-1]  # before it: all scores are equal
+
+    def result(knowledge: str) -> evaluation.Result:
+        return evaluation.evaluate_link(
+            lambda src, dst, *times: np.zeros(len(src)),
+            stream,
+            evaluation.tgb_split(stream),
+            parts=("test",),
+            knowledge=knowledge,
+            heuristics=lambda: [heuristics.EdgeBank()],
+        )
+
+    by_event, by_batch = result("event"), result("batch")
+    assert by_event.row(scorer="edgebank-unlimited").metrics["auc"] == 0.75
+    assert by_batch.row(scorer="edgebank-unlimited").metrics["auc"] == 0.5
+    for each in (by_event, by_batch):
+        assert each.row(scorer="edgebank-unlimited@published").metrics["auc"] == 0.5
+        own = each.row(scorer="edgebank-unlimited").metrics["ap"]
+        assert each.verdict().heuristics == {"edgebank-unlimited": own}
+    assert any("edgebank-unlimited has AP 75" in warning for warning in by_event.warnings)
 
 
 def test_ranking_leaves_out_what_the_source_reaches_at_the_same_time() -> None:
@@ -891,10 +965,100 @@ def test_a_sample_is_ranked_with_the_same_memory_as_the_whole_part() -> None:
             None, stream, split, sample=sample, batch_size=15, heuristics=partial(list, [rule])
         )
         assert result.rows[0].examples == (sample or len(split.test))
-    width = 1 + len(np.unique(stream.dst))
+    width = len(np.unique(stream.dst))
     whole, some = (np.concatenate(rule.answers).reshape(-1, width) for rule in recorders)
     chosen = np.sort(np.random.default_rng(0).choice(len(whole), size=20, replace=False))
     np.testing.assert_array_equal(some, whole[chosen])
+
+
+def met_before(stream: EventStream, a: int, b: int, t: int) -> bool:
+    """Whether two nodes met before a time, by looking at every event."""
+    events = zip(stream.src.tolist(), stream.dst.tolist(), stream.t.tolist(), strict=True)
+    return any({u, v} == {a, b} for u, v, when in events if when < t)
+
+
+def test_first_meetings_are_those_that_a_search_through_all_events_finds() -> None:
+    stream = crowd(21)
+    split = evaluation.tgb_split(stream)
+    generator = np.random.default_rng(0)
+    false_src, false_dst = generator.integers(0, stream.nodes, (2, len(split.test)))
+    value = generator.random((stream.nodes, stream.nodes)).round(2)
+
+    def score(src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.float64]:
+        return value[src, dst]
+
+    result = evaluation.evaluate_link(
+        score,
+        stream,
+        split,
+        samplers=("random-dst", evaluation.GivenNegatives(false_src, false_dst), "historical"),
+        parts=("test",),
+        heuristics=list,
+    )
+    true, false = [], []
+    for k, row in enumerate(split.test.tolist()):
+        u, v, t = int(stream.src[row]), int(stream.dst[row]), int(stream.t[row])
+        a, b = int(false_src[k]), int(false_dst[k])
+        if not met_before(stream, u, v, t) and not met_before(stream, a, b, t + 1):
+            true.append(value[u, v])
+            false.append(value[a, b])
+    labels = np.repeat([1, 0], len(true))
+    assert 10 < len(true) < len(split.test) - 10
+    own = result.row("first_test", "given")
+    assert own.examples == len(true)
+    assert own.metrics == {
+        "ap": pytest.approx(average_precision_score(labels, true + false)),
+        "auc": pytest.approx(roc_auc_score(labels, true + false)),
+    }
+    assert result.row("first_test", "random-dst").examples > 0
+    assert not [row for row in result.rows if row.sampler == "historical" and "first" in row.part]
+
+
+def test_first_meetings_are_ranked_among_destinations_that_the_source_has_not_met() -> None:
+    stream = crowd(22)
+    split = evaluation.tgb_split(stream)
+    value = np.random.default_rng(0).random((stream.nodes, stream.nodes))
+    result = evaluation.evaluate_ranking(
+        lambda src, dst, t: value[src, dst], stream, split, heuristics=list
+    )
+    ranks = []
+    for row in split.test.tolist():
+        u, v, t = int(stream.src[row]), int(stream.dst[row]), int(stream.t[row])
+        if not met_before(stream, u, v, t):
+            strangers = [w for w in np.unique(stream.dst) if not met_before(stream, u, w, t + 1)]
+            ranks.append(1 + (value[u, strangers] > value[u, v]).sum())
+    own = result.row("first_test")
+    assert own.examples == len(ranks) < len(split.test)
+    assert own.metrics["mrr"] == pytest.approx(np.mean(1 / np.array(ranks)))
+
+
+def test_a_ranking_has_the_standard_error_over_its_events() -> None:
+    stream = crowd(23)
+    split = evaluation.tgb_split(stream)
+    asked: list[tuple[int, int]] = []
+
+    def score(src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.float64]:
+        asked.extend(zip(src.tolist(), t.tolist(), strict=True))
+        return ((7 * src + 3 * dst + t) % 11).astype(np.float64)
+
+    one, half = (
+        evaluation.evaluate_ranking(score, stream, split, sample=sample, heuristics=list)
+        for sample in (None, len(split.test) // 4)
+    )
+    # All candidates of an event are asked about in adjacent rows.
+    width = len(np.unique(stream.dst))
+    events = [(int(stream.src[k]), int(stream.t[k])) for k in split.test]
+    assert asked[: width * len(events) : width] == events
+    assert all(len(set(asked[k : k + width])) == 1 for k in range(0, len(asked), width))
+    for result in (one, half):
+        for row in result.rows:
+            assert row.errors.keys() == row.metrics.keys()
+            # A mean of values from 0 to 1 has no larger one than that of a share of as many.
+            for metric, value in row.metrics.items():
+                share = (value * row.examples + 1) / (row.examples + 2)
+                largest = math.sqrt(share * (1 - share) / (row.examples + 2))
+                assert 0 < row.errors[metric] < 1.000001 * largest
+    assert half.row().errors["mrr"] > 1.5 * one.row().errors["mrr"]
 
 
 def test_ranking_agrees_with_the_benchmarks_evaluator() -> None:
@@ -965,6 +1129,31 @@ def test_heuristics_are_allowed_to_tie() -> None:
     result = evaluation.evaluate_link(None, stream, evaluation.tgb_split(stream), parts=("test",))
     assert result.row(scorer="edgebank-unlimited").metrics["auc"] < 1.0
     assert not any("float32" in warning for warning in result.warnings)
+
+
+def test_first_meetings_of_snapshots_are_ranked_among_nodes_that_the_source_has_not_met() -> None:
+    stream = crowd(24, events=800)
+    split = evaluation.roland_split(stream, width_s=5, first_test=14)
+    value = np.random.default_rng(0).random((stream.nodes, stream.nodes))
+    result = evaluation.evaluate_snapshots(
+        lambda sources, task: value[sources], stream, split, heuristics=list
+    )
+    known = replace(stream, t=split.index)
+    count, of_tasks = 0, []
+    for task in split.test:
+        coming = split.index == task + 1
+        firsts: dict[int, list[float]] = {}
+        for u, v in sorted(pairs(stream.src[coming], stream.dst[coming])):
+            if not met_before(known, u, v, task + 1):
+                rivals = [w for w in range(40) if not met_before(known, u, w, task + 1)]
+                rank = 1 + (value[u, rivals] > value[u, v]).sum()
+                firsts.setdefault(u, []).append(1 / rank)
+                count += 1
+        if firsts:
+            of_tasks.append(np.mean([np.mean(each) for each in firsts.values()]))
+    own = result.row("first_test")
+    assert own.examples == count < result.row().examples
+    assert own.metrics == {"mrr-full": pytest.approx(np.mean(of_tasks))}
 
 
 def test_removals_are_not_links_to_predict() -> None:
@@ -1046,14 +1235,24 @@ def test_historical_negatives_give_away_positives_that_repeat_a_pair_of_their_ba
     src, dst = generator.integers(0, 15, (2, 6000))
     stream = EventStream(src, dst, np.arange(6000) // 2, 15)
     split, samplers = evaluation.tgb_split(stream), ("random-dst", "historical")
-    result = evaluation.evaluate_link(None, stream, split, samplers=samplers, parts=("test",))
-    auc = {(row.sampler, row.scorer): row.metrics["auc_global"] for row in result.rows}
+    results = {
+        knowledge: evaluation.evaluate_link(
+            None, stream, split, samplers=samplers, parts=("test",), knowledge=knowledge
+        )
+        for knowledge in ("batch", "event")
+    }
+    auc = {
+        (knowledge, sampler): result.row("test", sampler, "memory").metrics["auc_global"]
+        for knowledge, result in results.items()
+        for sampler in samplers
+    }
+    result = results["event"]
     test = split.test
     by_chance = 4 / math.sqrt(6 * len(test))  # four standard errors
-    for known in (("random-dst", "memory"), ("random-dst", "memory@event")):
-        assert auc[known] == pytest.approx(0.5, abs=by_chance)
-    assert auc["historical", "memory"] == pytest.approx(0.5, abs=by_chance)  # knows of no repeat
-    assert auc["historical", "memory@event"] > 0.5 + 2 * by_chance
+    assert auc["event", "random-dst"] == pytest.approx(0.5, abs=by_chance)
+    for sampler in samplers:  # knows of no repeat
+        assert auc["batch", sampler] == pytest.approx(0.5, abs=by_chance)
+    assert auc["event", "historical"] > 0.5 + 2 * by_chance
     repeats = 0
     for first in range(0, len(test), 200):
         rows = test[first : first + 200]
@@ -1062,6 +1261,7 @@ def test_historical_negatives_give_away_positives_that_repeat_a_pair_of_their_ba
     assert result.settings["repeated_in_batch"] == {"test": repeats / len(test)}
     (warning,) = result.warnings
     assert f"{repeats / len(test):.0%}" in warning
+    assert not results["batch"].warnings
 
 
 # Verdicts -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.history_oracle import link_row
 
 from tidegraph.core.errors import DataError, EventError, ParameterError
 from tidegraph.events.stream import EventStream
@@ -122,6 +123,29 @@ def test_what_happens_at_or_after_a_time_is_not_read(
     ask = (src.ravel(), dst.ravel(), np.full(src.size, t))
     other = history_of(past + sorted(future, key=lambda row: row[2]))
     np.testing.assert_array_equal(history_of(past).of_links(*ask), other.of_links(*ask))
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=events, later=events, as_of=st.integers(-5, 70), wait=st.integers(0, 90))
+def test_what_is_known_ends_at_one_time_and_its_age_is_counted_to_another(
+    rows: list[tuple[int, int, int]], later: list[tuple[int, int, int]], as_of: int, wait: int
+) -> None:
+    past, t = [row for row in rows if row[2] < as_of], as_of + wait
+    future = sorted(((u, v, max(w, as_of)) for u, v, w in later), key=lambda row: row[2])
+    pairs = [(src, dst) for src in range(NODES) for dst in range(NODES)]
+    src, dst = np.array(pairs).T
+    told = history_of(past + future).of_links(
+        src, dst, np.full(len(pairs), t), np.full(len(pairs), as_of)
+    )
+    expected = [link_row(past + future, u, v, t, HALF_LIVES, as_of=as_of) for u, v in pairs]
+    np.testing.assert_array_equal(told, expected)
+    np.testing.assert_array_equal(told, [link_row(past, u, v, t, HALF_LIVES) for u, v in pairs])
+
+
+def test_what_happens_after_a_time_cannot_be_known_at_it() -> None:
+    history = history_of([(0, 1, 5)])
+    with pytest.raises(DataError, match="as_of is 8 for a question about 7"):
+        history.of_links([0, 0], [1, 1], [9, 7], [9, 8])
 
 
 def test_partners_are_recent_for_a_number_of_events() -> None:

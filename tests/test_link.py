@@ -226,6 +226,36 @@ def test_what_happens_at_or_after_a_time_has_no_part_in_answers_for_it(
     assert not np.array_equal(ended.decision_function(*past_it), fitted.decision_function(*past_it))
 
 
+def test_what_happens_at_or_after_the_known_time_has_no_part_in_answers_as_of_it(
+    fitted: LinkPredictor,
+) -> None:
+    ended = predictor().fit(STREAM.before(NOW), until_test(SPLIT))
+    src, dst, _ = questions()
+    later = np.full(len(src), int(STREAM.t[-1]))
+    as_of = fitted.decision_function(src, dst, later, NOW)
+    assert np.array_equal(ended.decision_function(src, dst, later, NOW), as_of)
+    assert not np.array_equal(fitted.decision_function(src, dst, later), as_of)
+    now = np.full(len(src), NOW)
+    assert np.array_equal(
+        fitted.decision_function(src, dst, now, NOW), fitted.decision_function(src, dst, now)
+    )
+
+
+def test_a_model_of_batches_learns_and_answers_from_what_precedes_them() -> None:
+    model = predictor(knowledge="batch", epochs=1)
+    model.observe(STREAM, SPLIT)
+    known = STREAM.t[np.arange(EVENTS) // 200 * 200]
+    for events in (SPLIT.train, SPLIT.validation):
+        examples = model._examples(events, np.arange(events[0]), seed=0)
+        np.testing.assert_array_equal(examples.as_of[: len(events)], known[events])
+        np.testing.assert_array_equal(examples.t[: len(events)], STREAM.t[events])
+    model.train(SPLIT)
+    result = model.evaluate(SPLIT, parts=("test",), heuristics=list)
+    assert result.knowledge == "batch"
+    per_event = model.evaluate(SPLIT, parts=("test",), heuristics=list, knowledge="event")
+    assert per_event.row().metrics != result.row().metrics
+
+
 def test_taking_in_events_later_equals_having_seen_them_at_once(fitted: LinkPredictor) -> None:
     ended = predictor().fit(STREAM.before(NOW), until_test(SPLIT))
     rest = STREAM[len(STREAM.before(NOW)) :]

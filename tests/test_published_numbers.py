@@ -132,7 +132,7 @@ def test_the_sort_of_rolands_program_gives_popular_nodes_more_than_its_model(
 def test_a_rule_without_learning_is_strong_against_negatives_from_all_nodes() -> None:
     need("wikipedia")
     found = measuring.items()
-    assert round(100 * found["random-all, test, seen-or-item"]["ap"], 2) == 98.24
+    assert round(100 * found["random-all, test, batch"]["ap"], 2) == 98.38
     for name, values in STORED["items"].items():
         assert found[name] == pytest.approx(values, rel=1e-9), name
 
@@ -149,6 +149,6 @@ def test_every_number_of_roland_is_marked() -> None:
     rows = [row for row in published("dtdg-link")[1] if row["name"].startswith("ROLAND")]
     assert len(rows) == 3
     assert all("ties by a sort" in row["metric"] for row in rows)
-    best = [text for text in best_published().values() if text.startswith("ROLAND")]
+    best = [text for text, _ in best_published().values() if text.startswith("ROLAND")]
     assert best
     assert all("ties by a sort" in text for text in best)

@@ -19,6 +19,7 @@ from tidegraph import EventStream, LinkPredictor, NodeClassifier, evaluation, ge
 from tidegraph.core import palette, statefile
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.evaluation import heuristics
+from tidegraph.evaluation.memory import Meetings
 from tidegraph.events.describe import describe
 from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import NodeLabels
@@ -93,6 +94,7 @@ def finished(directory: Path, predictor: Any, result: evaluation.Result, **more:
         "version": "0.1.0",
         "data": {"title": STREAM.title, "hash": "abc", "events": EVENTS, "nodes": NODES},
         "protocol": "tgb",
+        "knowledge": result.knowledge,
         "split": result.split,
         "seeds": [0, 1],
         "metrics": evaluation.over_seeds(seeds),
@@ -343,6 +345,20 @@ def test_where_ranking_would_take_long_nothing_is_ranked(
     assert "rank_sample" not in _section(write(run), "meaning")
 
 
+def test_a_report_states_what_was_known_and_how_many_events_were_judged(
+    run: Path, result: evaluation.Result, tmp_path: Path
+) -> None:
+    known = "Model and heuristics know all events before"
+    assert f"{known} each test event." in write(run).read_text()
+    judged = result.row("first_test").examples
+    more = {"knowledge": "batch", "examples": {"random-dst": {"first": judged}}}
+    page = write(changed(run, tmp_path / "by-batch", **more)).read_text()
+    assert f"{known} the first of each batch of 200" in page
+    assert f"others that never did, {judged:,} of them" in page
+    assert "at first meetings" in page
+    assert "(as published)" in page
+
+
 def test_first_meetings_compete_with_strangers_and_repeats_with_pairs_that_met(
     seen: Observations,
 ) -> None:
@@ -353,7 +369,7 @@ def test_first_meetings_compete_with_strangers_and_repeats_with_pairs_that_met(
     first, repeats = seen.about["meetings"]
     assert (first["first"], first["of"]) == (True, (~met).sum())
     assert (repeats["first"], repeats["of"]) == (False, met.sum())
-    pairs, random = answering._Pairs(STREAM), np.random.default_rng(7)
+    pairs, random = Meetings(STREAM), np.random.default_rng(7)
     true = STREAM.src[SPLIT.test], STREAM.dst[SPLIT.test], STREAM.t[SPLIT.test]
     at = {(key, t) for key, t in zip(keys, times, strict=True)}
     for draw, wanted in ((answering._strangers, False), (answering._acquainted, True)):
@@ -371,7 +387,11 @@ def test_a_share_of_comparisons_counts_ties_half() -> None:
         "share": 0.625,
         "error": pytest.approx(np.std([1, 0.5, 0, 1, 0, 1]) / np.sqrt(6)),
     }
-    assert answering.error(np.ones(10)) > answering.error(np.ones(1_000)) > 0
+    assert (
+        evaluation.metrics.standard_error(np.ones(10))
+        > evaluation.metrics.standard_error(np.ones(1_000))
+        > 0
+    )
 
 
 def test_the_likeliest_links_are_those_the_predictor_ranks_first(
@@ -718,10 +738,12 @@ def test_a_comparison_shows_what_differs_and_warns_if_runs_do_not_compare(
         "roc",
         "over-time",
     }
-    elsewhere = changed(of_nodes, tmp_path / "elsewhere", data={"hash": "xyz"}, protocol="tgn")
+    differs: dict[str, Any] = {"data": {"hash": "xyz"}, "protocol": "tgn", "knowledge": "batch"}
+    elsewhere = changed(of_nodes, tmp_path / "elsewhere", **differs)
     text = write_comparison([run, run, elsewhere], tmp_path / "three.html").read_text()
     assert "different data" in text
     assert "different protocols" in text
+    assert "different knowledge (batch, event)" in text
     assert "links (1)" in text
     assert "links (2)" in text
     with pytest.raises(ParameterError, match="no runs"):

@@ -96,7 +96,8 @@ def test_gains_of_the_ablation_are_those_of_the_paper() -> None:
 
 def test_the_best_published_numbers_are_those_of_the_tables() -> None:
     columns, rows = published("samplers")
-    for (data, sampler, part), best in best_published().items():
+    for (data, sampler, part), (best, knowledge) in best_published().items():
+        assert knowledge != "not said"
         column = f"{data} {sampler}"
         if part == "all" and column in columns:
             found = [row["values"][column] for row in rows if column in row["values"]]
@@ -453,9 +454,9 @@ def test_on_wikipedia_a_heuristic_nearly_solves_random_all() -> None:
         parts=("test",),
         heuristics=lambda: [SeenOrItem()],
     )
-    ap = {row.sampler: row.metrics["ap"] for row in result.rows}
+    ap = {row.sampler: row.metrics["ap"] for row in result.rows if row.part == "test"}
     assert ap["random-all"] > 0.97
-    assert ap["random-dst"] < 0.93
+    assert ap["random-dst"] < 0.95
 
 
 # All targets --------------------------------------------------------------------------------------

@@ -511,6 +511,7 @@ def test_two_processes_do_not_write_one_run(stream: EventStream, tmp_path: Path)
         (["alpha=0.3"], {"data", "heuristics"}),
         (["seeds=0,2"], {"data", "heuristics", "score/0"}),
         (["protocol=tgb"], {"data", "record/0"}),
+        (["knowledge=batch"], {"data", "record/0"}),
     ],
 )
 def test_stages_with_the_same_inputs_are_reused(

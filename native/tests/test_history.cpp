@@ -136,7 +136,7 @@ class Oracle {
 std::vector<float> links(const History& history, const std::vector<std::int64_t>& src,
                          const std::vector<std::int64_t>& dst, const std::vector<std::int64_t>& t) {
   std::vector<float> out(src.size() * history.link_columns());
-  history.link_rows(src, dst, t, 2, out);
+  history.link_rows(src, dst, t, t, 2, out);
   return out;
 }
 

@@ -47,6 +47,7 @@ from tidegraph.learning.settings import Evaluation
 )
 @PRESET_OPTION
 @SETTINGS_OPTION
+@setting_option(Evaluation, "knowledge", default="event", show_default=True)
 @setting_option(Evaluation, "rank", note=", as TGB does")
 @setting_option(Evaluation, "rank_sample", metavar="N", note="; implies --rank")
 @time_options

@@ -34,12 +34,16 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
     """Print what `runs.evaluate` returns: tables, notes, verdicts, and seconds."""
     from rich.markup import escape
 
+    from tidegraph.evaluation import knowledge_words
+
     sizes = ", ".join(f"{part} {count:,}" for part, count in results["split"]["sizes"].items())
     about = results["data"]
     out.print(
         f"[bold]{escape(about['title'] or about['name'])}[/]: {about['events']:,} events between"
         f" {about['nodes']:,} nodes; protocol {results['protocol']} ({sizes})"
     )
+    if results["task"] == "link":
+        out.print(knowledge_words(results["knowledge"]), markup=False)
     for warning in results["warnings"]:
         out.print(f"Note: {warning}", style="yellow", markup=False)
     if results["training_negatives"] is not None:
@@ -49,10 +53,8 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
     if len(results.get("classes") or ()) == 2:
         out.print(f"Positive is {results['classes'][1]!r}.", markup=False)
     for sampler, parts in results["metrics"].items():
-        names = [
-            (part, metric) for part in parts for metric in parts[part] if "global" not in metric
-        ]
-        titles = [metric if part == "all" else f"{metric}, {part}" for part, metric in names]
+        names = _shown(parts)
+        titles = [_title(*each) for each in names]
         seeds = len(results["seeds"])
         title = "labels" if sampler == "none" else sampler
         title = f"{title} (percent; model: {counted(seeds, 'seed')})"
@@ -63,12 +65,37 @@ def print_results(out: Console, results: Mapping[str, Any]) -> None:
             values = [(scores[sampler][part][metric], metric) for part, metric in names]
             shown.add_row(heuristic, *(_number(*each) for each in values))
         out.print(shown)
+        if errors := _errors(parts):
+            out.print(f"Standard errors over events, percent: {errors}.", markup=False)
     for verdict in results["verdicts"]:
         out.print(verdict, style="bold", markup=False, soft_wrap=True)
     if len(results["seeds"]) == 1:
         out.print("One seed shows no spread; --seeds 0,1,2 does.", markup=False)
     stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in results["elapsed_s"].items())
     out.print(f"Seconds: {stages}")
+
+
+def _errors(parts: Mapping[str, Any]) -> str:
+    """Return the standard errors over events, where results have them."""
+    return ", ".join(
+        f"{_title(part, metric)} {_number(parts[part][metric]['error'], metric)}"
+        for part, metric in _shown(parts)
+        if "error" in parts[part][metric]
+    )
+
+
+def _shown(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the parts and metrics that fit on a screen; the JSON has all."""
+    return [
+        (part, metric)
+        for part, values in parts.items()
+        for metric in values
+        if "global" not in metric and (part == "all" or "hits" not in metric)
+    ]
+
+
+def _title(part: str, metric: str) -> str:
+    return metric if part == "all" else f"{metric}, {part}"
 
 
 def next_steps(model: Path, stream: EventStream, task: str = "link") -> list[str]:

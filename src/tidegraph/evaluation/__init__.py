@@ -22,7 +22,7 @@ from tidegraph.evaluation.protocols import (
     evaluate_snapshots,
     tgb_evaluate,
 )
-from tidegraph.evaluation.results import Result, Row, Scores, over_seeds
+from tidegraph.evaluation.results import Result, Row, Scores, knowledge_words, over_seeds
 from tidegraph.evaluation.splits import (
     ROLAND_SETTINGS,
     SnapshotSplit,
@@ -42,6 +42,7 @@ from tidegraph.evaluation.verdicts import (
     leader,
     noise,
     outcome_of_heuristic,
+    part_words,
     verdicts,
 )
 
@@ -65,6 +66,7 @@ __all__ = [
     "evaluate_ranking",
     "evaluate_snapshots",
     "heuristics",
+    "knowledge_words",
     "label_split",
     "latest_split",
     "leader",
@@ -74,6 +76,7 @@ __all__ = [
     "noise",
     "outcome_of_heuristic",
     "over_seeds",
+    "part_words",
     "roland_split",
     "tgb_evaluate",
     "tgb_split",

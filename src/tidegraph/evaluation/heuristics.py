@@ -1,8 +1,7 @@
 """Heuristics: what can be achieved without learning, to compare every result with.
 
-Each scores pairs from the events that are known when it is asked. As published, these are all
-events before a batch and none of the batch itself. Some are also scored, as models are, from all
-events before each single one (`per_event`).
+Each scores pairs from the events that are known when it is asked, which are those that the model
+it is compared with may know.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ IntArray = NDArray[np.int64]
 class Heuristic(ABC):
     """A scorer of pairs that learns nothing.
 
-    per_event: whether it is also scored with all events before each single one.
+    published: whether it is also scored with what it knows in publications.
     """
 
     name: str
-    per_event: bool = True
+    published: bool = False
 
     @abstractmethod
     def score(self, asked: Asked) -> FloatArray:
@@ -38,10 +37,9 @@ class Heuristic(ABC):
 class OnlineHeuristic(Heuristic):
     """A heuristic that keeps its own memory: it is shown events, and asked, in turn.
 
-    It never holds an event that it must not know, but is asked batch by batch.
+    It never holds an event that it must not know. What is known grows from question to question.
     """
 
-    per_event = False
     _shown = 0
 
     @abstractmethod
@@ -78,6 +76,8 @@ class EdgeBank(Heuristic):
     best of the four for each data set and sampler.
     """
 
+    published = True
+
     def __init__(self, memory: str = "unlimited", *, proportion: float = 0.15) -> None:
         if memory not in ("unlimited", "window", "interval", "repeat"):
             raise ParameterError(
@@ -88,7 +88,6 @@ class EdgeBank(Heuristic):
                 f"proportion is {proportion}; give a share of the events, above 0 and below 1"
             )
         self.name = f"edgebank-{memory}"
-        self.per_event = memory == "unlimited"  # the others are published for batches alone
         self._memory, self._proportion = memory, proportion
 
     def score(self, asked: Asked) -> FloatArray:

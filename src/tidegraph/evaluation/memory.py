@@ -1,4 +1,5 @@
-"""`Memory`: what was known of a pair, its reverse and its destination after any number of events.
+"""`Memory`: what was known of a pair, its reverse and its destination after any number of events;
+`Meetings`: which pairs have met before, in either direction.
 
 Events are grouped by key once. Every question is then a search, whatever its batch: all questions
 of an evaluation cost about the same, and heuristics that ask about the same key share the answer.
@@ -130,6 +131,31 @@ class Known:
             result[self.met] = self._series.heat(scale)[self._last] * np.exp(age / scale)
             self._faded[scale] = result
         return self._faded[scale]
+
+
+class Meetings:
+    """When two nodes met, in either direction."""
+
+    def __init__(self, events: EventStream) -> None:
+        self._nodes = events.nodes
+        self._past = Past(self._key(events.src, events.dst), events.t)
+
+    def _key(self, src: IntArray, dst: IntArray) -> IntArray:
+        return np.minimum(src, dst) * self._nodes + np.maximum(src, dst)
+
+    def before(self, src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.bool_]:
+        """Return whether they met strictly before `t`."""
+        first, end = self._past.span(self._key(src, dst), t)
+        return np.asarray(end > first)
+
+    def by(self, src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.bool_]:
+        """Return whether they met before `t` or at it."""
+        return self.before(src, dst, t + 1)
+
+    def at(self, src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.bool_]:
+        """Return whether they met at `t`."""
+        key = self._key(src, dst)
+        return np.asarray(self._past.span(key, t + 1)[1] > self._past.span(key, t)[1])
 
 
 class _Series:

@@ -71,6 +71,13 @@ def link_metrics(
     }
 
 
+def pair_metrics(positive: ArrayLike, negative: ArrayLike) -> dict[str, float]:
+    """Return AP and AUC of true against false pairs, all at once."""
+    true, false = _scores(positive, "positive scores"), _scores(negative, "negative scores")
+    ap, auc = _of_all(true, false)
+    return {"ap": ap, "auc": auc}
+
+
 # What follows agrees to the bit with scikit-learn's `roc_curve` and `auc` on a batch, and with its
 # `average_precision_score` and `roc_auc_score` on all. Those check their arguments for longer than
 # they compute on a batch, and sort all scores anew for each metric.
@@ -157,6 +164,14 @@ def tied_at_top(scores: ArrayLike, true: NDArray[np.bool_]) -> NDArray[np.bool_]
 def mrr(rank: ArrayLike) -> float:
     """Return the mean of 1 / rank."""
     return float(np.mean(1.0 / _ranks(rank)))
+
+
+def standard_error(values: NDArray[Any], lowest: float = 0.0) -> float:
+    """Return the standard error of the mean of values from `lowest` to 1.
+
+    One more value at either end is added, so that a few that agree do not look certain.
+    """
+    return float(np.std(np.append(values, [lowest, 1.0])) / np.sqrt(len(values) + 2))
 
 
 def hits_at(rank: ArrayLike, k: int) -> float:

@@ -6,20 +6,26 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tidegraph.core.errors import EvaluationError
 from tidegraph.evaluation.splits import SnapshotSplit, Split
-from tidegraph.evaluation.verdicts import Verdict
+from tidegraph.evaluation.verdicts import PUBLISHED, Verdict
 from tidegraph.events.stream import EventStream
 
 Table = dict[str, dict[str, dict[str, float]]]  # [sampler][part][metric]
 _TIES_WORTH_A_NOTE = 0.05  # of the positives
+# What model and heuristics know when they are asked, by its name in results.
+_KNOWLEDGE = {
+    "event": "all events before each test event",
+    "batch": "all events before the first of each batch of 200 test events",
+    "snapshot": "all snapshots before the one they predict",
+}
 # The parts of protocols, as runs name them.
-_PARTS = {"test": "all", "new_test": "new"}
+_PARTS = {"test": "all", "new_test": "new", "first_test": "first"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,8 @@ class Row:
     seed: int | None = None
     elapsed_s: float = 0.0
     rarest: int | None = None  # of two classes that are not equally frequent: examples of the rarer
+    knowledge: str = "event"  # that of the result, or published: see docs/protocols.md
+    errors: dict[str, float] = field(default_factory=dict)  # of means over events: standard errors
 
     @property
     def decisive(self) -> int:
@@ -46,6 +54,7 @@ class Result:
     """The rows of one evaluation, and its data, split, negatives and seeds."""
 
     task: str  # link, snapshots, ranking, nodes or events
+    knowledge: str  # all before each event, batch or snapshot
     model: str | None  # None: only the heuristics were evaluated
     data: dict[str, Any]
     split: dict[str, Any]
@@ -77,10 +86,10 @@ class Result:
 
     def __str__(self) -> str:
         names = list(dict.fromkeys(name for row in self.rows for name in row.metrics))
-        table = [["part", "negatives", "scorer", *names]]
+        table = [["part", "negatives", "scorer", "knowledge", *names]]
         for row in self.rows:
             values = [f"{row.metrics[name]:.4f}" if name in row.metrics else "" for name in names]
-            table.append([row.part, row.sampler, row.scorer, *values])
+            table.append([row.part, row.sampler, row.scorer, row.knowledge, *values])
         widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
         lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in table]
         head = f"{self.task} on {self.data['title'] or self.data['digest']}, "
@@ -95,10 +104,12 @@ class Scores:
     """Results of the test events as runs save them: by scorer, in plain types."""
 
     table: dict[str, Table]  # [scorer]
+    knowledge: str
     split: dict[str, Any]
     settings: dict[str, Any]  # [task]
     headlines: dict[str, str]  # [sampler]: the metric by which scorers are compared
     examples: dict[str, dict[str, int]]  # [sampler][part]
+    errors: dict[str, Table]  # [scorer]: standard errors over events, where known
     notes: list[str]
 
     @classmethod
@@ -107,25 +118,37 @@ class Scores:
         table: dict[str, Table] = {}
         headlines: dict[str, str] = {}
         examples: dict[str, dict[str, int]] = {}
+        errors: dict[str, Table] = {}
         for result in results:
             for own, row in zip(result.rows, result.to_dict()["rows"], strict=True):
                 headlines[row["sampler"]] = plain_name(result.headline)
                 examples.setdefault(row["sampler"], {})[_PARTS[row["part"]]] = own.decisive
-                parts = table.setdefault(row["scorer"], {}).setdefault(row["sampler"], {})
-                values = parts.setdefault(_PARTS[row["part"]], {})
-                values |= {
-                    plain_name(metric): value
-                    for metric, value in row["metrics"].items()
-                    if value is not None
-                }
+                for found, values in ((table, row["metrics"]), (errors, row["errors"])):
+                    parts = found.setdefault(row["scorer"], {}).setdefault(row["sampler"], {})
+                    parts.setdefault(_PARTS[row["part"]], {}).update(
+                        (plain_name(metric), value)
+                        for metric, value in values.items()
+                        if value is not None
+                    )
         return cls(
             table,
+            results[0].knowledge,
             results[0].to_dict()["split"],
             {result.task: result.settings for result in results},
             headlines,
             examples,
+            errors,
             [warning for result in results for warning in result.warnings],
         )
+
+
+def knowledge_words(knowledge: str) -> str:
+    """Return what was known when a model and the heuristics were asked.
+
+    >>> knowledge_words("snapshot")
+    'Model and heuristics know all snapshots before the one they predict.'
+    """
+    return f"Model and heuristics know {_KNOWLEDGE[knowledge]}."
 
 
 def plain_name(metric: str) -> str:
@@ -139,14 +162,23 @@ def mean_and_spread(values: list[float]) -> dict[str, Any]:
     return {"mean": statistics.fmean(values), "std": spread, "per_seed": values}
 
 
-def over_seeds(tables: Sequence[Table]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return `[sampler][part][metric]` with what `mean_and_spread` gives."""
+def over_seeds(
+    tables: Sequence[Table], errors: Sequence[Table] = ()
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return `[sampler][part][metric]` with what `mean_and_spread` gives.
+
+    Where `errors` has the standard errors over events, `error` is their mean.
+    """
+
+    def of(sampler: str, part: str, metric: str) -> dict[str, Any]:
+        found = mean_and_spread([table[sampler][part][metric] for table in tables])
+        known = [each.get(sampler, {}).get(part, {}).get(metric) for each in errors]
+        mean = [error for error in known if error is not None]
+        return found | ({"error": statistics.fmean(mean)} if mean else {})
+
     return {
         sampler: {
-            part: {
-                metric: mean_and_spread([table[sampler][part][metric] for table in tables])
-                for metric in values
-            }
+            part: {metric: of(sampler, part, metric) for metric in values}
             for part, values in parts.items()
         }
         for sampler, parts in tables[0].items()
@@ -162,12 +194,14 @@ class ResultBuilder:
     model: str | None
     headline: str
     training_negatives: str | None = None
+    knowledge: str = "event"
     _begun: float = field(default_factory=time.perf_counter)
     _rows: list[Row] = field(default_factory=list)
     _warnings: list[str] = field(default_factory=list)
 
     def add(self, row: Row) -> None:
-        self._rows.append(row)
+        knowledge = "published" if row.scorer.endswith(PUBLISHED) else self.knowledge
+        self._rows.append(replace(row, knowledge=knowledge))
 
     def warn(self, warning: str) -> None:
         self._warnings.append(warning)
@@ -198,6 +232,7 @@ class ResultBuilder:
         stream = self.stream
         return Result(
             task=self.task,
+            knowledge=self.knowledge,
             model=self.model,
             data={
                 "title": stream.title,
@@ -223,11 +258,11 @@ class ResultBuilder:
 
 
 def _verdict(own: Row, rows: Sequence[Row], metric: str) -> Verdict:
-    """Compare the model's row with those of the heuristics on the same part and sampler."""
+    """Compare the model's row with those of the heuristics that were asked and know the same."""
     heuristics = {
         row.scorer: row.metrics[metric]
         for row in rows
-        if (row.part, row.sampler) == (own.part, own.sampler)
+        if (row.part, row.sampler, row.knowledge) == (own.part, own.sampler, own.knowledge)
         and row.scorer != own.scorer
         and math.isfinite(row.metrics.get(metric, math.nan))
     }

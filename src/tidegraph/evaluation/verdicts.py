@@ -11,30 +11,47 @@ from typing import Any
 Heuristics = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float | None]]]]
 Examples = Mapping[str, Mapping[str, int]]  # [sampler][part]
 
+# Ends the names of heuristics that know what they know in publications, not what the model knows.
+PUBLISHED = "@published"
 _SECOND_METRIC = "auc"  # reported next to the headline where the model does not lead by it
 _BY_CHANCE = 0.01  # a lead that one seed may have over another
 # Headline metrics of results that do not name them, in the order in which they are looked for.
 _HEADLINES = ("ap", "mrr", "mrr_full")
 _NODE_HEADLINES = ("auc", "micro_f1")
-_PARTS = {"all": "", "new": " on new nodes"}  # of runs; others are named as protocols name them
+# Of runs; others are named as protocols name them.
+_PARTS = {"all": "", "new": " on new nodes", "first": " at first meetings"}
 
 
 def best_heuristic(
     heuristics: Heuristics, sampler: str, part: str, metric: str
 ) -> tuple[str, float] | None:
-    """Return the name and value of the heuristic with the highest metric, or None without one."""
+    """Return the name and value of the heuristic with the highest metric, or None without one.
+
+    Those as published do not count: they know less than a model, or more of events at one time.
+    """
     return _best(_values(heuristics, sampler, part, metric))
 
 
 def _values(heuristics: Heuristics, sampler: str, part: str, metric: str) -> dict[str, float]:
     found = {
-        name: table.get(sampler, {}).get(part, {}).get(metric) for name, table in heuristics.items()
+        name: table.get(sampler, {}).get(part, {}).get(metric)
+        for name, table in heuristics.items()
+        if not name.endswith(PUBLISHED)
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _best(values: Mapping[str, float]) -> tuple[str, float] | None:
     return max(values.items(), key=lambda item: item[1], default=None)
+
+
+def part_words(part: str) -> str:
+    """Return which events a part has, as words to append; none for all of them.
+
+    >>> part_words("all"), part_words("first"), part_words("new_validation")
+    ('', ' at first meetings', ' on new_validation')
+    """
+    return _PARTS.get(part, f" on {part}")
 
 
 def noise(a: float, b: float, examples: int | None) -> float:
@@ -70,7 +87,7 @@ class Verdict:
     """A model and the heuristics by one metric, under one sampler on one part."""
 
     sampler: str
-    part: str  # in runs all, or new: events that touch a node unseen in training
+    part: str  # in runs all, new (a node unseen in training), or first (they never met before)
     metric: str
     mean: float  # of the model, over seeds
     spread: float | None  # standard deviation over seeds; None with one seed
@@ -105,7 +122,7 @@ class Verdict:
 
     def __str__(self) -> str:
         where = "" if self.sampler == "none" else f" under {self.sampler}"
-        where += _PARTS.get(self.part, f" on {self.part}")
+        where += part_words(self.part)
         metric = self.metric.upper().replace("_", " ")
         own = f"{100 * self.mean:.2f}"
         own += "" if self.spread is None else f" ± {100 * self.spread:.2f}"

@@ -72,10 +72,12 @@ class EdgeFeatures:
             for column in columns
         )
 
-    def of_links(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
+    def of_links(
+        self, src: ArrayLike, dst: ArrayLike, t: ArrayLike, as_of: ArrayLike | None = None
+    ) -> FloatArray:
         """Return a row for each pair, `[len(src), len(link_names)]`; 0 where nothing happened."""
         src, dst = known_nodes(src, self._nodes), known_nodes(dst, self._nodes)
-        t = time_numbers(t)
+        t = time_numbers(t if as_of is None else as_of)
         parts = [
             last_and_mean(self._features, *self._pairs.latest(key, t, RECENT))
             for key in (src * self._nodes + dst, dst * self._nodes + src)
@@ -138,8 +140,11 @@ class Sketches:
             *(f"norm {end}.{kind}" for end in ("src", "dst") for kind in kinds[1:]),
         )
 
-    def of_links(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
+    def of_links(
+        self, src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray | None = None
+    ) -> FloatArray:
         """Return a row for each pair and time, `[len(src), len(link_names)]`."""
+        t = t if as_of is None else as_of
         a, b = self._states(src, t), self._states(dst, t)  # [B, 1 + channels, columns]
         columns = a.shape[2]
         norm_a, norm_b = (np.sqrt(np.einsum("bcd,bcd->bc", z, z) / columns) for z in (a, b))
@@ -165,8 +170,14 @@ class PartOfLinks(Protocol):
 
     link_names: tuple[str, ...]
 
-    def of_links(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-        """Return a row for each pair and time, `[len(src), len(link_names)]`."""
+    def of_links(
+        self, src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray | None = None
+    ) -> FloatArray:
+        """Return a row for each pair and time, `[len(src), len(link_names)]`.
+
+        It is about what happened strictly before `as_of`, by default `t`; only a history also says
+        how long ago that is at `t`.
+        """
 
 
 class PairFeatures:
@@ -179,13 +190,20 @@ class PairFeatures:
     def __len__(self) -> int:
         return len(self.names)
 
-    def __call__(self, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-        """Return a row for each pair and time, `[len(src), len(names)]`."""
+    def __call__(
+        self, src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray | None = None
+    ) -> FloatArray:
+        """Return a row for each pair and time, `[len(src), len(names)]`.
+
+        It is about what happened strictly before `as_of`, by default `t`, as long ago as it is at
+        `t`.
+        """
+        as_of = t if as_of is None else as_of
         out = np.empty((len(src), len(self)), dtype=np.float32)
         for first in range(0, len(src), _AT_ONCE):
             rows = slice(first, first + _AT_ONCE)
-            read = [part.of_links(src[rows], dst[rows], t[rows]) for part in self._parts]
-            np.concatenate(read, axis=1, out=out[rows])
+            asked = src[rows], dst[rows], t[rows], as_of[rows]
+            np.concatenate([part.of_links(*asked) for part in self._parts], axis=1, out=out[rows])
         return out
 
 

@@ -202,13 +202,25 @@ class History:
             self._native.node_rows(numbers, times, out)
         return out
 
-    def of_links(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> NDArray[np.float32]:
-        """Return a row for each pair and time, `[len(src), len(link_names)]`."""
+    def of_links(
+        self, src: ArrayLike, dst: ArrayLike, t: ArrayLike, as_of: ArrayLike | None = None
+    ) -> NDArray[np.float32]:
+        """Return a row for each pair and time, `[len(src), len(link_names)]`.
+
+        It is about what happened before `as_of`, by default `t`, as long ago as it is at `t`.
+        """
         sources, targets, times = self._nodes(src), self._nodes(dst), _times(t)
-        _same_length(sources, targets, times)
+        known = times if as_of is None else _times(as_of)
+        _same_length(sources, targets, times, known)
+        if (known > times).any():
+            late = int(np.argmax(known > times))
+            raise DataError(
+                f"as_of is {known[late]} for a question about {times[late]}; what happens after a"
+                " time cannot be known at it"
+            )
         out = np.empty((len(sources), self._native.link_columns), dtype=np.float32)
         with self._lock:
-            self._native.link_rows(sources, targets, times, out)
+            self._native.link_rows(sources, targets, times, known, out)
         return out
 
     def walks_to(

@@ -63,12 +63,17 @@ class LocalPropagation:
             for half_life in self.channels
         )
 
-    def of_links(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
+    def of_links(
+        self, src: ArrayLike, dst: ArrayLike, t: ArrayLike, as_of: ArrayLike | None = None
+    ) -> FloatArray:
         """Return a row for each pair and time, `[len(src), len(link_names)]`, as logarithms.
 
+        as_of: walk over the events strictly before this; by default `t`.
         Pairs of one source and time take less time in adjacent rows.
         """
-        return self._history.walks_to(self._half_lives, self._limits, src, dst, t, len(_MEASURES))
+        known = t if as_of is None else as_of
+        limits = self._half_lives, self._limits
+        return self._history.walks_to(*limits, src, dst, known, len(_MEASURES))
 
     def spread(self, node: int, t: int) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
         """Return who is reached from a node before `t`, how, and what is missing.

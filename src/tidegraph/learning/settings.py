@@ -20,6 +20,7 @@ from tidegraph.core.errors import ParameterError
 
 Task: TypeAlias = Literal["link", "node", "events"]
 Protocol: TypeAlias = Literal["tgn", "tgb", "time", "roland"]
+Knowledge: TypeAlias = Literal["event", "batch"]
 Sampler: TypeAlias = Literal["random-dst", "random-all", "historical", "inductive"]
 Format: TypeAlias = Literal["auto", "table", "jodie", "tgn", "tgl", "snap"]
 OnBad: TypeAlias = Literal["error", "drop", "drop-many"]
@@ -122,6 +123,11 @@ class Evaluation:
         None,
         "samplers of negatives, such as random-dst,historical; none: these two, or no negatives"
         " where the protocol has none",
+    )
+    knowledge: Knowledge = setting(
+        "event",
+        "what is known when a test event is asked about: all before its time, or all before its"
+        " batch of 200, as published models with a memory have it; training asks in the same way",
     )
     rank: bool = setting(False, "whether to rank all destinations too")
     rank_sample: int | None = setting(None, "rank for so many test events only", least=1)
@@ -343,6 +349,12 @@ class LinkSettings(ModelSettings):
     past_weight: float = setting(0.3, "weight of each of those in the loss", least=0, most=_MANY)
     any_node: bool = setting(
         False, "whether random negatives come from all nodes, not just from destinations"
+    )
+    knowledge: Knowledge = setting(
+        "event",
+        "what the model learns to answer from: all before each event, or all before its batch of"
+        " 200; set by the protocol of an evaluation",
+        by_run=True,
     )
 
     def __post_init__(self) -> None:

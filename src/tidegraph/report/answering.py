@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import Split, metrics
-from tidegraph.evaluation.memory import Memory
+from tidegraph.evaluation.memory import Meetings, Memory
+from tidegraph.evaluation.metrics import standard_error
 from tidegraph.evaluation.protocols.scoring import (
+    BATCH_SIZE,
     PAIRS_AT_ONCE,
     columns,
     heuristics_for,
+    known_before,
     slices,
     without_features,
 )
 from tidegraph.events.batch import Op
-from tidegraph.events.past import Past
 from tidegraph.events.stream import EventStream
 from tidegraph.report.telemetry import Gathered, short
 
@@ -44,12 +46,14 @@ def next_links(
     """Return the likeliest next links of active nodes, ranks of true destinations, and meetings."""
     rows = _tested(stream, split)
     random = np.random.default_rng(0)
-    pairs = _Pairs(stream)
-    ranking, arrays = _ranks(predictor, stream, rows, pairs, random, report)
+    pairs = Meetings(stream)
+    as_of = stream.t.copy()
+    as_of[rows] = known_before(stream.t[rows], predictor.knowledge, BATCH_SIZE)
+    ranking, arrays = _ranks(predictor, stream, rows, as_of, pairs, random, report)
     about = {
         "answers": _likeliest(predictor, stream, rows, pairs),
         "ranking": ranking,
-        "meetings": _meetings(predictor, stream, split, rows, pairs, random),
+        "meetings": _meetings(predictor, stream, split, rows, as_of, pairs, random),
     }
     return about, arrays
 
@@ -105,36 +109,15 @@ def _named(
     ]
 
 
-class _Pairs:
-    """When two nodes met, in either direction."""
-
-    def __init__(self, stream: EventStream) -> None:
-        self._nodes = stream.nodes
-        self._past = Past(self._key(stream.src, stream.dst), stream.t)
-
-    def _key(self, src: IntArray, dst: IntArray) -> IntArray:
-        return np.minimum(src, dst) * self._nodes + np.maximum(src, dst)
-
-    def met(self, src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.bool_]:
-        """Return whether they met strictly before `t`."""
-        first, end = self._past.span(self._key(src, dst), t)
-        return np.asarray(end > first)
-
-    def at(self, src: IntArray, dst: IntArray, t: IntArray) -> NDArray[np.bool_]:
-        """Return whether they met at `t`."""
-        key = self._key(src, dst)
-        return np.asarray(self._past.span(key, t + 1)[1] > self._past.span(key, t)[1])
-
-
 def _likeliest(
-    predictor: LinkPredictor, stream: EventStream, rows: IntArray, pairs: _Pairs
+    predictor: LinkPredictor, stream: EventStream, rows: IntArray, pairs: Meetings
 ) -> dict[str, Any]:
     nodes, events = _most(stream, stream.src[rows], _NODES)
     asked, _ = _most(stream, stream.dst, _PAIRS // _NODES)
     t, answers = int(stream.t[-1]) + 1, []
     for node in nodes.tolist():
         found, probability = predictor.rank(node, t, k=_ANSWERS, candidates=asked)
-        met = pairs.met(np.full(len(found), node), found, np.full(len(found), t))
+        met = pairs.before(np.full(len(found), node), found, np.full(len(found), t))
         given = zip(stream.name(found), probability.tolist(), met.tolist(), strict=True)
         answers.append([{"what": short(a), "probability": b, "met": c} for a, b, c in given])
     return {
@@ -149,11 +132,15 @@ def _ranks(
     predictor: LinkPredictor,
     stream: EventStream,
     rows: IntArray,
-    pairs: _Pairs,
+    as_of: IntArray,
+    pairs: Meetings,
     random: np.random.Generator,
     report: Progress,
 ) -> Gathered:
-    """Return the rank of true destinations among all, as `evaluate_ranking` defines it."""
+    """Return the rank of true destinations among all, as `evaluate_ranking` defines it.
+
+    `as_of[k]` is the time before which all is known when event k of the stream is asked about.
+    """
     destinations, of = np.unique(stream.dst), len(rows)
     width = len(destinations)
     count = min(_RANKED, of, _PAIRS // width)
@@ -165,7 +152,8 @@ def _ranks(
     for some in slices(count, max(1, PAIRS_AT_ONCE // width)):
         report(some.start, count, "ranking all destinations")
         asked = np.repeat(src[some], width), np.tile(destinations, len(src[some]))
-        answers = predictor.decision_function(*asked, np.repeat(t[some], width))
+        times = np.repeat(t[some], width), np.repeat(as_of[rows[some]], width)
+        answers = predictor.decision_function(*asked, *times)
         scores[some] = answers.reshape(-1, width)
     # Other destinations that the source reaches at the same time are as true.
     true = np.zeros(scores.shape, dtype=bool)
@@ -176,7 +164,7 @@ def _ranks(
     own = scores[np.arange(count), np.searchsorted(destinations, dst)]
     return {"destinations": width, "events": count, "of": of}, {
         "rank.place": metrics.ranks(own, scores, without=true),
-        "rank.met": pairs.met(src, dst, t).astype(np.int64),
+        "rank.met": pairs.before(src, dst, t).astype(np.int64),
     }
 
 
@@ -185,7 +173,8 @@ def _meetings(
     stream: EventStream,
     split: Split,
     rows: IntArray,
-    pairs: _Pairs,
+    as_of: IntArray,
+    pairs: Meetings,
     random: np.random.Generator,
 ) -> list[dict[str, Any]]:
     """Return how often a true pair scores above a false one: first meetings, then repeats.
@@ -193,7 +182,7 @@ def _meetings(
     A first meeting is compared with another destination that its source has never met, a repeat
     with another pair that has met before.
     """
-    met = pairs.met(*columns(stream, rows))
+    met = pairs.before(*columns(stream, rows))
     heuristics, memory = heuristics_for(stream, split)(), Memory(without_features(stream))
     found = []
     for first, of in ((True, rows[~met]), (False, rows[met])):
@@ -202,15 +191,17 @@ def _meetings(
         false, usable = (_strangers if first else _acquainted)(stream, true, pairs, random)
         if not usable.any():
             continue
-        true, false = _where(true, usable), _where(false, usable)
-        known = np.searchsorted(stream.t, true[2])
-        own = _above(*(predictor.decision_function(*one) for one in (true, false)))
+        true, false, before = _where(true, usable), _where(false, usable), as_of[asked[usable]]
+        known = np.searchsorted(stream.t, before)
+        own = _above(*(predictor.decision_function(*one, before) for one in (true, false)))
         of_rules = {}
         for rule in heuristics:
-            if rule.per_event:
-                above = _above(*(rule.score(memory.ask(*one, known)) for one in (true, false)))
-                lead = {"share": float(np.mean(own - above)), "error": error(own - above, -1.0)}
-                of_rules[rule.name] = _share(above) | {"lead": lead}
+            above = _above(*(rule.score(memory.ask(*one, known)) for one in (true, false)))
+            lead = {
+                "share": float(np.mean(own - above)),
+                "error": standard_error(own - above, -1.0),
+            }
+            of_rules[rule.name] = _share(above) | {"lead": lead}
         about = {"first": first, "events": int(usable.sum()), "of": len(of)}
         found.append(about | _share(own) | {"heuristics": of_rules})
     return found
@@ -227,19 +218,11 @@ def _where(pairs: Pairs, mask: NDArray[np.bool_]) -> Pairs:
 
 
 def _share(above: NDArray[np.float64]) -> dict[str, float]:
-    return {"share": float(np.mean(above)), "error": error(above)}
-
-
-def error(values: NDArray[Any], lowest: float = 0.0) -> float:
-    """Return the standard error of the mean of values from `lowest` to 1.
-
-    One more value at either end is added, so that a few that agree do not look certain.
-    """
-    return float(np.std(np.append(values, [lowest, 1.0])) / np.sqrt(len(values) + 2))
+    return {"share": float(np.mean(above)), "error": standard_error(above)}
 
 
 def _strangers(
-    stream: EventStream, true: Pairs, pairs: _Pairs, random: np.random.Generator
+    stream: EventStream, true: Pairs, pairs: Meetings, random: np.random.Generator
 ) -> tuple[Pairs, NDArray[np.bool_]]:
     """Return the same sources with destinations they have not met up to the time, where found."""
     src, _, t = true
@@ -247,7 +230,7 @@ def _strangers(
     dst, left = src.copy(), np.arange(len(src))
     for _ in range(_DRAWS):
         dst[left] = random.choice(destinations, len(left))
-        known = (dst[left] == src[left]) | pairs.met(src[left], dst[left], t[left] + 1)
+        known = (dst[left] == src[left]) | pairs.by(src[left], dst[left], t[left])
         left = left[known]
     usable = np.ones(len(src), dtype=bool)
     usable[left] = False
@@ -255,7 +238,7 @@ def _strangers(
 
 
 def _acquainted(
-    stream: EventStream, true: Pairs, pairs: _Pairs, random: np.random.Generator
+    stream: EventStream, true: Pairs, pairs: Meetings, random: np.random.Generator
 ) -> tuple[Pairs, NDArray[np.bool_]]:
     """Return pairs that met before the time, and where they do not meet again at it."""
     _, first = np.unique(stream.src * stream.nodes + stream.dst, return_index=True)

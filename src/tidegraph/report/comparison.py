@@ -43,12 +43,13 @@ def _distinct(names: list[str]) -> list[str]:
 
 def _warnings(runs: Sequence[FinishedRun]) -> list[str]:
     """Return what makes numbers incomparable."""
-    protocols = {str(run.results.get("protocol")) for run in runs}
     reasons = []
     if len({run.digest for run in runs}) > 1:
         reasons.append("are on different data")
-    if len(protocols) > 1:
-        reasons.append(f"have different protocols ({', '.join(sorted(protocols))})")
+    for key, what in (("protocol", "protocols"), ("knowledge", "knowledge")):
+        found = {str(run.results.get(key)) for run in runs}
+        if len(found) > 1:
+            reasons.append(f"have different {what} ({', '.join(sorted(found))})")
     return [f"The runs {reason}: their numbers cannot be compared." for reason in reasons]
 
 

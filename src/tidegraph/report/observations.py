@@ -17,6 +17,7 @@ from tidegraph.core import statefile
 from tidegraph.core.errors import EvaluationError, StateFileError
 from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation import SEEDS, Split, negative_sampler
+from tidegraph.evaluation.protocols.scoring import BATCH_SIZE, columns, known_before, slices
 from tidegraph.events.describe import describe, facts
 from tidegraph.events.stream import EventStream
 from tidegraph.report.answering import next_classes, next_links
@@ -30,7 +31,6 @@ IntArray = NDArray[np.int64]
 _FORMAT = 1
 _USED = ("tidegraph", "numpy", "torch")  # packages whose versions are kept
 _SCORED = 50_000  # test examples that curves are drawn from, evenly over the test period
-_BATCH = 200  # positives for which negatives are drawn together, as in the evaluation
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +132,12 @@ def _link_scores(predictor: LinkPredictor, stream: EventStream, split: Split) ->
     """Return scores of true pairs of the test period, and of false ones of each sampler."""
     part = "test" if len(split.test) else "validation"
     asked = split.part(part)
-    rows = asked[evenly(len(asked), _SCORED)]
-    src, dst, t = stream.src[rows], stream.dst[rows], stream.t[rows]
+    shown = evenly(len(asked), _SCORED)
+    src, dst, t = columns(stream, asked[shown])
+    as_of = known_before(stream.t[asked], predictor.knowledge, BATCH_SIZE)[shown]
     arrays: dict[str, NDArray[Any]] = {
         "score.t": t,
-        "score.true": predictor.decision_function(src, dst, t).astype(np.float32),
+        "score.true": predictor.decision_function(src, dst, t, as_of).astype(np.float32),
     }
     # The kind it was trained against is always needed: probabilities refer to it.
     own = "random-all" if predictor.any_node else "random-dst"
@@ -144,19 +145,18 @@ def _link_scores(predictor: LinkPredictor, stream: EventStream, split: Split) ->
         sampler = negative_sampler(name, stream, seed=SEEDS[part])
         try:
             drawn = [
-                sampler.sample(src[k : k + _BATCH], dst[k : k + _BATCH], t[k : k + _BATCH])
-                for k in range(0, len(rows), _BATCH)
+                sampler.sample(src[some], dst[some], t[some])
+                for some in slices(len(shown), BATCH_SIZE)
             ]
         except EvaluationError:  # the graph is so small that all pairs happen
             continue
         false_src, false_dst = (np.concatenate(ends) for ends in zip(*drawn, strict=True))
-        arrays[f"score.{name}"] = predictor.decision_function(false_src, false_dst, t).astype(
-            np.float32
-        )
+        false = predictor.decision_function(false_src, false_dst, t, as_of)
+        arrays[f"score.{name}"] = false.astype(np.float32)
     about = {
         "task": "link",
         "part": part,
-        "examples": len(rows),
+        "examples": len(shown),
         "examples_of": len(asked),
         "training_negatives": predictor.training_negatives,
         # The weights of false pairs in training; a true one weighs 1.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidegraph.evaluation import Verdict
+from tidegraph.evaluation import Verdict, part_words
+from tidegraph.evaluation.verdicts import PUBLISHED
 from tidegraph.events.moments import dates
 from tidegraph.report.markup import Html, element
 
@@ -98,7 +99,6 @@ _HEURISTICS = {
     "degree": ("number of events", "logistic regression on log(1 + earlier events of the node)"),
     "gradient-boosting": ("gradient boosting", "boosted trees on the event's own columns"),
 }
-_PER_EVENT = "@"  # what follows says what it knows
 
 
 def metric_words(metric: str) -> str:
@@ -112,8 +112,8 @@ def against(sampler: str) -> str:
 
 
 def condition(verdict: Verdict) -> str:
-    """Return what the prediction competes with, and on which nodes."""
-    return against(verdict.sampler) + (" on new nodes" if verdict.part == "new" else "")
+    """Return what the prediction competes with, and for which events."""
+    return against(verdict.sampler) + part_words(verdict.part)
 
 
 def with_spread(mean: float, spread: float | None) -> str:
@@ -162,16 +162,16 @@ def meaning(metric: str, sampler: str, value: float) -> str | None:
 
 def heuristic_words(name: str) -> str:
     """Return a heuristic as the report calls it."""
-    base, _, per_event = name.partition(_PER_EVENT)
+    base = name.removesuffix(PUBLISHED)
     words = _HEURISTICS[base][0] if base in _HEURISTICS else base
-    return f"{words} (per event)" if per_event else words
+    return words if base == name else f"{words} (as published)"
 
 
 def formula(name: str) -> str:
     """Return how a heuristic scores u → v, or a class; nothing if that is not known."""
-    base, _, per_event = name.partition(_PER_EVENT)
+    base = name.removesuffix(PUBLISHED)
     known = _HEURISTICS.get(base, ("", ""))[1]
-    return f"{known}; knows all events before each, as the model" if per_event else known
+    return known if base == name else f"{known}; knows the batches before, as published"
 
 
 def heuristic(name: str) -> Html:

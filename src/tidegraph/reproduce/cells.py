@@ -186,7 +186,6 @@ class SeenOrItem(Heuristic):
     """
 
     name = "seen, else is it an item?"
-    per_event = False
 
     def score(self, asked: Asked) -> NDArray[np.float64]:
         item = (asked.destination.count > 0).astype(np.float64)

@@ -53,6 +53,7 @@ class Row:
     sampler: str
     metric: str
     values: dict[str, Value]  # by column
+    knowledge: str = ""  # of what was known when links were asked about
 
     def is_measured(self, column: str) -> bool:
         return column in self.values and self.values[column].mean is not None
@@ -70,13 +71,12 @@ class Table:
 
     def markdown(self) -> str:
         """Return the table in aligned Markdown, without empty columns."""
-        lines = [["model", "whose", "negatives", "metric", *self.columns]]
+        lines = [["model", "whose", "negatives", "knowledge", "metric", *self.columns]]
         for row in self.rows:
             found = [row.values.get(column) for column in self.columns]
             texts = [_NOTHING if value is None else value.text for value in found]
-            lines.append(
-                [row.name, row.whose, row.sampler or _NOTHING, row.metric or _NOTHING, *texts]
-            )
+            about = (word or _NOTHING for word in (row.sampler, row.knowledge, row.metric))
+            lines.append([row.name, row.whose, *about, *texts])
         shown = [
             place
             for place in range(len(lines[0]))
@@ -98,7 +98,8 @@ def published_rows(table: str) -> tuple[list[str], list[Row], list[str]]:
     rows, by_source = [], dict[str, list[str]]()
     for row in found:
         values = {column: Value.printed(text) for column, text in row["values"].items()}
-        rows.append(Row(row["name"], PUBLISHED, row["sampler"], row["metric"], values))
+        about = row["name"], PUBLISHED, row["sampler"], row["metric"]
+        rows.append(Row(*about, values, row["knowledge"]))
         by_source.setdefault(row["source"], []).append(row["name"])
     return columns, rows, [f"{', '.join(names)}: {source}" for source, names in by_source.items()]
 

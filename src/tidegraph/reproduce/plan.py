@@ -88,7 +88,7 @@ class Plan:
         relevant = {
             key: value
             for key, value in settings.items()
-            if key not in ("seed", "path", "threads", "device")
+            if key not in ("seed", "path", "knowledge", "threads", "device")
         }
         self.cells[name, model] = [
             Cell(kind, name, seed, relevant) for seed in (self._seeds if seeds is None else seeds)
@@ -176,4 +176,7 @@ def _row(
     """Return a row of values under its own measure, or that of the column."""
     values = {each.title: value(name, each, *(each.measure or measure)) for each in columns}
     sampler, metric = measure
-    return Row(name, whose, "" if sampler == "none" else sampler, metric, values)
+    if sampler == "none":
+        return Row(name, whose, "", metric, values)
+    knowledge = "snapshot" if sampler == "all-nodes" else "event"
+    return Row(name, whose, sampler, metric, values, knowledge)

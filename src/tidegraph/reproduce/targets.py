@@ -71,7 +71,7 @@ def _seen_or_item(found: Found, columns: Sequence[Column]) -> Row:
         for each in columns
         for sampler, _ in (each.measure or _RANDOM[0],)
     }
-    return Row(f"“{item}”", HEURISTIC, _BY_COLUMN, "ap", values)
+    return Row(f"“{item}”", HEURISTIC, _BY_COLUMN, "ap", values, "event")
 
 
 def _named(*names: str) -> list[Column]:

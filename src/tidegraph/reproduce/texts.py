@@ -34,7 +34,8 @@ def about_targets() -> dict[str, dict[str, Any]]:
 def published(table: str) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the columns of a table as printed, and its rows.
 
-    A row has `name`, `source`, `sampler`, `metric` and `values` by column, without empty ones.
+    A row has `name`, `source`, `sampler`, `metric`, `knowledge` and `values` by column, without
+    empty ones.
     """
     found = _read("published.toml")[table]
     columns: list[str] = found["columns"]
@@ -42,6 +43,7 @@ def published(table: str) -> tuple[list[str], list[dict[str, Any]]]:
         {
             **group,
             "name": name,
+            "knowledge": knowledge_of(name) if group["sampler"] else "",
             "values": {key: text for key, text in zip(columns, texts, strict=True) if text},
         }
         for group in found["groups"]
@@ -49,10 +51,26 @@ def published(table: str) -> tuple[list[str], list[dict[str, Any]]]:
     ]
 
 
-def best_published() -> dict[tuple[str, str, str], str]:
-    """Return the best published result by data set, sampler and part, with its model's name."""
+def best_published() -> dict[tuple[str, str, str], tuple[str, str]]:
+    """Return the best published result by data set, sampler and part, and what its model knows.
+
+    The name of the model comes first.
+    """
     rows: list[list[str]] = _read("published.toml")["best"]["rows"]
-    return {(data, sampler, part): text for data, sampler, part, text in rows}
+    return {
+        (data, sampler, part): (text, knowledge_of(text.split(maxsplit=1)[0]))
+        for data, sampler, part, text in rows
+    }
+
+
+def knowledge_of(model: str) -> str:
+    """Return what a published model of links knows when it scores an event.
+
+    >>> knowledge_of("TPNet"), knowledge_of("DyGFormer"), knowledge_of("GAE")
+    ('mixed', 'event', 'not said')
+    """
+    known: dict[str, list[str]] = _read("published.toml")["knowledge"]
+    return next((kind for kind, models in known.items() if model in models), "not said")
 
 
 def number(text: str) -> tuple[float, float | None] | None:

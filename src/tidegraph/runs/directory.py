@@ -78,6 +78,8 @@ def compare(directories: Sequence[str | Path]) -> dict[str, Any]:
         warnings.append("the runs are on different events; their numbers cannot be compared")
     elif len({json.dumps(metrics["split"], sort_keys=True) for metrics in found}) > 1:
         warnings.append("the runs are evaluated on different parts of the events")
+    if len({metrics.get("knowledge") for metrics in found}) > 1:
+        warnings.append("the runs differ in knowledge; their numbers cannot be compared")
     return {"runs": found, "differences": differing, "warnings": warnings}
 
 

@@ -17,7 +17,15 @@ from tidegraph.evaluation.results import Scores, over_seeds, plain_name
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.tasks import LinkPredictor
 from tidegraph.runs.protocol import Protocol, split_stream
-from tidegraph.runs.trials import LIVE, MODEL, Trial, make_trial, trial_settings, with_settings
+from tidegraph.runs.trials import (
+    LIVE,
+    MODEL,
+    Trial,
+    decided,
+    make_trial,
+    trial_settings,
+    with_settings,
+)
 
 _FEW = 1000  # events of a test; differences of some 4 points are then chance
 
@@ -37,10 +45,13 @@ def evaluate(
     A seed decides on features, weights and training negatives; the negatives of the evaluation
     have the protocol's own seeds, the same for all. Heuristics are evaluated once.
 
+    `knowledge` says what models and heuristics knew, except for those marked `@published`.
     `metrics[sampler][part][metric]` has `mean`, `std` (of the sample; 0 for one seed) and
-    `per_seed`, all fractions of 1; `part` is `all` or `new` (events that touch a node unseen in
-    training). `heuristics[name][sampler][part][metric]` is a number; `verdicts` says in words who
-    is ahead. `elapsed_s` is by stage, over all seeds.
+    `per_seed`, all fractions of 1; ranks also have `error`, the standard error over events. `part`
+    is `all`, `new` (events that touch a node unseen in training) or `first` (events whose nodes
+    never met before), and `examples[sampler][part]` is how many there are.
+    `heuristics[name][sampler][part][metric]` is a number; `verdicts` says in words who is ahead.
+    `elapsed_s` is by stage, over all seeds.
 
     preset: where settings start (see `tasks.preset`); by default that of the task and the protocol.
         `settings` are changes to it.
@@ -79,7 +90,9 @@ def summary(
     elapsed_s: Mapping[str, float],
 ) -> dict[str, Any]:
     """Return what `evaluate` does, from the scores of the heuristics and of each seed's model."""
-    metrics = over_seeds([one.table[MODEL] for one in scores])
+    metrics = over_seeds(
+        [one.table[MODEL] for one in scores], [one.errors[MODEL] for one in scores]
+    )
     model, stream = trial.model(seed=seeds[0], path=None), trial.stream
     verdicts = evaluation.verdicts(
         metrics, heuristics.table, heuristics.headlines, heuristics.examples
@@ -97,6 +110,7 @@ def summary(
             "unit": stream.unit,
         },
         "protocol": trial.title,
+        "knowledge": heuristics.knowledge,
         "live": dict(LIVE) if trial.protocol.live else None,
         "split": heuristics.split,
         "seeds": list(seeds),
@@ -131,8 +145,9 @@ def validate(
     those against random destinations.
     """
     times = _StageTimes()
-    split = split_stream(stream, Protocol.of(protocol))
-    own = {"seed": seed, "path": None, **({} if threads is None else {"threads": threads})}
+    protocol = Protocol.of(protocol)
+    split = split_stream(stream, protocol)
+    own = decided(protocol, seed=seed) | ({} if threads is None else {"threads": threads})
     predictor = with_settings(LinkPredictor(), settings, own)
     with times.stage("record"):
         predictor.observe(stream, split, progress=progress)
@@ -152,8 +167,8 @@ def validation_result(
     predictor: LinkPredictor, stream: EventStream, split: Split, **options: Any
 ) -> Result:
     """Return how a model does on the events that decided when to stop."""
-    score, parts = predictor.decision_function, ("validation",)
-    return evaluation.evaluate_link(score, stream, split, parts=parts, model=MODEL, **options)
+    options |= {"parts": ("validation",), "knowledge": predictor.knowledge, "model": MODEL}
+    return evaluation.evaluate_link(predictor.decision_function, stream, split, **options)
 
 
 def check_evaluation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import get_args
 
 from tidegraph import evaluation
 from tidegraph.core.errors import DataError, ParameterError
@@ -11,7 +12,7 @@ from tidegraph.core.words import counted
 from tidegraph.evaluation import ROLAND_SETTINGS, Split
 from tidegraph.events.moments import moment
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.settings import PROTOCOLS, model_settings_of, task_name
+from tidegraph.learning.settings import PROTOCOLS, Knowledge, model_settings_of, task_name
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Protocol:
         nodes for every source of the next snapshot.
     task: `link`, or `node` to predict the labels of nodes after the same times.
     samplers: of negatives; `random-dst` by default. `roland` and nodes have none.
+    knowledge: what model and heuristics know when a test event is asked about: all before its time
+        (`event`), or all before the first event of its batch of 200 (`batch`).
     rank: also rank every destination for each test event, or for `rank_sample` of them.
     validation_after, test_after: for `time`, in the unit of the events or as ISO dates.
     snapshot_seconds, first_test: for `roland`; None takes those published for the data.
@@ -33,6 +36,7 @@ class Protocol:
     _: KW_ONLY
     task: str = "link"
     samplers: Sequence[str] | None = None
+    knowledge: str = "event"
     rank: bool = False
     rank_sample: int | None = None
     validation_after: float | str | None = None
@@ -53,6 +57,13 @@ class Protocol:
             reason = "the protocol roland ranks all nodes"
         if reason and (self.samplers is not None or self.ranks):
             raise ParameterError(f"{reason}; leave out samplers and rank")
+        if self.knowledge not in get_args(Knowledge):
+            raise ParameterError(f"knowledge is {self.knowledge!r}; give event or batch")
+        if self.knowledge == "batch" and (self.name == "roland" or self.task != "link"):
+            raise ParameterError(
+                "the knowledge 'batch' is about links between events; leave it out for the protocol"
+                " roland, which asks snapshot by snapshot, and for classes of nodes or events"
+            )
         times = self.validation_after, self.test_after
         if self.name == "time" and None in times:
             raise ParameterError(

@@ -254,7 +254,12 @@ class _Seed:
         of_record = {name: settings[name] for name in RECORD_SETTINGS}
         of_training = {name: value for name, value in settings.items() if name != "threads"}
         recorded_as = fingerprint(**run._inputs, settings=of_record, seed=seed)
-        trained_as = fingerprint(before=recorded_as, settings=of_training, split=run._split)
+        trained_as = fingerprint(
+            before=recorded_as,
+            settings=of_training,
+            split=run._split,
+            knowledge=run.settings.evaluation.knowledge,
+        )
         self.scored_as = fingerprint(
             before=trained_as, evaluation=dataclasses.asdict(run.settings.evaluation)
         )

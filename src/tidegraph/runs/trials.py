@@ -45,7 +45,7 @@ class Trial(ABC):
 
     def model(self, *, seed: int, path: str | None) -> Model:
         """Return a model that has not learned yet and records to `path`."""
-        own = {"seed": seed, "path": path}
+        own = decided(self.protocol, seed=seed, path=path)
         return with_settings(MODELS[self.protocol.task](), self.settings, own)
 
     @property
@@ -67,7 +67,8 @@ class _LinkTrial(Trial):
 
     def evaluate(self, model: Model | None, *, progress: Progress = silent) -> Scores:
         assert model is None or isinstance(model, LinkPredictor)
-        asked, options = self.protocol, _options(model) | {"progress": progress}
+        asked = self.protocol
+        options = _options(model) | {"knowledge": asked.knowledge, "progress": progress}
         about = None if model is None else model.decision_function, self.events, self.training
         samplers = asked.samplers or ("random-dst",)
         results = [evaluation.evaluate_link(*about, samplers=samplers, **options)]
@@ -231,8 +232,14 @@ def trial_settings(
     chosen = model_settings(
         settings, task=protocol.task, protocol=protocol.name, named=preset, data=name
     )
-    with_settings(MODELS[protocol.task](), chosen, {"seed": 0, "path": None})
+    with_settings(MODELS[protocol.task](), chosen, decided(protocol))
     return chosen
+
+
+def decided(protocol: Protocol, *, seed: int = 0, path: str | None = None) -> dict[str, Any]:
+    """Return the settings of a model that its user does not give."""
+    of_links = {"knowledge": protocol.knowledge} if protocol.task == "link" else {}
+    return {"seed": seed, "path": path, **of_links}
 
 
 def with_settings(

@@ -1,10 +1,9 @@
 """Evaluations exactly as the published protocols define them, with heuristics for comparison.
 
-A model is a function of pairs and times that uses only events strictly before each time.
-Heuristics score a batch from their memory at its start, as EdgeBank does in its publications, and
-see its events afterwards. Those that can also score each event from all events of the stream before
-it, as a model may; `@event` marks them. Weights do not change here. A model may update its own
-state, as long as it answers for the time it is asked about.
+A model is a function of pairs and times that uses only events strictly before each time or, with
+the knowledge `batch`, before the time of the first event of its batch. Heuristics know the same;
+`@published` marks those that know what they know in their publications. Weights do not change here.
+A model may update its own state, as long as it answers for the time it is asked about.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.progress import Progress
 from tidegraph.evaluation import metrics
+from tidegraph.evaluation.memory import Meetings
 from tidegraph.evaluation.negatives import (
     GivenNegatives,
     HistoricalEdges,
@@ -21,7 +22,7 @@ from tidegraph.evaluation.negatives import (
     negative_sampler,
 )
 from tidegraph.evaluation.protocols import scoring
-from tidegraph.evaluation.protocols.scoring import HeuristicFactory, PairScore
+from tidegraph.evaluation.protocols.scoring import FIRST, HeuristicFactory, PairScore
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
 from tidegraph.evaluation.splits import Split
 from tidegraph.events.stream import EventStream
@@ -43,7 +44,8 @@ def evaluate_link(
     *,
     samplers: Sequence[str | GivenNegatives] = ("random-dst",),
     parts: Sequence[str] = ("test", "new_test"),
-    batch_size: int = 200,
+    knowledge: str = "event",
+    batch_size: int = scoring.BATCH_SIZE,
     seeds: Mapping[str, int] = SEEDS,
     heuristics: HeuristicFactory | None = None,
     model: str = "model",
@@ -55,10 +57,19 @@ def evaluate_link(
     `score(src, dst, t)` returns a number per pair; with None only the heuristics are evaluated. A
     negative has the time of its positive. Negatives of `validation` and `test` are drawn from the
     whole stream, those of the new-node parts from their own events; `inductive` excludes edges
-    that occurred before the part began. Heuristics know the events of training, validation and
-    test that precede the batch or, as `<name>@event`, every event of the stream that precedes the
-    scored one, including those of nodes held out of training. `heuristics` returns fresh ones,
-    or none.
+    that occurred before the part began.
+
+    knowledge: what is known of the stream when an event is asked about, the same for the model and
+        the heuristics: everything before its time (`event`), or before the time of the first event
+        of its batch (`batch`). In that case `score(src, dst, t, as_of)` is asked, and must not
+        depend on any event at or after `as_of`. `<name>@published` are heuristics as published,
+        which know the events of training, validation and test that precede the batch, whatever
+        their time.
+    heuristics: returns fresh ones, or none.
+
+    First meetings are a part of their own, `first_test` beside `test`: the events whose two nodes
+    have not met before, in either direction, each against its negative, if those two have not met
+    by then either. AP and AUC are over all of them at once. Samplers of past edges have none.
 
     `settings["repeated_in_batch"][part]` is the share of positives whose pair has occurred earlier
     in their batch. Samplers of past edges never draw such a pair, so whoever knows the events
@@ -69,9 +80,9 @@ def evaluate_link(
         raise ParameterError(f"{unseeded[0]} has no seed; seeds are given for {', '.join(seeds)}")
     scoring.reject_removals(stream)
     own = None if score is None else model
-    builder = ResultBuilder("link", stream, own, "ap", training_negatives)
+    builder = ResultBuilder("link", stream, own, "ap", training_negatives, knowledge)
     make = heuristics or scoring.heuristics_for(stream, split)
-    memories = scoring.Memories(stream, split)
+    memories, meetings = scoring.Memories(stream, split), Meetings(stream)
     scorers = len(scoring.Panel(make, memories).names) + (score is not None)
     # Every negative is drawn, every pair scored by all, and the metrics count the negatives again.
     kinds, events = len(samplers), sum(len(split.part(part)) for part in parts)
@@ -85,6 +96,8 @@ def evaluate_link(
             continue
         src, dst, t = scoring.columns(stream, positions)
         row = scoring.begin_of_batch(positions, batch_size)
+        as_of = scoring.known_before(t, knowledge, batch_size)
+        times = (t,) if knowledge == "event" else (t, as_of)
         repeated[part] = _repeated_in_batch(src * stream.nodes + dst, t, batch_size)
         drawn: dict[str, _Pairs] = {}
         for wanted in samplers:
@@ -97,11 +110,11 @@ def evaluate_link(
             sources, destinations = zip(*batches, strict=True)
             drawn[sampler.name] = np.concatenate(sources), np.concatenate(destinations)
         avoiding = [name for name in drawn if name in _AVOID_BATCH]
-        if avoiding and repeated[part] > _REPEATS_WORTH_A_NOTE:
+        if avoiding and knowledge == "event" and repeated[part] > _REPEATS_WORTH_A_NOTE:
             builder.warn(
                 f"{repeated[part]:.0%} of the positives of {part} repeat a pair of their own batch,"
                 f" which {' and '.join(avoiding)} negatives never do: scorers that know the events"
-                " within a batch (the model, heuristics with @event) recognise them; see"
+                " within a batch, as all do with the knowledge event, recognise them; see"
                 " docs/protocols.md"
             )
         pairs = [(src, dst), *drawn.values()]
@@ -109,19 +122,26 @@ def evaluate_link(
         if score is not None:
             begun = time.perf_counter()
             report = partial(work.add, what=f"{part}, scoring")
-            true, *false = [scoring.ask(score, *some, t, report=report) for some in pairs]
+            true, *false = [scoring.ask(score, *some, *times, report=report) for some in pairs]
             scores.append((model, true, false, time.perf_counter() - begun))
             for name, others in zip(drawn, false, strict=True):
                 positive = np.arange(2 * len(true)) < len(true)
                 tied = metrics.tied_at_top(np.concatenate([true, others]), positive)
                 builder.warn_of_ties(part, name, float(tied.sum()) / len(true))
         panel = scoring.Panel(make, memories)
-        scores += _by_heuristics(panel, pairs, t, row, work, part)
-        for number, name in enumerate(drawn):
+        scores += _by_heuristics(panel, pairs, (t, as_of, row), work, part)
+        new = ~meetings.before(src, dst, t) & (not part.startswith("new_"))
+        for number, (name, negatives) in enumerate(drawn.items()):
             seed = None if name == GivenNegatives.name else seeds[part]
+            first = new & (name not in _AVOID_BATCH)
+            first[first] = ~meetings.by(*(end[first] for end in (*negatives, t)))
             for scorer, true, false, elapsed_s in scores:
                 values = metrics.link_metrics(true, false[number], batch_size=batch_size)
                 builder.add(Row(part, name, scorer, values, len(true), seed, elapsed_s))
+                if first.any():
+                    values = metrics.pair_metrics(true[first], false[number][first])
+                    about = FIRST + part, name, scorer, values, int(first.sum())
+                    builder.add(Row(*about, seed, elapsed_s))
                 work.add(len(true), f"{part}, measuring {scorer}")
     settings: dict[str, Any] = {"batch_size": batch_size, "seeds": dict(seeds)}
     settings["repeated_in_batch"] = repeated
@@ -142,20 +162,19 @@ def _repeated_in_batch(pair: IntArray, t: IntArray, batch_size: int) -> float:
 def _by_heuristics(
     panel: scoring.Panel,
     pairs: Sequence[_Pairs],
-    t: IntArray,
-    row: IntArray,
+    when: tuple[IntArray, ...],
     work: scoring.Work,
     part: str,
 ) -> Iterator[_Scores]:
     """Ask all heuristics about true pairs and the false ones of each sampler, in pieces.
 
-    `row` is the first event of each one's batch.
+    `when` are the times, those before which all is known, and the first event of each one's batch.
     """
-    kinds = len(pairs)
-    found = np.empty((len(panel.names), kinds, len(t)))
-    for rows in scoring.slices(len(t), max(1, scoring.PAIRS_AT_ONCE // kinds)):
+    kinds, count = len(pairs), len(when[0])
+    found = np.empty((len(panel.names), kinds, count))
+    for rows in scoring.slices(count, max(1, scoring.PAIRS_AT_ONCE // kinds)):
         src, dst = (np.concatenate([some[end][rows] for some in pairs]) for end in (0, 1))
-        answers = panel.scores(src, dst, np.tile(t[rows], kinds), np.tile(row[rows], kinds))
+        answers = panel.scores(src, dst, *(np.tile(column[rows], kinds) for column in when))
         for scorer, answer in enumerate(answers):
             found[scorer, :, rows] = answer.reshape(kinds, -1)
             work.add(len(answer), f"{part}, scoring by {panel.names[scorer]}")

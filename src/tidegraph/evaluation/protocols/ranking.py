@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from tidegraph.core.errors import EvaluationError
 from tidegraph.core.progress import Progress
 from tidegraph.evaluation import metrics
+from tidegraph.evaluation.memory import Meetings
 from tidegraph.evaluation.negatives import GivenNegatives
 from tidegraph.evaluation.protocols import scoring
-from tidegraph.evaluation.protocols.scoring import HeuristicFactory, PairScore
+from tidegraph.evaluation.protocols.scoring import FIRST, HeuristicFactory, PairScore
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
 from tidegraph.evaluation.splits import Split
 from tidegraph.events.names import node_numbers
@@ -22,6 +23,7 @@ from tidegraph.events.stream import EventStream
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+_HITS = (1, 3, 10)
 
 
 def evaluate_ranking(
@@ -33,7 +35,8 @@ def evaluate_ranking(
     part: str = "test",
     sample: int | None = None,
     seed: int = 0,
-    batch_size: int = 200,
+    knowledge: str = "event",
+    batch_size: int = scoring.BATCH_SIZE,
     heuristics: HeuristicFactory | None = None,
     model: str = "model",
     training_negatives: str | None = None,
@@ -41,10 +44,15 @@ def evaluate_ranking(
 ) -> Result:
     """Rank each true destination among others as TGB does: MRR and hits, a tie counts half.
 
+    Both come with their standard errors over events.
     The others are `negatives` [events of the part, K] (`given`), or every destination of the
     stream (`all-dst`) except those that the same source reaches at the same time. With `sample`,
-    only that many events, drawn by `seed`, are ranked. Heuristics know what they know in
-    `evaluate_link`.
+    only that many events, drawn by `seed`, are ranked. `knowledge` is that of
+    `evaluate_link`. First meetings (`first_test` beside `test`) are events whose two nodes have not
+    met before, in either direction; there only candidates count that the source has not met by
+    then.
+
+    A call of `score` asks about all candidates of an event in adjacent rows, for many events.
     """
     scoring.reject_removals(stream)
     positions = split.part(part)
@@ -56,8 +64,8 @@ def evaluate_ranking(
         )
     if len(positions) == 0:
         raise EvaluationError(f"{part} is empty; there is nothing to rank")
-    own = None if score is None else model
-    builder = ResultBuilder("ranking", stream, own, "mrr", training_negatives)
+    scorer = None if score is None else model
+    builder = ResultBuilder("ranking", stream, scorer, "mrr", training_negatives, knowledge)
     chosen = np.arange(len(positions))
     if sample is not None and sample < len(positions):
         generator = np.random.default_rng(seed)
@@ -65,48 +73,64 @@ def evaluate_ranking(
     destinations = np.unique(stream.dst)
     reached = _reached(stream) if given is None else None
     sampler = "all-dst" if given is None else GivenNegatives.name
-    width = 1 + (len(destinations) if given is None else given.shape[1])
+    width = len(destinations) if given is None else 1 + given.shape[1]
     # Batches are those of the whole part, so that a sample meets the same memory as the whole.
     row = scoring.begin_of_batch(positions, batch_size)
+    known = scoring.known_before(stream.t[positions], knowledge, batch_size)
     make = heuristics or scoring.heuristics_for(stream, split)
     panel = scoring.Panel(make, scoring.Memories(stream, split))
     names = [*([] if score is None else [model]), *panel.names]
-    rank, own_s, tied = np.empty((len(names), len(chosen))), 0.0, 0
+    meetings, own_s, tied = Meetings(stream), 0.0, 0
+    rank = np.empty((len(names), len(chosen)))
+    rank_first = np.full(rank.shape, np.nan)
     work = scoring.Work(progress, len(names) * len(chosen))
     for rows in scoring.slices(len(chosen), max(1, scoring.PAIRS_AT_ONCE // width)):
         asked = chosen[rows]
         src, dst, t = scoring.columns(stream, positions[asked])
-        others = np.tile(destinations, (len(asked), 1)) if given is None else given[asked]
-        true = None if reached is None else reached(src, t, others)
-        candidates = np.concatenate([dst[:, None], others], axis=1)  # [B, width]
+        if given is None:
+            candidates = np.tile(destinations, (len(asked), 1))  # [B, width]
+            place = np.searchsorted(destinations, dst)
+        else:
+            candidates = np.concatenate([dst[:, None], given[asked]], axis=1)
+            place = np.zeros(len(asked), dtype=np.int64)
+        without = (
+            np.arange(width) == place[:, None] if reached is None else reached(src, t, candidates)
+        )
         pairs = np.repeat(src, width), candidates.ravel(), np.repeat(t, width)
-        answers = panel.scores(*pairs, np.repeat(row[asked], width))
+        first = ~meetings.before(src, dst, t)
+        met = meetings.by(*(column.reshape(-1, width)[first].ravel() for column in pairs))
+        or_met = without[first] | met.reshape(-1, width)
+        as_of = np.repeat(known[asked], width)
+        answers = panel.scores(*pairs, as_of, np.repeat(row[asked], width))
         if score is not None:
             begun = time.perf_counter()
-            answers = itertools.chain([scoring.ask(score, *pairs)], answers)
+            question = pairs if knowledge == "event" else (*pairs, as_of)
+            answers = itertools.chain([scoring.ask(score, *question)], answers)
             own_s += time.perf_counter() - begun
         for number, answer in enumerate(answers):
             table = answer.reshape(candidates.shape)
-            rank[number, rows] = metrics.ranks(table[:, 0], table[:, 1:], without=true)
-            if names[number] == own:
-                tied += int(_tied(table, true).sum())
+            own = table[np.arange(len(table)), place]
+            rank[number, rows] = metrics.ranks(own, table, without=without)
+            if names[number] == scorer:
+                at_top = metrics.tied_at_top(table, without)
+                tied += int(at_top[np.arange(len(table)), place].sum())
+            if first.any():
+                of_first = metrics.ranks(own[first], table[first], without=or_met)
+                rank_first[number, rows.start + np.flatnonzero(first)] = of_first
             work.add(len(asked), f"{part}, ranking by {names[number]}")
-    spent = [*([] if score is None else [own_s]), *panel.elapsed_s]
-    for name, ranks, elapsed_s in zip(names, rank, spent, strict=True):
-        values = {"mrr": metrics.mrr(ranks)}
-        values |= {f"hits@{k}": metrics.hits_at(ranks, k) for k in (1, 3, 10)}
-        builder.add(Row(part, sampler, name, values, len(ranks), None, elapsed_s))
     builder.warn_of_ties(part, sampler, tied / len(chosen))
+    spent = [*([] if score is None else [own_s]), *panel.elapsed_s]
+    met_first = ~np.isnan(rank_first).any(axis=0)
+    for kind, ranked in ((part, rank), (FIRST + part, rank_first[:, met_first])):
+        for name, ranks, elapsed_s in zip(names, ranked, spent, strict=True):
+            if len(ranks):
+                values = {"mrr": metrics.mrr(ranks)}
+                values |= {f"hits@{k}": metrics.hits_at(ranks, k) for k in _HITS}
+                errors = {"mrr": metrics.standard_error(1 / ranks)}
+                errors |= {f"hits@{k}": metrics.standard_error(ranks <= k) for k in _HITS}
+                about = kind, sampler, name, values, len(ranks), None, elapsed_s
+                builder.add(Row(*about, errors=errors))
     return builder.result(split, {"batch_size": batch_size, "sample": sample, "seed": seed})
-
-
-def _tied(table: FloatArray, without: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-    """Return which positives, in the first column, share the highest score with a negative."""
-    true = np.zeros(table.shape, dtype=bool)
-    true[:, 0] = True
-    if without is not None:
-        true[:, 1:] = without
-    return metrics.tied_at_top(table, true)[:, 0]
 
 
 def _reached(

@@ -14,14 +14,18 @@ from tidegraph.core.progress import Progress, silent
 from tidegraph.evaluation.heuristics import Heuristic, link_heuristics
 from tidegraph.evaluation.memory import Asked, Memory
 from tidegraph.evaluation.splits import Split
+from tidegraph.evaluation.verdicts import PUBLISHED
 from tidegraph.events.batch import Op
 from tidegraph.events.stream import EventStream
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-PairScore = Callable[[IntArray, IntArray, IntArray], ArrayLike]  # src, dst, t -> [B]
+# src, dst, t -> [B] with the knowledge `event`; src, dst, t, as_of -> [B] with `batch`
+PairScore = Callable[..., ArrayLike]
 HeuristicFactory = Callable[[], Sequence[Heuristic]]
 
+BATCH_SIZE = 200  # events, as published
+FIRST = "first_"  # before the name of a part: its first meetings
 # Scorers answer for any time, so that they can be asked about many batches at once.
 PAIRS_AT_ONCE = 1 << 16
 
@@ -41,11 +45,22 @@ def slices(length: int, size: int) -> Iterator[slice]:
         yield slice(first, min(first + size, length))
 
 
-def begin_of_batch(positions: IntArray, size: int) -> IntArray:
-    """Return the first event of the batch of each position."""
+def begin_of_batch(values: IntArray, size: int) -> IntArray:
+    """Return for each of the values, in batches of `size`, the first one of its batch."""
     if size < 1:
         raise ParameterError(f"batch_size is {size}; it must be at least 1")
-    return positions[np.arange(len(positions)) // size * size]
+    return values[np.arange(len(values)) // size * size]
+
+
+def known_before(t: IntArray, knowledge: str, batch_size: int) -> IntArray:
+    """Return the times before which everything is known when events at `t` are asked about.
+
+    That is the time of the event itself, or of the first event of its batch. Either way what else
+    happens at that time is unknown: the order of events at one time means nothing.
+    """
+    if knowledge not in ("event", "batch"):
+        raise ParameterError(f"knowledge is {knowledge!r}; give event or batch")
+    return t if knowledge == "event" else begin_of_batch(t, batch_size)
 
 
 def columns(stream: EventStream, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -62,18 +77,18 @@ def ask(
     score: PairScore,
     src: IntArray,
     dst: IntArray,
-    t: IntArray,
-    *,
+    *times: IntArray,
     report: Callable[[int], None] = lambda pairs: None,
 ) -> FloatArray:
     """Return one finite score per pair; raise EvaluationError if `score` gives anything else.
 
+    times: those of the pairs and, if these differ, those before which events are known.
     `report` is called with the number of pairs scored since the last call.
     """
     found = []
     for rows in slices(len(src), PAIRS_AT_ONCE):
-        pairs = src[rows], dst[rows], t[rows]
-        found.append(_checked(score(*pairs), *pairs))
+        pairs = src[rows], dst[rows], *(t[rows] for t in times)
+        found.append(_checked(score(*pairs), *pairs[:3]))
         report(len(found[-1]))
     return np.concatenate(found)
 
@@ -116,7 +131,7 @@ class Work:
 
 
 class Memories:
-    """What heuristics may know: the events of the split before a batch, or all before each one."""
+    """What heuristics may know: all events before a time or, as published, before a batch."""
 
     def __init__(self, stream: EventStream, split: Split) -> None:
         visible = np.zeros(len(stream), dtype=bool)
@@ -127,42 +142,46 @@ class Memories:
         self._of_split = self._all if visible.all() else Memory(events.where(visible))
         self._visible = np.concatenate([[0], np.cumsum(visible)])  # among the first k events
 
-    def of_batch(self, src: IntArray, dst: IntArray, t: IntArray, row: IntArray) -> Asked:
-        """Ask what is known before the event in `row`, the first one of the batch."""
-        return self._of_split.ask(src, dst, t, self._visible[row])
+    def before(self, src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray) -> Asked:
+        """Ask about time `t` from what happened strictly before `as_of`."""
+        return self._all.ask(src, dst, t, np.searchsorted(self._all.events.t, as_of))
 
-    def of_event(self, src: IntArray, dst: IntArray, t: IntArray) -> Asked:
-        """Ask what is known strictly before `t`."""
-        return self._all.ask(src, dst, t, np.searchsorted(self._all.events.t, t))
+    def as_published(self, src: IntArray, dst: IntArray, t: IntArray, row: IntArray) -> Asked:
+        """Ask what is known before the event in `row`, the first one of the batch.
+
+        These are the events of training, validation and test in the order of the stream, those of
+        the same time included, without those hidden from training.
+        """
+        return self._of_split.ask(src, dst, t, self._visible[row])
 
 
 class Panel:
     """Fresh heuristics, asked together so that they share what they look up.
 
-    names: as results call them; those that know all events before each one come last, with @event.
+    names: as results call them; those that are also scored as published come last, with @published.
     elapsed_s: the seconds each has spent. What they share counts for the first that needs it.
     """
 
     def __init__(self, make: HeuristicFactory, memories: Memories) -> None:
         self._memories = memories
-        self._of_batch = make()
-        self._of_event = [one for one in make() if one.per_event]
-        self.names = [one.name for one in self._of_batch]
-        self.names += [f"{one.name}@event" for one in self._of_event]
+        self._equal = make()
+        self._published = [one for one in make() if one.published]
+        self.names = [one.name for one in self._equal]
+        self.names += [one.name + PUBLISHED for one in self._published]
         self.elapsed_s = [0.0] * len(self.names)
 
     def scores(
-        self, src: IntArray, dst: IntArray, t: IntArray, row: IntArray
+        self, src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray, row: IntArray
     ) -> Iterator[FloatArray]:
         """Yield the scores of each heuristic; `row[b]` is the first event of the batch.
 
-        Batches have to come in the order of time.
+        Everything before `as_of[b]` is known. Batches have to come in the order of time.
         """
-        asked = self._memories.of_batch(src, dst, t, row)
-        yield from self._answers(self._of_batch, asked, first=0)
-        if self._of_event:
-            asked = self._memories.of_event(src, dst, t)
-            yield from self._answers(self._of_event, asked, first=len(self._of_batch))
+        asked = self._memories.before(src, dst, t, as_of)
+        yield from self._answers(self._equal, asked, first=0)
+        if self._published:
+            asked = self._memories.as_published(src, dst, t, row)
+            yield from self._answers(self._published, asked, first=len(self._equal))
 
     def _answers(
         self, heuristics: Sequence[Heuristic], asked: Asked, *, first: int

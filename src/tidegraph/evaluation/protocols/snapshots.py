@@ -13,7 +13,7 @@ from tidegraph.core.errors import EvaluationError, ParameterError
 from tidegraph.core.progress import Progress
 from tidegraph.evaluation import metrics
 from tidegraph.evaluation.heuristics import Heuristic, snapshot_heuristics
-from tidegraph.evaluation.memory import Memory
+from tidegraph.evaluation.memory import Meetings, Memory
 from tidegraph.evaluation.protocols import scoring
 from tidegraph.evaluation.protocols.scoring import HeuristicFactory
 from tidegraph.evaluation.results import Result, ResultBuilder, Row
@@ -46,13 +46,16 @@ def evaluate_snapshots(
     `mrr-1000-expected` is its mean over all draws. Heuristics know the same snapshots. A pair that
     occurs several times in a snapshot counts once. Each value is the mean over sources, then over
     snapshots.
+
+    First meetings (`first_test`) are pairs that have not met in any snapshot so far, in either
+    direction, by `mrr-full` among the nodes that their source has not met.
     """
     scoring.reject_removals(stream)
     tasks = split.part(part)
     if len(tasks) == 0:
         raise EvaluationError(f"the split has no {part} tasks; there is nothing to evaluate")
     own = None if score_all is None else model
-    builder = ResultBuilder("snapshots", stream, own, "mrr-full", training_negatives)
+    builder = ResultBuilder("snapshots", stream, own, "mrr-full", training_negatives, "snapshot")
     order = np.argsort(split.index, kind="stable")
     bounds = np.searchsorted(split.index[order], np.arange(split.snapshots + 1))
     order = order[bounds[0] :]  # those in a snapshot
@@ -69,13 +72,19 @@ def evaluate_snapshots(
     found: dict[str, list[dict[str, float]]] = {name: [] for name in scorers}
     spent = dict.fromkeys(scorers, 0.0)
     work = scoring.Work(progress, len(tasks) * len(scorers))
-    pairs = tied = 0
+    pairs, tied, of_first, meetings = 0, 0, 0, Meetings(events)
+    found_first: dict[str, list[float]] = {name: [] for name in scorers}
     for task in tasks:
         target = events[int(bounds[task + 1]) : int(bounds[task + 2])]
         keys = np.unique(target.src * stream.nodes + target.dst)
         sources, row = np.unique(keys // stream.nodes, return_inverse=True)
         column = keys % stream.nodes
         pairs += len(keys)
+        first = ~meetings.by(sources[row], column, np.full(len(keys), task))
+        of_first += int(first.sum())
+        kept, row_first = np.unique(row[first], return_inverse=True)
+        everyone = np.arange(stream.nodes)
+        met = [meetings.by(*np.broadcast_arrays(one, everyone, task)) for one in sources[kept]]
         for name, scorer in scorers.items():
             begun = time.perf_counter()
             table = np.asarray(scorer(sources, task), dtype=np.float64)
@@ -100,10 +109,18 @@ def evaluate_snapshots(
                     ),
                 }
             )
+            if first.any():
+                # Below all others, those met before compete with nobody.
+                strangers = np.where(met, np.nextafter(table.min(), -np.inf), table[kept])
+                found_first[name].append(metrics.mrr_full(strangers, row_first, column[first]))
             work.add(1, f"snapshot {task + 1} by {name}")
     for name, values in found.items():
         means = {key: float(np.mean([value[key] for value in values])) for key in values[0]}
         builder.add(Row(part, "all-nodes", name, means, pairs, seed, spent[name]))
+        if of_first:
+            means = {"mrr-full": float(np.mean(found_first[name]))}
+            about = scoring.FIRST + part, "all-nodes", name, means, of_first
+            builder.add(Row(*about, seed, spent[name]))
     builder.warn_of_ties(part, "all-nodes", tied / pairs)
     return builder.result(split, {"negatives": negatives, "seed": seed})
 

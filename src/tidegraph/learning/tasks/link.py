@@ -17,6 +17,7 @@ from tidegraph.core.errors import DataError
 from tidegraph.core.progress import Progress, silent
 from tidegraph.core.words import counted
 from tidegraph.evaluation import Result, Split
+from tidegraph.evaluation.protocols.scoring import BATCH_SIZE
 from tidegraph.events.columns import IntArray, whole_numbers
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.candidates import Candidates
@@ -49,6 +50,7 @@ class _Examples:
     src: IntArray
     dst: IntArray
     t: IntArray
+    as_of: IntArray  # before which events are known
     label: FloatArray
     weight: FloatArray
 
@@ -106,11 +108,11 @@ class LinkPredictor(LinkSettings, Estimator):
             parts.append(EdgeFeatures(self._stream, found))
         return PairFeatures(parts)
 
-    def _pair_features(self, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
+    def _pair_features(self, src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray) -> Tensor:
         """Return what the decoder reads about pairs; no columns where it reads none."""
         if not self._reads_pairs():
             return torch.zeros(len(src), 0)
-        return torch.from_numpy(self._features(src, dst, t))
+        return torch.from_numpy(self._features(src, dst, t, as_of))
 
     def _reads_pairs(self) -> bool:
         decoder = self.decoder if callable(self.decoder) else DECODERS[self.decoder]
@@ -132,16 +134,16 @@ class LinkPredictor(LinkSettings, Estimator):
         count = len(examples.t)
         features = torch.empty(count, len(self._features) if self._reads_pairs() else 0)
         # Questions about one source and time are cheap one after the other.
-        order = np.lexsort((examples.src, examples.t))
+        order = np.lexsort((examples.t, examples.src, examples.as_of))
         for piece in pieces(count, _PAIRS_AT_ONCE) if features.shape[1] else ():
             rows = order[piece]
-            asked = examples.src[rows], examples.dst[rows], examples.t[rows]
+            asked = examples.src[rows], examples.dst[rows], examples.t[rows], examples.as_of[rows]
             features[torch.from_numpy(rows)] = self._pair_features(*asked)
             progress(int(piece[-1]) + 1, count, "")
         return features
 
     def _loss(self, examples: _Examples, features: Tensor, rows: IntArray) -> Tensor:
-        asked = examples.src[rows], examples.dst[rows], examples.t[rows]
+        asked = examples.src[rows], examples.dst[rows], examples.as_of[rows]
         return nn.functional.binary_cross_entropy_with_logits(
             self._logits(features[torch.from_numpy(rows)], *asked),
             torch.from_numpy(examples.label[rows]).to(self.device),
@@ -160,10 +162,12 @@ class LinkPredictor(LinkSettings, Estimator):
         stream, generator = self._stream, np.random.default_rng((self.seed, seed))
         count, randoms, pasts = len(events), self.random_negatives, self.past_negatives
         src, dst, t = stream.src[events], stream.dst[events], stream.t[events]
+        by_batch = self.knowledge == "batch"
+        as_of = stream.t[events // BATCH_SIZE * BATCH_SIZE] if by_batch else t
         sources, targets = [src] * (1 + randoms), [dst]
         known = np.arange(stream.nodes) if self.any_node else np.unique(dst)
         targets += [generator.choice(known, count) for _ in range(randoms)]
-        past, before = _past_pairs(stream, events, earlier)
+        past, before = _past_pairs(stream, events, earlier, as_of)
         for _ in range(pasts):
             pick = (generator.random(count) * before).astype(np.int64)
             sources.append(past[pick, 0])
@@ -176,6 +180,7 @@ class LinkPredictor(LinkSettings, Estimator):
             np.concatenate(sources),
             np.concatenate(targets),
             np.tile(t, len(sources)),
+            np.tile(as_of, len(sources)),
             np.repeat(np.array([1, 0, 0], dtype=np.float32), times),
             weight,
         )
@@ -192,13 +197,13 @@ class LinkPredictor(LinkSettings, Estimator):
 
     # Questions ------------------------------------------------------------------------------------
 
-    def _logits(self, pair: Tensor, src: IntArray, dst: IntArray, t: IntArray) -> Tensor:
+    def _logits(self, pair: Tensor, src: IntArray, dst: IntArray, as_of: IntArray) -> Tensor:
         pair = pair.to(self.device)
         if self.encoder is None:
             logits: Tensor = self._network(pair, None, None)
             return logits
         # A ranking asks about few nodes and times in many pairs: encode each of them once.
-        nodes, times, place = _distinct(np.concatenate([src, dst]), np.tile(t, 2))
+        nodes, times, place = _distinct(np.concatenate([src, dst]), np.tile(as_of, 2))
         encoded = torch.cat(
             [
                 self._network.encoder(self._window(nodes[rows], times[rows]))
@@ -209,18 +214,24 @@ class LinkPredictor(LinkSettings, Estimator):
         logits = self._network(pair, *ends)
         return logits
 
-    def decision_function(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
+    def decision_function(
+        self, src: ArrayLike, dst: ArrayLike, t: ArrayLike, as_of: ArrayLike | None = None
+    ) -> FloatArray:
         """Return the logit of every pair `(src, dst)` at `t`, `[n]`; positive means likely.
 
-        Only events strictly before `t` count. One value may be given for all pairs.
+        Only events strictly before `t` count, or before `as_of` if that is given. One value may be
+        given for all pairs. An encoder sees the changes of nodes until `as_of`.
         """
         self._check_fitted()
-        sources, targets, times = self._columns(src=src, dst=dst, t=t)
+        known = {} if as_of is None else {"as_of": as_of}
+        sources, targets, times, *given = self._columns(src=src, dst=dst, t=t, **known)
+        before = given[0] if given else times
         out = np.empty(len(sources), dtype=np.float32)
         for rows in pieces(len(sources), _PAIRS_AT_ONCE):
-            asked = sources[rows], targets[rows], times[rows]
+            pairs, when = (sources[rows], targets[rows]), (times[rows], before[rows])
             with torch.no_grad():
-                out[rows] = self._logits(self._pair_features(*asked), *asked).cpu()
+                read = self._pair_features(*pairs, *when)
+                out[rows] = self._logits(read, *pairs, before[rows]).cpu()
         return out
 
     def predict_proba(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
@@ -353,7 +364,7 @@ class LinkPredictor(LinkSettings, Estimator):
             samplers=samplers,
             model="tidegraph",
             training_negatives=self.training_negatives,
-            **options,
+            **{"knowledge": self.knowledge, **options},
         )
 
     def validate(self, split: Split, *, progress: Progress | None = None) -> Result:
@@ -396,15 +407,14 @@ def _distinct(nodes: IntArray, t: IntArray) -> tuple[IntArray, IntArray, IntArra
 
 
 def _past_pairs(
-    stream: EventStream, events: IntArray, earlier: IntArray
+    stream: EventStream, events: IntArray, earlier: IntArray, t: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return distinct pairs in order of their first meeting, and how many met before each event.
+    """Return distinct pairs in order of their first meeting, and how many met before each `t`.
 
-    The pairs are those of `earlier` and of `events`. Pairs that meet at the very time of an event
-    do not count as before it.
+    The pairs are those of `earlier` and of `events`.
     """
     seen = np.concatenate([earlier, events])
     key = stream.src[seen] * stream.nodes + stream.dst[seen]
     first = seen[np.sort(np.unique(key, return_index=True)[1])]
-    before = np.searchsorted(stream.t[first], stream.t[events], side="left")
+    before = np.searchsorted(stream.t[first], t, side="left")
     return np.stack([stream.src[first], stream.dst[first]], axis=1), before

@@ -263,7 +263,7 @@ class Recorded(ModelSettings):
     # Questions ------------------------------------------------------------------------------------
 
     def _columns(self, **given: ArrayLike) -> list[IntArray]:
-        """Return nodes, given as numbers or names, and times `t` as vectors of one length.
+        """Return nodes, given as numbers or names, and times (`t`, `as_of`) of one length.
 
         In streams in which an id is one node as a source and another as a destination, `src` and
         `dst` are looked up by their side.
@@ -271,7 +271,9 @@ class Recorded(ModelSettings):
         check_lengths(**given)
         sides: dict[str, Side] = {"src": "src", "dst": "dst"}
         numbers = [
-            self._stream.times_of(values) if name == "t" else self._numbers(values, sides.get(name))
+            self._stream.times_of(values)
+            if name in ("t", "as_of")
+            else self._numbers(values, sides.get(name))
             for name, values in given.items()
         ]
         return [

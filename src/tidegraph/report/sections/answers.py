@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core.words import counted
-from tidegraph.report.answering import error
+from tidegraph.evaluation.metrics import standard_error
 from tidegraph.report.markup import Html, card, element, join, section
 from tidegraph.report.observations import Observations
 from tidegraph.report.vocabulary import heuristic, metric_words, moment, out_of, percent
@@ -78,7 +78,7 @@ def ranked(seen: Observations) -> Iterator[tuple[str, float, float, str]]:
         f" {seen.about['part']} events"
     )
     for metric, value in _of_ranks(place):
-        yield metric, float(np.mean(value)), error(value), what
+        yield metric, float(np.mean(value)), standard_error(value), what
 
 
 def unranked(seen: Observations) -> Html | None:
@@ -137,7 +137,7 @@ def _meeting(seen: Observations, one: dict[str, Any], total: int) -> Html:
         element(
             "p",
             "best heuristic: ",
-            heuristic(f"{best}@event"),
+            heuristic(best),
             f" {rule['share']:.3f} ",
             element("span", points, class_=_colour(lead)),
         ),
@@ -153,7 +153,8 @@ def _ranks(seen: Observations, *, first: bool) -> Html | None:
     if len(place) < _LEAST:
         return None
     parts = [
-        f"{metric_words(name)} {np.mean(of):.2f} ± {error(of):.2f}" for name, of in _of_ranks(place)
+        f"{metric_words(name)} {np.mean(of):.2f} ± {standard_error(of):.2f}"
+        for name, of in _of_ranks(place)
     ]
     events = f"among all destinations, {counted(len(place), 'event')}"
     return element("p", f"{', '.join(parts)} ({events})", class_="soft")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegraph.core.words import counted
-from tidegraph.evaluation import Verdict
+from tidegraph.evaluation import Verdict, knowledge_words
 from tidegraph.events.moments import dates, span_in_words
 from tidegraph.report.figures import legend, share_bar, strip
 from tidegraph.report.markup import Html, card, details, element, figures, join, section, table
@@ -49,6 +49,7 @@ def opening(run: FinishedRun) -> Html:
             element("strong", what),
             f" The data has {size}{when}." if size else None,
             f" The protocol is {protocol}." if protocol else None,
+            _knowledge(run),
             _trained(results.get("seeds") or []),
             f" Of an event it reads {'; '.join(results['inputs'])}; all else was before it."
             if results.get("inputs")
@@ -56,6 +57,11 @@ def opening(run: FinishedRun) -> Html:
             id="asked",
         ),
     )
+
+
+def _knowledge(run: FinishedRun) -> str | None:
+    known = run.results.get("knowledge") if run.task == "link" else None
+    return None if known is None else f" {knowledge_words(known)}"
 
 
 def _trained(seeds: Sequence[int]) -> str | None:
@@ -188,7 +194,8 @@ def _figure(found: Sequence[Verdict]) -> Html | None:
     figure = strip(
         f"{metric} of the model and the heuristics",
         "The filled mark is this model, with its spread over seeds; rings are heuristics, which do"
-        " not learn. Good: far to the right of every ring. New nodes are those unseen in training.",
+        " not learn. Good: far to the right of every ring. New nodes are those unseen in training;"
+        " first meetings join nodes that never met before, and compete with others that never did.",
         metric,
         [
             (condition(one), {"this model": (one.mean, one.spread or 0.0)}, named(one.heuristics))
@@ -251,6 +258,12 @@ def _values(verdict: Verdict, metric: str = "") -> str:
     return f"{condition(verdict)}, “{heuristic_words(name)}” reaches {reached} and the model {own}"
 
 
+_EVENTS = {
+    "new": "events with a node unseen in training",
+    "first": "first meetings: pairs that never met before, against others that never did",
+}
+
+
 def all_numbers(run: FinishedRun) -> Html:
     """Return every metric of every scorer."""
     blocks = []
@@ -262,11 +275,16 @@ def all_numbers(run: FinishedRun) -> Html:
                 for one in known.values()
             ]
             rows: list[list[Any]] = [[element("strong", "this model"), *own]]
+            if any("error" in one for one in known.values()):
+                cells = [f"{one['error']:.4f}" if "error" in one else "" for one in known.values()]
+                rows.append(["its standard error over events", *cells])
             for name, found in run.heuristics.items():
                 of = found.get(sampler, {}).get(part, {})
                 cells = [ABSENT if of.get(one) is None else f"{of[one]:.4f}" for one in known]
                 rows.append([heuristic(name), *cells])
-            where = " (events with a node unseen in training)" if part == "new" else ""
+            judged = (run.results.get("examples") or {}).get(sampler, {}).get(part)
+            count = "" if judged is None else f", {judged:,} of them"
+            where = f" ({_EVENTS[part]}{count})" if part in _EVENTS else ""
             numbers = table(["", *map(metric_words, known)], rows)
             blocks.append(details(f"{against(sampler)}{where}".capitalize(), numbers))
     return section("All numbers", *blocks, _heuristics(run), name="numbers")
@@ -283,9 +301,9 @@ def _heuristics(run: FinishedRun) -> Html | None:
         table(["heuristic", "its score of u → v, or of a class"], rows, numbers=2),
         element(
             "p",
-            "They learn of events batch by batch, as published, and within s memories fade. Those"
-            " marked “per event” (@event in files) know all events before the one they score, as"
-            " the model does.",
+            "They know what the model knows, and within s memories fade. Those marked “as"
+            " published” (@published in files) know the batches of 200 before, and are compared"
+            " with nothing here.",
             class_="small soft",
         ),
     )

@@ -442,6 +442,24 @@ def test_predictions_of_rows_use_rows_before_them_and_take_new_accounts(
     np.testing.assert_allclose(given, expected[:, 1], rtol=1e-4)
 
 
+def test_rows_to_predict_are_read_as_the_data_of_the_model(
+    run: Path, file: Path, tmp_path: Path
+) -> None:
+    table = pd.read_csv(file)[1_200:1_210]
+    asked = tmp_path / "asked.csv"
+    table.to_csv(asked, index=False)
+    expected = last_line(command("predict", run, "--events", asked, "--json"))["answers"]
+    table["when"] = pd.to_datetime(table["when"]).dt.strftime("%d/%m/%Y %H:%M:%S")
+    table.to_csv(asked, index=False, sep=";", decimal=",")
+    words = "predict", run, "--events", asked, "--date-format", "%d/%m/%Y", "--json"
+    assert last_line(command(*words))["answers"] == expected
+    table["when"] = range(10)
+    table.to_csv(asked, index=False)
+    result = command("predict", run, "--events", asked)
+    assert result.exit_code == 2
+    assert "--unit s" in result.stderr
+
+
 def test_a_model_says_how_to_ask_it(run: Path, file: Path) -> None:
     result = command("predict", run, "--src", "A0001", "--rank", 3)
     assert result.exit_code == 2

@@ -37,6 +37,7 @@ LAYERS: dict[str, list[str]] = {
         "formats.objects node_tables stored_names",
         "formats.files",
         "formats",
+        "alike",
         "datasets.registry datasets.storage",
         "datasets.generators.draws",
         "datasets.generators.communities datasets.generators.gdelt datasets.generators.mag",

@@ -150,6 +150,14 @@ def _column(name: str, *declarations: str, **options: Any) -> Callable[[_Command
     return setting_option(Data, name, *declarations, metavar="COLUMN", **options)
 
 
+# How times and numbers are written in a file of events, and what to do with its rows.
+writing_options = together(
+    setting_option(Data, "unit"),
+    setting_option(Data, "date_format", metavar="FORMAT"),
+    setting_option(Data, "decimal"),
+    setting_option(Data, "sort"),
+    setting_option(Data, "on_bad", default="error"),
+)
 # How to read a file of events.
 reading_options = together(
     setting_option(Data, "format", "--format", "format_", default="auto"),
@@ -165,11 +173,7 @@ reading_options = together(
     ),
     setting_option(Data, "query", metavar="SQL"),
     setting_option(Data, "bipartite", "--bipartite/--no-bipartite", default=None),
-    setting_option(Data, "unit"),
-    setting_option(Data, "date_format", metavar="FORMAT"),
-    setting_option(Data, "decimal"),
-    setting_option(Data, "sort"),
-    setting_option(Data, "on_bad", default="error"),
+    writing_options,
 )
 READING_NAMES = (
     *("format_", "src", "dst", "t", "weight", "label", "edge_features"),

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.models import events_like, saved_model, task_of
-from tidegraph.cli.options import AS_OF_OPTION, COUNT, JSON_OPTION, PATH, option
+from tidegraph.cli.models import saved_model, task_of
+from tidegraph.cli.options import AS_OF_OPTION, COUNT, JSON_OPTION, PATH, option, writing_options
+from tidegraph.cli.reading import read_events
 from tidegraph.cli.results import moment_text, names_by_side
 from tidegraph.cli.terminal import NOTHING_KEPT, Command, echo_json, on_interrupt, progress
 from tidegraph.cli.writing import NEW_TABLE, Columns, write_answers
@@ -70,6 +71,7 @@ _INTEGER = re.compile("0|-?([1-9][0-9]{0,17}|[1-8][0-9]{18})")  # and within 64 
     "Write the table there, as .csv or .parquet, instead of to standard output.",
     type=NEW_TABLE,
 )
+@writing_options
 @JSON_OPTION
 def predict(
     model: Path,
@@ -86,6 +88,7 @@ def predict(
     candidates: int,
     new: bool,
     output: Path | None,
+    **reading: Any,
 ) -> None:
     """Predict how likely links are, or classes of nodes or events, with the model of a training.
 
@@ -110,7 +113,9 @@ def predict(
 
     With --events the result has the class and the calibrated probability of each class for every
     row, from what the row carries and all events before it: those of the model, and rows of FILE
-    that are later than these. A label in FILE counts once it is known; new nodes are welcome.
+    that are later than these. A label in FILE counts once it is known; new nodes are welcome. FILE
+    is read as the data of the model was; --unit, --date-format, --decimal, --sort and --on-bad are
+    for a FILE that is written differently.
 
     A model of nodes answers for all of them, for those without a label, or for each --node: its
     label, if it has one, the likeliest class, and the probability of each class. With
@@ -127,8 +132,12 @@ def predict(
     if events is not None:
         if not all(given in (None, False) for given in (src, dst, when, pairs, ranking, new)):
             raise click.UsageError("--events goes with -o only; leave out the others")
-        _predict_events(model, directory, events, output)
+        _predict_events(model, directory, events, reading, output)
         return
+    if any(value not in (None, False, "error") for value in reading.values()):
+        raise click.UsageError(
+            "--unit, --date-format, --decimal, --sort and --on-bad belong to --events"
+        )
     if task == "node":
         if not all(given in (None, False) for given in (src, dst, pairs, ranking, new)):
             raise click.UsageError(f"{model} holds a model of nodes; {_ASKED_BY[task]}")
@@ -272,14 +281,16 @@ _ASKED_BY = {
 }
 
 
-def _predict_events(model: Path, directory: Path, file: Path, output: Path | None) -> None:
+def _predict_events(
+    model: Path, directory: Path, file: Path, reading: dict[str, Any], output: Path | None
+) -> None:
     """Write the class and the probabilities of every row of a table."""
     from tidegraph.events import moments
     from tidegraph.learning.tasks import EventClassifier
 
     classifier = EventClassifier.load(directory)
     stream = classifier.stream
-    asked = events_like(stream, file).continuing(stream)
+    asked = read_events(file, reading, like=stream)
     later = asked.where(asked.t > stream.t[-1])
     if len(later):
         classifier.advance(later)

@@ -400,11 +400,7 @@ class _NodeTable:
 
     def words(self, role: str) -> pa.Array:
         """Return a column as text, whole numbers without a fraction; null where it is empty."""
-        column = self.columns[self.roles[role]]
-        if pa.types.is_floating(column.type):
-            column = pc.if_else(pc.is_nan(column), None, column)
-            column = cells.cast_if_all_fit(column, pa.int64())
-        return cells.without_missing(column.cast(pa.string()))
+        return cells.without_missing(cells.as_words(self.columns[self.roles[role]]))
 
     def times(self, stream: EventStream, unit: str | None) -> IntArray:
         """Return the time of each row in the stream's unit."""

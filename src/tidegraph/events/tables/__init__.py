@@ -6,7 +6,7 @@ of `scan_table`, in bounded memory, or the single stream of `read_table`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -108,6 +108,7 @@ def read_table(
     bipartite: bool | None = None,
     on_bad: OnBad = "error",
     date_format: str | None = None,
+    words: Collection[str] | None = None,
     header: bool | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
@@ -142,6 +143,8 @@ def read_table(
     on_bad: "error" raises for a row that cannot be used, "drop" drops and counts such rows and
         raises if they are more than 5 percent (and 10), "drop-many" drops any number.
     date_format: of dates that are not recognised, in the codes of strptime, such as "%d/%m/%y".
+    words: those of the edge features, and the label, that hold words; the others hold numbers.
+        None: those in which most of the first cells are no numbers.
     header, delimiter, decimal: of text, where detection is wrong.
     query: which rows of a database, as SQL or the name of a table; which sheet of a workbook.
 
@@ -153,7 +156,7 @@ def read_table(
         raise ParameterError(f"ids is {ids!r}; give 'auto', 'keep' or 'number'")
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
     dialect: Any = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
-    reading = Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect)
+    reading = Reading(source, roles, edge_features, unit, on_bad, date_format, words, **dialect)
     kinds = (reading.chosen.kinds or False) if bipartite is None else bipartite
     number = EndNumbering(ids, kinds, reading.source.name)
     clock = reading.clock()
@@ -211,7 +214,10 @@ def read_table(
     for first in range(0, len(stream), sources.BATCH_ROWS):
         piece = slice(first, first + sources.BATCH_ROWS)
         oddities.see(stream.src[piece], stream.dst[piece], stream.t[piece])
-    return stream._with(report=reading.report(remarks + oddities.remarks(), early))
+    undecided = bipartite is None and kinds == "two" and ids == "auto" and not number.shared
+    sides = None if undecided else number.apart
+    report = reading.report(remarks + oddities.remarks(), early, bipartite=sides)
+    return stream._with(report=report)
 
 
 class TableScan:

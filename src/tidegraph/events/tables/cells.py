@@ -108,6 +108,18 @@ def is_text(column: pa.Array) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or views(kind))
 
 
+def as_words(column: pa.Array) -> pa.Array:
+    """Return the column as text, whole numbers without a fraction; empty where it is NaN."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = plain_column(column)
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, column)
+        column = cast_if_all_fit(column, pa.int64())
+    return column if is_text(column) else column.cast(pa.string())
+
+
 def without_missing(column: pa.Array) -> pa.Array:
     """Return text with the cells emptied that mean nothing: NA, null, ..."""
     import pyarrow as pa

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -14,13 +14,13 @@ from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.words import counted
 from tidegraph.events.columns import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE, IntArray, Op
 from tidegraph.events.moments import UNITS, dates, epoch_unit
-from tidegraph.events.read_report import ReadReport
+from tidegraph.events.read_report import Conventions, ReadReport
 from tidegraph.events.tables import cells
 from tidegraph.events.tables.advice import Options, TableError
 from tidegraph.events.tables.cells import DATE, Bad, Cells
 from tidegraph.events.tables.columns import choose_columns, proposal
 from tidegraph.events.tables.numbering import Numbering
-from tidegraph.events.tables.sources import TextSource, source_of
+from tidegraph.events.tables.sources import Source, TextSource, source_of
 from tidegraph.events.tables.times import (
     Clock,
     Moments,
@@ -67,6 +67,7 @@ class Reading:
         unit: str | None = None,
         on_bad: str = "error",
         date_format: str | None = None,
+        words: Collection[str] | None = None,
         *,
         in_range: bool = False,
         **dialect: Any,
@@ -88,11 +89,13 @@ class Reading:
             )
         self.unit = unit
         features, label = self.chosen.features, self.chosen.roles.get("label")
-        words = self._of_words([*features, *(() if label is None else (label,))])
+        if words is None:
+            words = self._of_words([*features, *(() if label is None else (label,))])
         self.words = tuple(name for name in features if name in words)
         self.numbers = tuple(name for name in features if name not in words)
         self._word_labels = label in words
         self._by_size = False  # whether the size of the times says their unit
+        self._written_unit: str | None = None  # of times that are numbers
         self._restart()
 
     def _restart(self) -> None:
@@ -124,7 +127,7 @@ class Reading:
             return "iso"
         if given is not None or not cells.is_text(pa.array([], kind)):
             return given
-        cell = self._first_cell(column)
+        cell = first_cell(self.source, column)
         if cell is None or re.match(cells.NUMBER, cell):
             return None
         if re.match(DATE, cell):
@@ -133,18 +136,6 @@ class Reading:
             return "%Y{0}%m{0}%d".format(found["mark"])
         found = re.match(cells.DAY_OR_MONTH, cell)
         return None if found is None else self._day_or_month(column, found["mark"])
-
-    def _first_cell(self, column: str) -> str | None:
-        """Return the first cell of a column of text that is not empty."""
-        if isinstance(self.source, TextSource):
-            cell = self.source.first_cell(column)
-            if cell.lower() not in cells.MISSING_WORDS:
-                return cell
-        for batch in self.source.batches([column], "drop"):
-            found = cells.without_missing(cells.plain_column(batch.column(0))).drop_null()
-            if len(found):
-                return str(found[0])
-        return None
 
     def _day_or_month(self, column: str, mark: str) -> str:
         """Return the format of dates whose year comes last; raise if it may be one of two.
@@ -423,14 +414,14 @@ class Reading:
 
     def _coded(self, column: pa.Array, name: str) -> IntArray:
         """Return the codes of a column of words; -1 where it is empty."""
-        text = cells.plain_column(column)
+        text = cells.as_words(column)
         codes = np.full(len(text), -1, dtype=np.int64)
         codes[~cells.nulls(text)] = self._codes[name](text.drop_null())
         return codes
 
     def _labels(self, column: pa.Array, weights_only: bool) -> Cells:
         if self._word_labels and not weights_only:
-            codes = self._coded(cells.without_missing(cells.plain_column(column)), "label")
+            codes = self._coded(cells.without_missing(cells.as_words(column)), "label")
             self.unlabelled += int((codes < 0).sum())
             return Cells(codes, [])
         found = cells.read_numbers(column, "label")
@@ -465,6 +456,7 @@ class Reading:
         """Return the unit of the stream once the clock has seen all times, and a remark on it."""
         self._find_size(clock)
         found, factor = clock.scale
+        self._written_unit = None if self.form else clock.scales[0][0]
         if self.form:
             if self.unit is not None:
                 levels = [name for name, _ in clock.scales]
@@ -502,8 +494,10 @@ class Reading:
             clock.count_in(first)
             self._by_size = True
 
-    def report(self, remarks: Sequence[str], out_of_order: int = 0) -> ReadReport:
-        """Return the report of the last pass."""
+    def report(
+        self, remarks: Sequence[str], out_of_order: int = 0, *, bipartite: bool | None = False
+    ) -> ReadReport:
+        """Return the report of the last pass; see `Conventions` for `bipartite`."""
         remarks = [*self.source.remarks, *remarks]
         if self.source.comments:
             lines = counted(self.source.comments, "line")
@@ -520,7 +514,21 @@ class Reading:
             out_of_order,
             self.chosen.features,
             self.chosen.ignored,
+            Conventions(self._written_unit, self.form, self.source.decimal, bipartite),
         )
+
+
+def first_cell(source: Source, column: str) -> str | None:
+    """Return the first cell of a column that is not empty, as text."""
+    if isinstance(source, TextSource):
+        cell = source.first_cell(column)
+        if cell.lower() not in cells.MISSING_WORDS:
+            return cell
+    for batch in source.batches([column], "drop"):
+        found = cells.without_missing(cells.as_words(batch.column(0))).drop_null()
+        if len(found):
+            return str(found[0])
+    return None
 
 
 def _without_missing(found: list[Bad]) -> tuple[NDArray[np.bool_], list[Bad]]:

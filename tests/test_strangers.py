@@ -136,6 +136,39 @@ def test_a_format_says_that_numbers_are_dates() -> None:
         read_table({**numbers, "t": np.array([1, 2], "M8[s]")}, date_format="%Y")
 
 
+@pytest.mark.parametrize("kind", [int, str])
+def test_integers_that_may_be_dates_are_asked_about(kind: type) -> None:
+    def of(*times: int) -> dict[str, Any]:
+        ends = {"src": [0] * len(times), "dst": [1] * len(times)}
+        return {**ends, "t": [kind(time) for time in times]}
+
+    for read in (read_table, lambda table: list(scan_table(table))):
+        with pytest.raises(DataError, match=r"2024-01-31 or .* date_format='%Y%m%d'.*unit='s'"):
+            read(of(20240131, 20240201))
+    assert read_table(of(20240131, 20240201), unit="s").t.tolist() == [20240131, 20240201]
+    for times in ((20240131, 20240132), (20240131, 20241301), (20240131, 30000101)):
+        assert read_table(of(*times)).t.tolist() == list(times)
+
+
+@pytest.mark.parametrize("kind", [int, str])
+@pytest.mark.parametrize(
+    ("form", "first", "last"),
+    [("%Y%m%d%H%M%S", 20240131235959, 20240201000001), ("%Y%m%d%H%M", 202401312359, 202402010000)],
+)
+def test_integers_that_are_dates_with_a_time_of_day_are_read_as_dates(
+    kind: type, form: str, first: int, last: int
+) -> None:
+    table = {"src": [0, 1], "dst": [1, 0], "t": [kind(first), kind(last)]}
+    expected = [
+        int(datetime.datetime.strptime(str(each), form).replace(tzinfo=UTC).timestamp())
+        for each in (first, last)
+    ]
+    stream = read_table(table)
+    assert (stream.t.tolist(), stream.unit) == (expected, "s")
+    assert f"dates like {form}" in notes(stream)
+    assert read_table(table, unit="ns").t.tolist() == [first, last]
+
+
 def test_fractions_zones_and_short_years_are_read() -> None:
     cells = ["31.12.2023 23:00:00,5 -0100", "31.12.2023 23:00:00 UTC"]
     stream = read_dates(cells)

@@ -23,6 +23,11 @@ DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2
 # Dates of other countries: the year before or after two other numbers, perhaps with a time.
 DAY_OR_MONTH = r"^(?P<a>[0-9]{1,2})(?P<mark>[./-])(?P<b>[0-9]{1,2})[./-][0-9]{4}(?:[T, ].*)?$"
 YEAR_FIRST = r"^[0-9]{4}(?P<mark>[./-])[0-9]{1,2}[./-][0-9]{1,2}(?:[T, ].*)?$"
+# A date and a time of day without marks: 20240131235959, or without the seconds.
+UNMARKED = (
+    r"^(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])([01][0-9]|2[0-3])[0-5][0-9]"
+    r"(?P<seconds>[0-5][0-9])?$"
+)
 MISSING_WORDS = ("", "na", "n/a", "nan", "nat", "null", "none")  # in columns of numbers and times
 _OPS = {"add": 0, "remove": 1, "set": 2, "+": 0, "-": 1, "=": 2, "0": 0, "1": 1, "2": 2}
 

@@ -82,7 +82,7 @@ class Reading:
         self.source = source_of(source, **dialect)
         self.chosen = choose_columns(self.source, roles, edge_features)
         self.on_bad, self._in_range = on_bad, in_range
-        self.form = self._form(date_format)
+        self.form = self._form(date_format, unit)
         if self.form and unit not in (None, "s", "ms", "us", "ns"):
             raise ParameterError(
                 f"unit is {unit!r}, but t holds dates, which are counted in s, ms, us or ns"
@@ -108,10 +108,11 @@ class Reading:
         """Return a clock for the times of the source that has seen none yet."""
         return Clock("s" if self.form else self.unit or "s")
 
-    def _form(self, given: str | None) -> str | None:
+    def _form(self, given: str | None, unit: str | None) -> str | None:
         """Return how t is written: None for numbers, "iso", or a format of strptime.
 
-        In text the first cell that is not empty says it.
+        In text the first cell that is not empty says it. Of integers it does where they would be
+        times of no age in any unit.
         """
         import pyarrow as pa
 
@@ -125,10 +126,15 @@ class Reading:
                     f"date_format is {given!r}, but t has type {kind}; leave it out"
                 )
             return "iso"
-        if given is not None or not cells.is_text(pa.array([], kind)):
+        text = cells.is_text(cells.plain_column(pa.array([], kind)))
+        if given is not None or not (text or pa.types.is_integer(kind)):
             return given
         cell = first_cell(self.source, column)
-        if cell is None or re.match(cells.NUMBER, cell):
+        if cell is None:
+            return None
+        if unit is None and (found := re.match(cells.UNMARKED, cell)):
+            return "%Y%m%d%H%M%S" if found["seconds"] else "%Y%m%d%H%M"
+        if not text or re.match(cells.NUMBER, cell):
             return None
         if re.match(DATE, cell):
             return "iso"
@@ -479,9 +485,22 @@ class Reading:
         return found, f"t counts {found}, {how}"
 
     def _find_size(self, clock: Clock) -> None:
-        """Let the clock count ms, us or ns, if all times are such times of our age."""
+        """Let the clock count ms, us or ns, if all times are such times of our age.
+
+        Raise TableError for integers that may as well be dates.
+        """
         if self.form or self.unit is not None or clock.span is None:
             return
+        if clock.like_dates:
+            shown = str(clock.span[0])
+            raise TableError(
+                f"{self.source.name}: t is {shown}, which may be the date"
+                f" {shown[:4]}-{shown[4:6]}-{shown[6:]} or a number of seconds: all times are"
+                " integers that are dates too",
+                "use {date} for dates, {number} for seconds",
+                date=[{"date_format": "%Y%m%d"}],
+                number=[{"unit": "s"}],
+            )
         first, last = map(epoch_unit, clock.span)
         if first and last and first != last:
             raise TableError(

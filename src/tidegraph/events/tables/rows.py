@@ -238,7 +238,7 @@ class Reading:
                 yield rows
         if self.source.ragged:
             self.read += self.source.ragged
-            self.dropped["wrong number of cells"] = self.source.ragged
+            self.dropped[self.source.ragged_because] = self.source.ragged
         dropped_rows = self.read - self.kept
         most = max(_DROPPED_ROWS, _DROPPED_SHARE * self.read)
         if self.kept and self.on_bad == "drop" and dropped_rows > most:

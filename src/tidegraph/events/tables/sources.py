@@ -35,7 +35,13 @@ from tidegraph.events.tables.cells import (
     plain_column,
     with_point,
 )
-from tidegraph.events.tables.whole import database_table, is_address, json_table, workbook_table
+from tidegraph.events.tables.whole import (
+    Lines,
+    database_table,
+    is_address,
+    json_table,
+    workbook_table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +86,8 @@ class Source:
     columns: list[str]
     headed: bool = True  # whether the names of the columns come from the table
     untyped: bool = False  # whether every cell is text
-    ragged: int = 0  # rows skipped because they had too few or too many cells
+    ragged: int = 0  # rows skipped because they are none
+    ragged_because: str = "wrong number of cells"
     comments: int = 0  # lines skipped as comments
     decimal: str = "."  # the mark before the fraction of a number in text
     remarks: tuple[str, ...] = ()  # on what was read of the source
@@ -139,6 +146,28 @@ class ArrowSource(Source):
 
 
 @dataclass
+class JsonSource(ArrowSource):
+    """Lines of JSON, not all of which can be read, or not in the same way."""
+
+    lines: Lines = field(default_factory=lambda: Lines([]))
+    ragged_because: str = "not an object of JSON"
+
+    def batches(self, wanted: Sequence[str], on_bad: str) -> Iterator[pa.RecordBatch]:
+        if self.lines.bad and on_bad == "error":
+            number, text = self.lines.first_bad
+            raise TableError(
+                f"{self.name}: line {number} is {self.ragged_because}: {text[:100]!r}",
+                "fix the file, or use {drop}",
+                drop=[{"on_bad": "drop"}],
+            )
+        self.ragged = self.lines.bad
+        yield from super().batches(wanted, on_bad)
+
+    def place(self, row: int) -> str:
+        return f"line {self.lines.rows[row]}"
+
+
+@dataclass
 class SeveralSources(Source):
     """Tables with the same columns, read one after the other."""
 
@@ -153,6 +182,7 @@ class SeveralSources(Source):
                 self._ends[-1] += batch.num_rows
                 yield batch.select(list(wanted))
             self.ragged += part.ragged
+            self.ragged_because = part.ragged_because if part.ragged else self.ragged_because
             self.comments += part.comments
 
     def kind(self, column: str) -> pa.DataType:
@@ -503,7 +533,10 @@ def _file_source(
         return _in_memory(_ipc(path), name)
     if kind == "JSON":
         with _read_as("JSON", name):
-            return _in_memory(json_table(name, _opened(path), head), name)
+            table, lines = json_table(name, functools.partial(_opened, path), head)
+        if lines is None:
+            return _in_memory(table, name)
+        return JsonSource(name, table.column_names, table=table, schema=table.schema, lines=lines)
     if kind == "workbook":
         table, sheet = workbook_table(path, query)
         return _in_memory(table, name, f"the sheet is {sheet!r}")

@@ -23,6 +23,7 @@ from tidegraph.events.tables.columns import choose_columns
 from tidegraph.events.tables.rows import first_cell
 from tidegraph.events.tables.sources import Source, source_of
 from tidegraph.events.tables.times import Clock, date_pattern
+from tidegraph.events.vocabulary import are_integers
 
 _FAR = 100  # lengths of the stream from its ends, beyond which times count something else
 
@@ -71,6 +72,9 @@ def continued(
     if (events.labels is None) != (stream.labels is None):
         unknown = None if stream.labels is None else np.full(len(events), -1)
         events = replace(events, labels=unknown, vocabulary=replace(events.vocabulary, labels=()))
+    if are_integers(stream.vocabulary.labels):  # and 1.0 is 1
+        words = tuple(re.sub(r"\.0+$", "", word) for word in events.vocabulary.labels)
+        events = replace(events, vocabulary=replace(events.vocabulary, labels=words))
     events = _named_alike(events, stream).continuing(stream)
     if not merged and _conventions(stream).bipartite is None:
         _check_sides(events, stream)

@@ -24,7 +24,7 @@ from tidegraph.events.tables import sources
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column
 from tidegraph.events.tables.numbering import EndNumbering, Ids
-from tidegraph.events.tables.rows import OnBad, Reading, Rows
+from tidegraph.events.tables.rows import NO_LABEL, OnBad, Reading, Rows
 from tidegraph.events.tables.times import Clock, whole_times
 from tidegraph.events.vocabulary import IS_MISSING, Vocabulary
 
@@ -125,7 +125,9 @@ def read_table(
     src, dst, t, weight, op, label: the column's name, or its position from 0, or from -1 backwards.
         None infers it from the header, or without one from the order src, dst, t. False ignores a
         weight, op or label that would be inferred. An inferred weight with values <= 0 becomes an
-        edge feature. A missing label is -1; words as labels become numbers, the most frequent 0.
+        edge feature. A missing label is -1, and so is -1 itself unless 1 is the only other. Words
+        as labels become numbers, the most frequent 0, integers other than 0, 1, 2, ... do in their
+        order; `vocabulary.labels` has what they are called.
     edge_features: columns of numbers or words; "rest" takes all that have no other role. Words
         become `categories`. A missing number is 0, and a column `NAME is missing` says so.
     unit: the unit of numbers in t. By default ms, us or ns if all are times since 1970, between
@@ -306,7 +308,29 @@ def _vocabulary(
         labels, classes = place[labels], tuple(classes[code] for code in order)
         shown = ", ".join(f"{word!r} is {code}" for code, word in enumerate(classes[:5]))
         remarks.append(f"label holds words: {shown}{', ...' if len(classes) > 5 else ''}")
+    elif labels is not None:
+        labels, classes = _integer_classes(reading, labels, remarks)
     return Vocabulary(tuple(features), categories, classes), labels
+
+
+def _integer_classes(
+    reading: Reading, labels: IntArray, remarks: list[str]
+) -> tuple[IntArray, tuple[str, ...]]:
+    """Return the classes of labels that are integers, by number, and what they are called.
+
+    0, 1, 2, ... are their own numbers, without names. -1 means no label, unless 1 is the only other.
+    """
+    values = np.unique(labels[labels != NO_LABEL])
+    if values.tolist() != [-1, 1]:
+        reading.unlabelled += int((labels == -1).sum())
+        labels, values = np.where(labels == -1, NO_LABEL, labels), values[values >= 0]
+    numbered = np.array_equal(values, np.arange(len(values)))
+    if numbered or not 2 <= len(values) <= _CLASSES:  # one class, or ids: nothing to learn
+        return np.maximum(labels, -1), ()
+    shown = ", ".join(f"{value} is {code}" for code, value in enumerate(values[:5].tolist()))
+    remarks.append(f"label holds classes by number: {shown}{', ...' if len(values) > 5 else ''}")
+    codes = np.where(labels == NO_LABEL, -1, np.searchsorted(values, labels))
+    return codes, tuple(map(str, values.tolist()))
 
 
 def _kinds(reading: Reading, number: EndNumbering) -> list[str]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 OnBad: TypeAlias = Literal["error", "drop", "drop-many"]
 # "drop" drops at most this share of the rows, or this many of a small table.
 _DROPPED_SHARE, _DROPPED_ROWS = 0.05, 10
+NO_LABEL = -2  # of a row; whether -1 is a label depends on all rows
 _ROWS_INSIDE = r"\n[^\n]*[,;\t|][^\n]*\n"  # a whole line with a delimiter
 
 
@@ -433,10 +434,11 @@ class Reading:
         found = cells.read_numbers(column, "label")
         missing, bad = _without_missing(found.bad)
         whole = np.rint(found.values)
-        self.unlabelled += int((missing | (whole == -1)).sum())
+        self.unlabelled += int(missing.sum())
         bad.append(Bad("label", "not an integer", found.values != whole))
         bad.append(Bad("label", "below -1, which means no label", whole < -1))
-        return Cells(np.where(missing, -1, whole).astype(np.int64), bad)
+        none = -1 if weights_only else NO_LABEL
+        return Cells(np.where(missing, none, whole).astype(np.int64), bad)
 
     def _check_order(
         self, t: Moments, index: IntArray, last: tuple[int, float] | None

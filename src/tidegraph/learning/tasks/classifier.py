@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tidegraph.core.errors import DataError
 from tidegraph.events.columns import IntArray
+from tidegraph.events.vocabulary import are_integers
 from tidegraph.learning.models import Network, Window, mlp
 from tidegraph.learning.settings import ClassSettings
 from tidegraph.learning.tasks.estimator import Estimator, pieces
@@ -99,8 +100,8 @@ class Classifier(ClassSettings, Estimator):
 
     def _likeliest(self, probability: FloatArray) -> NDArray[Any]:
         """Return the likeliest class of each row, as the data writes it."""
-        worded = self._stream.vocabulary.labels
-        classes: NDArray[Any] = np.array(self.class_names) if worded else self.classes_
+        names = self.class_names
+        classes: NDArray[Any] = np.array(list(map(int, names)) if are_integers(names) else names)
         likeliest: NDArray[Any] = classes[probability.argmax(axis=1)]
         return likeliest
 

@@ -318,7 +318,7 @@ def _integer_classes(
 ) -> tuple[IntArray, tuple[str, ...]]:
     """Return the classes of labels that are integers, by number, and what they are called.
 
-    0, 1, 2, ... are their own numbers, without names. -1 means no label, unless 1 is the only other.
+    0, 1, 2, ... are their own numbers and have no names. -1 is no label unless 1 is the only other.
     """
     values = np.unique(labels[labels != NO_LABEL])
     if values.tolist() != [-1, 1]:

@@ -16,7 +16,7 @@ import click
 from tidegraph.cli.models import saved_model, task_of
 from tidegraph.cli.options import AS_OF_OPTION, COUNT, JSON_OPTION, PATH, option, writing_options
 from tidegraph.cli.reading import read_events
-from tidegraph.cli.results import moment_text, names_by_side
+from tidegraph.cli.results import names_by_side, note_far
 from tidegraph.cli.terminal import NOTHING_KEPT, Command, echo_json, on_interrupt, progress
 from tidegraph.cli.writing import NEW_TABLE, Columns, write_answers
 from tidegraph.core.errors import DataError
@@ -163,14 +163,8 @@ def predict(
     predictor = LinkPredictor.load(directory)
     stream = predictor.stream
     now = int(stream.t[-1]) + 1 if when is None else stream.time(when)
-    span = int(stream.t[-1]) - int(stream.t[0])
-    if not int(stream.t[0]) < now <= int(stream.t[-1]) + max(1, span):
-        click.echo(
-            f"Note: {moment_text(now, stream.unit)} is far from the events, which are from"
-            f" {moment_text(int(stream.t[0]), stream.unit)} to"
-            f" {moment_text(int(stream.t[-1]), stream.unit)}; expect little from an answer there",
-            err=True,
-        )
+    if pairs is None:
+        note_far(stream, [now])
     about = {"model": str(model), "t": now, "unit": stream.unit}
     columns: dict[str, list[Any]]
     if for_all:
@@ -207,6 +201,7 @@ def _of_pairs(predictor: LinkPredictor, asked: _Pairs, now: int) -> dict[str, li
 
     stream = predictor.stream
     t = asked.times(stream) if "t" in asked.columns else [now] * len(asked.columns["src"])
+    note_far(stream, t if "t" in asked.columns else [now])
     ends, unknown = zip(*(asked.known_nodes(side, stream) for side in ("src", "dst")), strict=True)
     known = np.flatnonzero(~(unknown[0] | unknown[1]))
     found: list[float | None] = [None] * len(t)

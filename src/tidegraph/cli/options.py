@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -190,6 +191,25 @@ node_table_options = together(
     ),
 )
 NODE_TABLES = ("labels", "node_features")
+_TABLE_KEYS = "node|label|time|side|date-format"
+
+
+def node_table(given: str) -> tuple[str, dict[str, Any]]:
+    """Return the file of a table about nodes, and how to read it.
+
+    >>> node_table("teams.csv:node=who,time=none")
+    ('teams.csv', {'node': 'who', 't': False})
+    """
+    said = re.search(f":((?:{_TABLE_KEYS})=.*)$", given)
+    if said is None or Path(given).exists():
+        return given, {}
+    options: dict[str, Any] = {}
+    for word in re.split(f",(?=(?:{_TABLE_KEYS})=)", said[1]):
+        key, _, value = word.partition("=")
+        options[{"time": "t"}.get(key, key.replace("-", "_"))] = value
+    if options.get("t") == "none":
+        options["t"] = False
+    return given[: said.start()], options
 
 
 def check_node_tables(task: str, given: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegraph.cli.models import events_file
-from tidegraph.cli.options import NODE_TABLES, READING_NAMES, option, reading_options
+from tidegraph.cli.options import NODE_TABLES, READING_NAMES, node_table, option, reading_options
 from tidegraph.cli.terminal import progress
 from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
@@ -69,15 +69,19 @@ def read_events(
         return stream
     from tidegraph.events.node_tables import with_node_features, with_node_labels
 
-    for table in features or ():
-        if labels and Path(table).resolve() == Path(labels).resolve():
+    for each in features or ():
+        table, how = node_table(each)
+        if labels and Path(table).resolve() == Path(node_table(labels)[0]).resolve():
             raise DataError(
                 f"{table} is given as --labels and as --node-features, so the labels would be read"
                 " as features; give a table of features without them"
             )
-        stream = with_node_features(stream, table, on_bad=on_bad)
+        if how.keys() - {"node", "side"}:
+            raise DataError(f"--node-features {each}: after FILE: node and side are understood")
+        stream = with_node_features(stream, table, on_bad=on_bad, **how)
     if labels:
-        stream = with_node_labels(stream, labels, unit=unit, on_bad=on_bad)
+        table, how = node_table(labels)
+        stream = with_node_labels(stream, table, unit=unit, on_bad=on_bad, **how)
     return stream
 
 

@@ -20,9 +20,9 @@ from tidegraph.events.read_report import Conventions
 from tidegraph.events.stream import EventStream
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import choose_columns
-from tidegraph.events.tables.rows import first_cell
+from tidegraph.events.tables.rows import is_written
 from tidegraph.events.tables.sources import Source, source_of
-from tidegraph.events.tables.times import Clock, date_pattern
+from tidegraph.events.tables.times import Clock
 from tidegraph.events.vocabulary import are_integers
 
 _FAR = 100  # lengths of the stream from its ends, beyond which times count something else
@@ -115,9 +115,8 @@ def _like_its_table(
     options["words"] = [*stream.vocabulary.categories]
     if "label" in chosen and stream.vocabulary.labels:
         options["words"].append(chosen["label"])
-    form = conventions.date_format
-    if form and form != "iso" and _is_written(table, chosen["t"], form):
-        options.setdefault("date_format", form)
+    if is_written(table, chosen["t"], conventions.date_format):
+        options.setdefault("date_format", conventions.date_format)
     return table, options
 
 
@@ -127,16 +126,6 @@ def _source(dialect: dict[str, Any], source: Any, decimal: str) -> Source:
         with contextlib.suppress(ParameterError):  # commas delimit its cells
             return source_of(source, **dialect | {"decimal": decimal})
     return source_of(source, **dialect)
-
-
-def _is_written(table: Source, column: str, form: str) -> bool:
-    """Whether the first time of a table has a format."""
-    import pyarrow as pa
-
-    if pa.types.is_temporal(table.kind(column)):
-        return False
-    cell = first_cell(table, column)
-    return cell is not None and re.match(date_pattern(form), cell) is not None
 
 
 # Times --------------------------------------------------------------------------------------------

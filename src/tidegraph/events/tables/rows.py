@@ -210,13 +210,14 @@ class Reading:
         clock, column = self.clock(), self.chosen.roles["t"]
         whole = pa.types.is_integer(self.source.kind(column))
         for batch in self.source.batches([column], "drop"):
-            found = self._times(batch.column(0))
+            found = self.times(batch.column(0))
             clock.see(found.values[~np.logical_or.reduce([bad.rows for bad in found.bad])])
             if whole and clock.span is not None:
                 break
         return clock
 
-    def _times(self, column: pa.Array) -> Cells:
+    def times(self, column: pa.Array) -> Cells:
+        """Return cells of times as `Moments`."""
         if self.form is None:
             column = cells.with_points(column, self.source.decimal)
         return read_times(column, self.form)
@@ -286,7 +287,7 @@ class Reading:
             "t": Cells(Moments(np.zeros(batch.num_rows, dtype=np.int64)), []),
         }
         if "t" in roles:
-            found["t"] = self._times(columns[roles["t"]])
+            found["t"] = self.times(columns[roles["t"]])
         if "op" in roles:
             found["op"] = cells.read_operations(columns[roles["op"]])
         if "weight" in roles:
@@ -550,6 +551,16 @@ def first_cell(source: Source, column: str) -> str | None:
         if len(found):
             return str(found[0])
     return None
+
+
+def is_written(source: Source, column: str, form: str | None) -> bool:
+    """Return whether the first cell of a column is a date of this format of strptime."""
+    import pyarrow as pa
+
+    if form in (None, "iso") or pa.types.is_temporal(source.kind(column)):
+        return False
+    cell = first_cell(source, column)
+    return cell is not None and re.match(date_pattern(str(form)), cell) is not None
 
 
 def _without_missing(found: list[Bad]) -> tuple[NDArray[np.bool_], list[Bad]]:

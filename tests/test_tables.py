@@ -205,7 +205,7 @@ def test_integers_and_names_may_meet_in_one_file(tmp_path: Path) -> None:
 def test_a_name_after_a_million_integers_turns_all_into_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegraph.events.tables.sources._BLOCK_BYTES", 1000)
+    monkeypatch.setattr("tidegraph.events.tables.text._BLOCK_BYTES", 1000)
     rows = [f"{k % 97},{k % 31},{k}" for k in range(2000)]
     stream = read_table(write(tmp_path / "a.csv", "\n".join(["src,dst,t", *rows, "007,7,2000"])))
     assert stream.names is not None

@@ -372,18 +372,20 @@ class _Pairs:
 
 def _pairs(path: Path) -> _Pairs:
     """Read a text of pairs as the files of events are read; - is standard input."""
-    from tidegraph.events.tables import TableError, sources
+    from tidegraph.events.tables import TableError
+    from tidegraph.events.tables.source import read_head
+    from tidegraph.events.tables.text import text_source
 
     piped = str(path) == "-"
     if piped:  # a source is read several times
         directory = tempfile.TemporaryDirectory(prefix="tidegraph-predict-")
         path = Path(click.get_current_context().with_resource(directory)) / "standard input"
         path.write_bytes(sys.stdin.buffer.read())
-    head = sources.read_head(path)
+    head = read_head(path)
     first = head.decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0]
     marks = [mark for mark in ",;\t" if mark in first]
     mark = marks[0] if len(marks) == 1 else ","
-    source = sources.text_source(path, header=True, delimiter=mark, head=head)
+    source = text_source(path, header=True, delimiter=mark, head=head)
     if piped:
         source.name = path.name
     if not {"src", "dst"} <= set(source.columns):

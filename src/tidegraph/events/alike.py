@@ -21,7 +21,8 @@ from tidegraph.events.stream import EventStream
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import choose_columns
 from tidegraph.events.tables.rows import is_written
-from tidegraph.events.tables.sources import Source, source_of
+from tidegraph.events.tables.source import Source
+from tidegraph.events.tables.sources import source_of
 from tidegraph.events.tables.times import Clock
 from tidegraph.events.vocabulary import are_integers
 

@@ -22,10 +22,12 @@ from tidegraph.events.moments import PER_SECOND, span_in_words
 from tidegraph.events.names import Side
 from tidegraph.events.read_report import ReadReport
 from tidegraph.events.stream import ALWAYS, EventStream, NodeLabels
-from tidegraph.events.tables import cells, sources
+from tidegraph.events.tables import cells
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column, choose_columns, find_column
 from tidegraph.events.tables.rows import Reading, is_written
+from tidegraph.events.tables.source import Source, read_head
+from tidegraph.events.tables.sources import source_of
 from tidegraph.events.tables.times import Clock, Moments
 from tidegraph.events.vocabulary import IS_MISSING, hashed
 
@@ -324,7 +326,7 @@ class _NodeTable:
     """A table in memory with a row per node, or per node and time."""
 
     name: str
-    source: sources.Source
+    source: Source
     roles: dict[str, str]
     others: list[str]  # columns without a role
     columns: dict[str, pa.Array]
@@ -336,7 +338,7 @@ class _NodeTable:
     def read(cls, table: Any, roles: Mapping[str, Any], on_bad: OnBad) -> _NodeTable:
         if on_bad not in ("error", "drop"):
             raise ParameterError(f"on_bad is {on_bad!r}; give 'error' or 'drop'")
-        source = sources.source_of(table, None, _delimiter(table))
+        source = source_of(table, None, _delimiter(table))
         found = _roles(source, roles)
         others = [column for column in source.columns if column not in found.values()]
         wanted = list(source.columns) if list(roles) == ["node"] else list(found.values())
@@ -495,7 +497,7 @@ class _NodeTable:
         )
 
 
-def _roles(source: sources.Source, given: Mapping[str, Any]) -> dict[str, str]:
+def _roles(source: Source, given: Mapping[str, Any]) -> dict[str, str]:
     """Return the column of each role: node, and perhaps label and t.
 
     What no name tells is inferred by elimination, and without a header from the order node, t,
@@ -535,7 +537,7 @@ def _roles(source: sources.Source, given: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _named(source: sources.Source, role: str, columns: Sequence[str]) -> str | None:
+def _named(source: Source, role: str, columns: Sequence[str]) -> str | None:
     """Return the column whose name identifies it as `role`; times are named as in events."""
     if not columns or not source.headed:
         return None
@@ -552,7 +554,7 @@ def _named(source: sources.Source, role: str, columns: Sequence[str]) -> str | N
     return next((plain[name] for name in _NAMES[role].split() if name in plain), None)
 
 
-def _has(source: sources.Source) -> str:
+def _has(source: Source) -> str:
     return f"{source.name} has the columns {', '.join(map(repr, source.columns[:12]))}"
 
 
@@ -578,7 +580,7 @@ def _delimiter(table: Any) -> str | None:
     path = Path(table)
     if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv", ".txt"):
         return None
-    head = sources.read_head(path).decode("utf-8-sig", errors="replace").lstrip()
+    head = read_head(path).decode("utf-8-sig", errors="replace").lstrip()
     marks = [mark for mark in ",;\t" if mark in head.partition("\n")[0]]
     return marks[0] if len(marks) == 1 else None
 

@@ -16,7 +16,7 @@ from tidegraph.events.moments import epoch_unit
 from tidegraph.events.read_report import ColumnUse, listed
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.cells import NUMBER, is_date, with_point
-from tidegraph.events.tables.sources import Source
+from tidegraph.events.tables.source import Source
 
 Column: TypeAlias = str | int
 

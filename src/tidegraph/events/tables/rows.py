@@ -20,7 +20,9 @@ from tidegraph.events.tables.advice import Options, TableError
 from tidegraph.events.tables.cells import DATE, Bad, Cells
 from tidegraph.events.tables.columns import choose_columns, proposal
 from tidegraph.events.tables.numbering import Numbering
-from tidegraph.events.tables.sources import Source, TextSource, source_of
+from tidegraph.events.tables.source import Source
+from tidegraph.events.tables.sources import source_of
+from tidegraph.events.tables.text import TextSource
 from tidegraph.events.tables.times import (
     Clock,
     Moments,

@@ -23,7 +23,7 @@ from tidegraph.events.stream import EventStream
 from tidegraph.events.tables import sources
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column
-from tidegraph.events.tables.numbering import EndNumbering, Ids
+from tidegraph.events.tables.numbering import EndNumbering, Ids, TwoKinds
 from tidegraph.events.tables.rows import NO_LABEL, OnBad, Reading, Rows
 from tidegraph.events.tables.times import Clock, whole_times
 from tidegraph.events.vocabulary import IS_MISSING, Vocabulary
@@ -45,6 +45,7 @@ def scan_table(
     edge_features: Sequence[Column] | Column = (),
     unit: str | None = None,
     ids: Ids = "number",
+    bipartite: bool | None = None,
     on_bad: OnBad = "error",
     date_format: str | None = None,
     header: bool | None = None,
@@ -59,6 +60,7 @@ def scan_table(
 
     ids: "number" numbers nodes in order of first appearance, the source of a row before its
         destination; "keep" takes integers from 0 to 2**31 - 1 as they are.
+    bipartite: None: whether the names of the columns say so, since the ids are not known before.
 
     >>> scan = scan_table({"src": [7, 7], "dst": [8, 9], "t": [1, 2]})
     >>> [chunk.dst.tolist() for chunk in scan], scan.nodes
@@ -67,7 +69,7 @@ def scan_table(
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
     dialect: Any = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
     return TableScan(
-        Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect), ids
+        Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect), ids, bipartite
     )
 
 
@@ -229,17 +231,25 @@ class TableScan:
     iteration.
     """
 
-    def __init__(self, reading: Reading, ids: Ids) -> None:
+    def __init__(self, reading: Reading, ids: Ids, bipartite: bool | None = None) -> None:
         if ids not in ("keep", "number"):
             raise ParameterError(f"ids is {ids!r}; a scan takes 'keep' or 'number'")
+        if ids == "keep" and bipartite:
+            raise ParameterError("ids='keep' takes an id for one node; with bipartite use 'number'")
         self._reading = reading
         self._ids = ids
+        guess = ids == "number" and reading.chosen.kinds == "two"
+        self._bipartite, self._guessed = (
+            guess if bipartite is None else bipartite,
+            bipartite is None,
+        )
         self._end: tuple[int, NodeNames | None, ReadReport] | None = None
 
     def __iter__(self) -> Iterator[EventStream]:
         self._end = None
         reading, oddities = self._reading, _Oddities()
-        number = EndNumbering(self._ids, False, reading.source.name)
+        one_kind, two_kinds = EndNumbering(self._ids, False, reading.source.name), TwoKinds()
+        number = two_kinds if self._bipartite else one_kind
         clock = reading.survey()
         unit, _ = reading.unit_by(clock)
         nodes = 0
@@ -260,11 +270,14 @@ class TableScan:
                 unit=unit,
                 title=Path(reading.source.name).name,
             )
-        names = None if self._ids == "keep" else NodeNames(number.sides[0].ids())
+        names = None if self._ids == "keep" else NodeNames(one_kind.sides[0].ids())
+        names = two_kinds.names() if self._bipartite else names
         remarks = [reading.unit_by(clock)[1], *_rounded(clock), *oddities.remarks()]
-        if reading.chosen.kinds == "two":
-            remarks.append("an id is the same node in both columns; read_table can tell them apart")
-        self._end = nodes, names, reading.report(remarks)
+        if self._guessed and reading.chosen.kinds == "two":
+            kept = self._ids == "keep"
+            other, how = ("the same", "ids='number'") if kept else ("another", "bipartite=False")
+            remarks.append(f"an id is {other} node in the other column; if it is not: {how}")
+        self._end = nodes, names, reading.report(remarks, bipartite=self._bipartite)
 
     def _at_end(self) -> tuple[int, NodeNames | None, ReadReport]:
         if self._end is None:

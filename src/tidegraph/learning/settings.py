@@ -89,7 +89,8 @@ class Data:
     labels: str | None = setting(
         None,
         "a table of the classes of nodes; its columns, where they are not recognised, as in"
-        " FILE:node=COLUMN,label=COLUMN,time=COLUMN, and likewise side=src or dst, date-format=...",
+        " FILE:node=COLUMN,label=COLUMN,time=COLUMN, and likewise side=src or dst and"
+        " date-format=FORMAT",
     )
     node_features: tuple[str, ...] = setting(
         (), "tables of numbers and words about nodes, FILE or FILE:node=COLUMN,side=src"

@@ -354,6 +354,22 @@ def test_a_distant_time_is_shown_as_a_date(model: Path) -> None:
     assert "2023-03-01T" in result.stderr
 
 
+def test_distant_times_of_pairs_are_noted(model: Path, tmp_path: Path) -> None:
+    last = int(LinkPredictor.load(model).stream.t[-1])
+
+    def asked(*times: object) -> str:
+        rows = [f"4711,shop-01,{t}" for t in times]
+        (tmp_path / "asked.csv").write_text("\n".join(["src,dst,t", *rows]))
+        return succeeded(run("predict", model, "--pairs", tmp_path / "asked.csv")).stderr
+
+    assert "far from" not in asked(last, last + 1)
+    note = asked(last, 1000 * last, 1000 * last)
+    assert "2 of 3 times" in note
+    assert "looks like ms since 1970" in note
+    assert "far from the events" in asked("2031-01-01")
+    assert "far from the events" in asked(0)
+
+
 @pytest.mark.parametrize("encoding", ["latin1", "utf-16"])
 def test_pairs_in_another_encoding_are_rejected_as_events_are(
     encoding: str, model: Path, tmp_path: Path

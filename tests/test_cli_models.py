@@ -6,7 +6,8 @@ import contextlib
 import csv
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tidegraph.learning.tasks import LinkPredictor, estimator
 QUICK = {"columns": 4, "epochs": 1, "hidden": 8, "batch_size": 256, "threads": 1}
 QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
 NAMED = ["--src", "who", "--dst", "whom", "--time", "when"]
+KEYS: dict[str, Any] = {"src": "who", "dst": "whom", "t": "when"}
 FIRST = 1_700_000_000
 
 
@@ -52,7 +54,7 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def write(path: Path, rows: list[tuple[str, str, int]]) -> Path:
+def write(path: Path, rows: Sequence[tuple[str, str, object]]) -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("when", "who", "whom"), *((t, s, d) for s, d, t in rows)])
     return path
@@ -175,6 +177,24 @@ def test_ids_that_are_numbers_from_zero_on_stay_what_they_are(tmp_path: Path) ->
     ]
     words = write(tmp_path / "c.csv", [("ann", "bob", FIRST + 500)])
     assert "ann" in rejection(run("append", model, words))
+
+
+def test_an_appended_table_is_read_as_the_one_of_the_training(tmp_path: Path) -> None:
+    def dated(rows: list[tuple[str, str, int]]) -> list[tuple[str, str, Any]]:
+        begin = datetime(2024, 5, 1, tzinfo=timezone.utc)
+        days = [(begin + timedelta(hours=(t - FIRST) // 60)) for _, _, t in rows]
+        return [(s, d, f"{day:%d/%m/%y %H:%M}") for (s, d, _), day in zip(rows, days, strict=True)]
+
+    model, form = tmp_path / "model", "%d/%m/%y %H:%M"
+    file = write(tmp_path / "a.csv", dated(EARLIER[:300]))
+    words = "train", file, *NAMED, *QUICKLY, "-o", model, "--date-format", form
+    assert run(*words).exit_code == 0
+    file = write(tmp_path / "b.csv", dated(EARLIER[300:]))
+    assert last_line(run("append", model, file, "--json"))["appended"] == 100
+    expected = read_table(write(tmp_path / "c.csv", dated(EARLIER)), **KEYS, date_format=form)
+    np.testing.assert_array_equal(LinkPredictor.load(model).stream.t, expected.t)
+    far = write(tmp_path / "far.csv", [("p1", "p2", 7)])
+    assert "--unit s" in rejection(run("append", model, far))
 
 
 # Ctrl-C -------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import tidegraph
 from tidegraph import DataError, EventClassifier, EventStream, cli, evaluation
 from tidegraph.core.errors import EventError
 from tidegraph.evaluation import metrics
+from tidegraph.events.alike import read_like
 from tidegraph.events.own_columns import own_numbers
 from tidegraph.events.tables import read_table
 from tidegraph.events.vocabulary import Vocabulary
@@ -343,6 +344,76 @@ def test_several_classes_given_as_numbers(paid: EventStream) -> None:
     assert model.score(stream[-100:]) > 0.8
 
 
+@pytest.mark.parametrize("values", [(1, 2), (-1, 1), (0, 7)])
+def test_integers_that_do_not_count_from_zero_are_classes_by_their_own_values(
+    values: tuple[int, int], tmp_path: Path
+) -> None:
+    table = payments(1_500, accounts=150)
+    table["outcome"] = np.where(table["outcome"] == "fraud", values[1], values[0])
+    zero = table.assign(outcome=(table["outcome"] == values[1]).astype(int))
+    stream, expected = stream_of(table), stream_of(zero)
+    assert stream.vocabulary.labels == tuple(map(str, values))
+    np.testing.assert_array_equal(stream.labels, expected.labels)
+    gaps = table.astype({"outcome": float})  # as pandas writes integers with gaps
+    gaps.loc[5, "outcome"] = np.nan
+    gaps.to_csv(tmp_path / "gaps.csv", index=False)
+    for source in (gaps, tmp_path / "gaps.csv"):
+        found = tidegraph.read(source, t="when", label="outcome", weight=False)
+        assert found.vocabulary == replace(stream.vocabulary, features=(), categories={})
+        assert found.labels[5] == -1  # type: ignore[index]
+    # Later rows have the codes of the model, also where they show less.
+    for rows in (table[-50:], table[-50:].assign(outcome=float(values[0]))):
+        later = read_like(stream, rows)
+        words = np.array([*map(int, later.vocabulary.labels), 99])
+        np.testing.assert_array_equal(words[later.labels], rows["outcome"])
+
+
+def test_classes_are_learned_and_evaluated_wherever_their_numbers_begin(paid: EventStream) -> None:
+    stream = paid[:800]
+    assert stream.labels is not None
+    plain = replace(stream.vocabulary, labels=())
+    same = (
+        replace(stream, vocabulary=replace(plain, labels=("1", "2"))),
+        replace(stream, vocabulary=plain, labels=stream.labels + 1),  # given as arrays
+    )
+    split, own = evaluation.tgb_split(stream), {**SMALL, "epochs": 1, "encoder": None}
+    only: dict[str, Any] = {"parts": ("test",), "heuristics": False}
+    expected = EventClassifier(**own).fit(stream, split).evaluate(split, **only)
+    assert "ap" in expected.row("test").metrics
+    for each in same:
+        model = EventClassifier(**own).fit(each, split)
+        assert model.evaluate(split, **only).row("test").metrics == expected.row("test").metrics
+        assert model.class_names == ["1", "2"]
+        assert set(model.predict(each[-200:]).tolist()) <= {1, 2}
+
+
+def test_minus_one_is_no_label_next_to_several_classes() -> None:
+    table = {"src": [0] * 4, "dst": [1] * 4, "t": range(4)}
+    for labels, codes, words in (
+        ([-1, 0, 1, 1], [-1, 0, 1, 1], ()),
+        ([-1, 1, 2, 1], [-1, 0, 1, 0], ("1", "2")),
+        ([-1, 1, 1, 1], [0, 1, 1, 1], ("-1", "1")),
+        ([-1, 0, 0, 0], [-1, 0, 0, 0], ()),
+        ([3, 3, 3, 3], [3, 3, 3, 3], ()),
+    ):
+        stream = read_table({**table, "label": labels})
+        assert (stream.labels.tolist(), stream.vocabulary.labels) == (codes, words)  # type: ignore[union-attr]
+
+
+def test_integers_continue_integers_and_words_words() -> None:
+    def of(labels: list[int], words: tuple[str, ...] = ()) -> EventStream:
+        ends = [0] * len(labels), [1] * len(labels), range(len(labels))
+        return EventStream(*ends, labels=labels, vocabulary=Vocabulary(labels=words))
+
+    earlier, later = of([0, 1, 2]), of([0, 1, -1], ("2", "1"))
+    assert later.continuing(earlier).labels.tolist() == [2, 1, -1]  # type: ignore[union-attr]
+    joined = earlier.continuing(of([0, 1], ("1", "2")))
+    assert (joined.labels.tolist(), joined.vocabulary.labels) == ([2, 0, 1], ("1", "2", "0"))  # type: ignore[union-attr]
+    for one, other in ((earlier, of([0], ("x",))), (of([0], ("x",)), earlier)):
+        with pytest.raises(EventError, match="use one kind"):
+            one.continuing(other)
+
+
 def test_labels_that_are_known_late_do_not_train(paid: EventStream) -> None:
     split = evaluation.tgb_split(paid)
     delay = int(split.test_time - split.validation_time) * 2
@@ -440,6 +511,24 @@ def test_predictions_of_rows_use_rows_before_them_and_take_new_accounts(
     expected = model.predict_proba(model.stream[1_200:1_210])
     given = [answer["probability of fraud"] for answer in found]
     np.testing.assert_allclose(given, expected[:, 1], rtol=1e-4)
+
+
+def test_rows_to_predict_are_read_as_the_data_of_the_model(
+    run: Path, file: Path, tmp_path: Path
+) -> None:
+    table = pd.read_csv(file)[1_200:1_210]
+    asked = tmp_path / "asked.csv"
+    table.to_csv(asked, index=False)
+    expected = last_line(command("predict", run, "--events", asked, "--json"))["answers"]
+    table["when"] = pd.to_datetime(table["when"]).dt.strftime("%d/%m/%Y %H:%M:%S")
+    table.to_csv(asked, index=False, sep=";", decimal=",")
+    words = "predict", run, "--events", asked, "--date-format", "%d/%m/%Y", "--json"
+    assert last_line(command(*words))["answers"] == expected
+    table["when"] = range(10)
+    table.to_csv(asked, index=False)
+    result = command("predict", run, "--events", asked)
+    assert result.exit_code == 2
+    assert "--unit s" in result.stderr
 
 
 def test_a_model_says_how_to_ask_it(run: Path, file: Path) -> None:

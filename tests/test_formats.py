@@ -16,7 +16,8 @@ from tidegraph.core.errors import ParameterError
 from tidegraph.events import formats
 from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import NodeLabels
-from tidegraph.events.tables import sources
+from tidegraph.events.tables import source as base
+from tidegraph.events.tables import text
 
 JODIE_HEADER = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features"
 
@@ -300,12 +301,13 @@ def test_the_head_of_a_file_is_read_once(
     else:
         rows = "src,dst,t\nann,bob,2024-01-01\nbob,eve,2024-01-02\n"
         path.write_bytes(gzip.compress(rows.encode()) if name.endswith("gz") else rows.encode())
-    opened, really = [], sources._opened
+    opened, really = [], base.opened
 
     def counting(path: Path) -> Any:
         opened.append(path)
         return really(path)
 
-    monkeypatch.setattr(sources, "_opened", counting)
+    for module in (base, text):
+        monkeypatch.setattr(module, "opened", counting)
     assert len(read(path)) > 0
     assert len(opened) == 2  # the head, then all rows

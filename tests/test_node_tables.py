@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from tidegraph import (
     with_node_features,
     with_node_labels,
 )
-from tidegraph.core.errors import DataError
+from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import ALWAYS, NodeLabels
 from tidegraph.runs import config
@@ -170,6 +171,42 @@ def test_labels_with_times_keep_their_times_in_the_unit_of_the_events(tmp_path: 
     assert with_node_labels(STREAM, timed, t=False).labels_hold_always
 
 
+@pytest.mark.parametrize(
+    ("events", "labels", "options"),
+    [
+        ("%Y-%m-%d", "%d.%m.%Y", {}),
+        ("%Y-%m-%d", "%m/%d/%Y", {}),
+        ("%Y-%m-%d", "%Y%m%d%H%M%S", {}),
+        ("%d/%m/%y", "%d/%m/%y", {}),  # as the events
+        ("%Y%m%d", "%Y%m%d", {}),
+        ("%d/%m/%y", "%Y-%m-%d", {}),
+        ("%Y-%m-%d", "%d %b %y", {"date_format": "%d %b %y"}),
+    ],
+)
+def test_dates_of_labels_are_read_as_those_of_events(
+    events: str, labels: str, options: dict[str, Any]
+) -> None:
+    days = [datetime.date(2024, 1, 1) + datetime.timedelta(days=9 * k) for k in range(14)]
+    ends = {"src": [f"a{k}" for k in range(14)], "dst": ["b"] * 14}
+    form = events if events != "%Y-%m-%d" else None
+    stream = read_table({**ends, "t": [f"{day:{events}}" for day in days]}, date_format=form)
+    table = {
+        "node": ends["src"],
+        "when": [f"{day:{labels}}" for day in days],
+        "label": ["x", "y"] * 7,
+    }
+    found = with_node_labels(stream, table, **options)
+    assert labels_of(found).t.tolist() == stream.times_of([f"{day}" for day in days]).tolist()
+
+
+def test_dates_of_any_format_are_numbers_among_features() -> None:
+    days = [datetime.date(2024, 1, 1) + datetime.timedelta(days=9 * k) for k in range(60)]
+    expected = with_node_features(STREAM, {"node": PEOPLE, "since": [f"{d}" for d in days]})
+    found = with_node_features(STREAM, {"node": PEOPLE, "since": [f"{d:%m/%d/%Y}" for d in days]})
+    np.testing.assert_array_equal(features_of(found), features_of(expected))
+    assert features_of(found).shape == (60, 1)
+
+
 def broken(**changes: Any) -> dict[str, Any]:
     return {**ALL, **changes}
 
@@ -213,11 +250,22 @@ def test_empty_labels_are_none_and_repeated_rows_count_once() -> None:
     assert told(read) == dict(zip(PEOPLE[:50], ALL["team"], strict=False))
 
 
-def test_an_id_of_two_sides_means_the_source() -> None:
+def test_an_id_of_two_sides_is_asked_for_unless_something_says_which() -> None:
     names = NodeNames.of_sides(range(30), range(30))
     sides = EventStream(np.arange(30), np.arange(30, 60), np.arange(30), names=names)
-    read = with_node_labels(sides, {"user": range(30), "label": [0, 1] * 15})
-    assert sorted(labels_of(read).node.tolist()) == list(range(30))
+    table = {"user": range(30), "label": [0, 1] * 15}
+    for read, rows in ((with_node_labels, table), (with_node_features, table)):
+        with pytest.raises(DataError, match=r"30 rows.*side='src' or side='dst'"):
+            read(sides, rows)
+    with pytest.raises(ParameterError, match="'left'"):
+        with_node_labels(sides, table, side="left")  # type: ignore[arg-type]
+    for side, numbers in (("src", range(30)), ("dst", range(30, 60))):
+        found = with_node_labels(sides, table, side=side)  # type: ignore[arg-type]
+        assert sorted(labels_of(found).node.tolist()) == list(numbers)
+        columns = {"src": "user", "dst": "item"} if side == "src" else {"src": "who", "dst": "user"}
+        ends = {columns["src"]: range(30), columns["dst"]: range(30), "t": range(30)}
+        named = read_table(ends, src=columns["src"], dst=columns["dst"], bipartite=True)
+        assert sorted(labels_of(with_node_labels(named, table)).node.tolist()) == list(numbers)
     other = {"user": [f"dst {k}" for k in range(30)], "label": [0, 1] * 15}
     assert sorted(labels_of(with_node_labels(sides, other)).node.tolist()) == list(range(30, 60))
 
@@ -423,6 +471,28 @@ def test_from_files_to_a_table_of_classes(tmp_path: Path) -> None:
     wrong = run("predict", model, "--src", "p00", "--rank", 3)
     assert wrong.exit_code == 2
     assert "--node" in wrong.output
+
+
+def test_columns_of_tables_about_nodes_are_named_in_commands(tmp_path: Path) -> None:
+    ends = zip(STREAM.name(STREAM.src), STREAM.name(STREAM.dst), STREAM.t, strict=True)
+    rows = [f"{src},{dst},{t}" for src, dst, t in ends]
+    (tmp_path / "mails.csv").write_text("\n".join(["src,dst,t", *rows]))
+    rows = [f"{person},{team(person)},{k}" for k, person in enumerate(PEOPLE)]
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["foo,bar,baz", *rows]))
+    words = ["run", tmp_path / "mails.csv", "--no-report", "--out", tmp_path]
+    words += [word for key, value in QUICK.items() for word in ("--set", f"{key}={value}")]
+    unnamed = run(*words, "--labels", tmp_path / "a.csv")
+    assert unnamed.exit_code == 2
+    assert "FILE:node=COLUMN" in " ".join(unnamed.output.split())
+    done = run(
+        *(*words, "--labels", f"{tmp_path}/a.csv:node=foo,label=bar"),
+        *("--node-features", f"{tmp_path}/b.csv:node=0"),
+    )
+    assert done.exit_code == 0, done.output
+    stream = EventStream.load(tmp_path / "mails-nodes" / "events.tide")
+    assert told(stream) == dict(zip(*ALL.values(), strict=True))
+    assert features_of(stream).shape == (60, 3)
 
 
 def test_a_table_of_labels_is_rejected_as_features(tmp_path: Path) -> None:

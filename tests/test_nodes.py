@@ -21,6 +21,7 @@ from tidegraph.evaluation import Split
 from tidegraph.events.names import NodeNames
 from tidegraph.events.past import Past
 from tidegraph.events.stream import NodeLabels
+from tidegraph.events.vocabulary import Vocabulary
 from tidegraph.learning.models import Window
 from tidegraph.learning.tasks.nodes import merge_labels
 
@@ -420,6 +421,41 @@ def test_what_is_learned_later_depends_on_no_later_event(
     ahead.advance(first).advance(rest).train_further(labels)
     asked = questions(until=bound)
     assert np.array_equal(seen.predict_proba(*asked), ahead.predict_proba(*asked))
+
+
+WORDS = tuple(f"community {k}" for k in range(CLASSES))
+
+
+@pytest.mark.parametrize("of_nodes", [False, True])
+def test_later_labels_are_recoded_to_the_classes_of_the_model(
+    of_nodes: bool, tmp_path: Path
+) -> None:
+    def worded(
+        events: EventStream, label: NDArray[np.int64], words: tuple[str, ...]
+    ) -> EventStream:
+        known = NodeLabels(events.src, events.t, label) if of_nodes else None
+        events = replace(events, labels=None if of_nodes else label, node_labels=known)
+        return replace(events, vocabulary=Vocabulary(labels=words))
+
+    first = worded(STREAM.before(NOW), labels_of(STREAM.before(NOW)), WORDS)
+    model = classifier(ask_after=1).fit(first, until_test(SPLIT))
+    model.save(tmp_path / "model")
+    label = labels_of(REST)
+    expected = NodeClassifier.load(tmp_path / "model").partial_fit(worded(REST, label, WORDS))
+    # The words of a later table are in the order of their own frequencies.
+    other = worded(REST, CLASSES - 1 - label, WORDS[::-1])
+    found = NodeClassifier.load(tmp_path / "model").partial_fit(other)
+    asked = questions()
+    np.testing.assert_array_equal(found.predict_proba(*asked), expected.predict_proba(*asked))
+    # A new class is rejected, and leaves no trace.
+    before, events = model.predict_proba(*asked), len(model.stream)
+    new = worded(REST, label, (*WORDS[:-1], "newcomers"))
+    with pytest.raises(DataError, match=r"newcomers.*community 0"):
+        model.partial_fit(new)
+    assert len(model.stream) == events
+    np.testing.assert_array_equal(model.predict_proba(*asked), before)
+    model.partial_fit(other)
+    np.testing.assert_array_equal(model.predict_proba(*asked), expected.predict_proba(*asked))
 
 
 def test_node_labels_that_come_later_are_learned_from() -> None:

@@ -27,6 +27,7 @@ from tidegraph import DataError, EventStream, read, read_table, scan_table
 from tidegraph.cli import main
 from tidegraph.core.errors import ParameterError, UnknownNodeError
 
+LOG: dict[str, Any] = {"src": "who", "dst": "to.whom", "t": "ts"}
 UTC = datetime.timezone.utc
 
 
@@ -134,6 +135,39 @@ def test_a_format_says_that_numbers_are_dates() -> None:
     assert stream.t.tolist() == [stream.time("2024-01-31"), stream.time("2024-02-01")]
     with pytest.raises(ParameterError, match="leave it out"):
         read_table({**numbers, "t": np.array([1, 2], "M8[s]")}, date_format="%Y")
+
+
+@pytest.mark.parametrize("kind", [int, str])
+def test_integers_that_may_be_dates_are_asked_about(kind: type) -> None:
+    def of(*times: int) -> dict[str, Any]:
+        ends = {"src": [0] * len(times), "dst": [1] * len(times)}
+        return {**ends, "t": [kind(time) for time in times]}
+
+    for reads in (read_table, lambda table: list(scan_table(table))):
+        with pytest.raises(DataError, match=r"2024-01-31 or .* date_format='%Y%m%d'.*unit='s'"):
+            reads(of(20240131, 20240201))
+    assert read_table(of(20240131, 20240201), unit="s").t.tolist() == [20240131, 20240201]
+    for times in ((20240131, 20240132), (20240131, 20241301), (20240131, 30000101)):
+        assert read_table(of(*times)).t.tolist() == list(times)
+
+
+@pytest.mark.parametrize("kind", [int, str])
+@pytest.mark.parametrize(
+    ("form", "first", "last"),
+    [("%Y%m%d%H%M%S", 20240131235959, 20240201000001), ("%Y%m%d%H%M", 202401312359, 202402010000)],
+)
+def test_integers_that_are_dates_with_a_time_of_day_are_read_as_dates(
+    kind: type, form: str, first: int, last: int
+) -> None:
+    table = {"src": [0, 1], "dst": [1, 0], "t": [kind(first), kind(last)]}
+    expected = [
+        int(datetime.datetime.strptime(str(each), form).replace(tzinfo=UTC).timestamp())
+        for each in (first, last)
+    ]
+    stream = read_table(table)
+    assert (stream.t.tolist(), stream.unit) == (expected, "s")
+    assert f"dates like {form}" in notes(stream)
+    assert read_table(table, unit="ns").t.tolist() == [first, last]
 
 
 def test_fractions_zones_and_short_years_are_read() -> None:
@@ -339,8 +373,40 @@ def test_lines_of_a_log_are_read_with_their_nested_fields(tmp_path: Path) -> Non
     path = write(tmp_path / "app.log", "\n".join(lines))
     stream = read_table(path, src="actor.id")
     assert (stream.unit, len(stream), stream.nodes) == ("ms", 8, 7)
+    with pytest.raises(DataError, match="line 2 is not an object of JSON"):
+        read_table(write(tmp_path / "bad.jsonl", lines[0] + '\n{"ts": \n'), src="actor.id")
+
+
+def test_a_line_that_is_no_json_is_an_error_or_dropped(tmp_path: Path) -> None:
+    rows = [{"who": f"p{k}", "to": {"whom": f"p{k + 1}"}, "ts": k} for k in range(40)]
+    lines = [json.dumps(row) for row in rows]
+    whole = read_table(write(tmp_path / "whole.jsonl", "\n".join(lines)), **LOG)
+    lines.insert(3, '{"who": "p3", "to"')
+    lines.insert(9, "[1, 2]")
+    path = write(tmp_path / "torn.jsonl", "\n" + "\n".join(lines) + '\n{"who": "p')
+    with pytest.raises(DataError, match=r"line 5 is not an object.*p3.*on_bad='drop'"):
+        read_table(path, **LOG)
+    found = read_table(path, **LOG, on_bad="drop")
+    assert found.digest() == whole.digest()
+    assert found.report is not None
+    assert found.report.dropped == {"not an object of JSON": 3}
+    twice = read_table([path, path], **LOG, on_bad="drop", sort=True).report
+    assert twice is not None
+    assert twice.dropped == {"not an object of JSON": 6}
+    write(tmp_path / "few.jsonl", "\n".join([*lines[:4], *["torn"] * 20]))
+    with pytest.raises(DataError, match="drop-many"):
+        read_table(tmp_path / "few.jsonl", **LOG, on_bad="drop")
     with pytest.raises(DataError, match="cannot be read as lines of JSON"):
-        read_table(write(tmp_path / "bad.jsonl", lines[0] + '\n{"ts": \n'))
+        read_table(write(tmp_path / "none.jsonl", '{"who": \n{\n'), **LOG, on_bad="drop")
+
+
+def test_a_value_of_another_kind_is_a_bad_cell_and_not_a_bad_file(tmp_path: Path) -> None:
+    rows = [{"who": k, "to": {"whom": k + 1}, "ts": "never" if k == 7 else k} for k in range(30)]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    with pytest.raises(DataError, match=r"line 8: t is not a number: 'never'"):
+        read_table(path, **LOG)
+    found = read_table(path, **LOG, on_bad="drop")
+    assert found.t.tolist() == [k for k in range(30) if k != 7]
 
 
 # Other makes --------------------------------------------------------------------------------------

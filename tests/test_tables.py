@@ -205,7 +205,7 @@ def test_integers_and_names_may_meet_in_one_file(tmp_path: Path) -> None:
 def test_a_name_after_a_million_integers_turns_all_into_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegraph.events.tables.sources._BLOCK_BYTES", 1000)
+    monkeypatch.setattr("tidegraph.events.tables.text._BLOCK_BYTES", 1000)
     rows = [f"{k % 97},{k % 31},{k}" for k in range(2000)]
     stream = read_table(write(tmp_path / "a.csv", "\n".join(["src,dst,t", *rows, "007,7,2000"])))
     assert stream.names is not None
@@ -651,7 +651,7 @@ def test_an_unsorted_table_is_sorted_on_request() -> None:
     assert "1 row is earlier than the row before; all were sorted by time" in stream.report.notes
     assert stream.t.tolist() == [1000, 2500, 2500]
     assert stream.labels is not None
-    assert stream.labels.tolist() == [8, 7, 9]
+    assert [stream.vocabulary.labels[k] for k in stream.labels] == ["8", "7", "9"]
 
 
 def test_a_table_in_order_is_not_said_to_be_sorted() -> None:
@@ -696,6 +696,40 @@ def test_a_scan_says_the_same_as_reading_at_once(
             assert scan.names == whole.names
             assert scan.nodes == whole.nodes == chunks[-1].nodes
             assert scan.report == whole.report
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_a_scan_tells_users_from_items_as_reading_at_once_does(
+    words: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user, item = np.random.default_rng(4).integers(0, 30, (2, 400))
+    ids: Any = (user, [f"i{each}" if each > 25 else str(each) for each in item] if words else item)
+    table = {"user": ids[0], "item": ids[1], "t": range(400)}
+    whole = read_table(table)
+    assert whole.names is not None
+    numbers = []
+    for size in (7, 64, 1 << 18):
+        monkeypatch.setattr("tidegraph.events.tables.sources.BATCH_ROWS", size)
+        scan = scan_table(table)
+        chunks = list(scan)
+        src, dst, t = (
+            np.concatenate([getattr(chunk, name) for chunk in chunks])
+            for name in ("src", "dst", "t")
+        )
+        found = EventStream(src, dst, t, names=scan.names)
+        for end in ("src", "dst"):
+            expected = whole.name(getattr(whole, end))
+            np.testing.assert_array_equal(found.name(getattr(found, end)), expected)
+        assert scan.nodes == whole.nodes
+        assert scan.names is not None
+        assert scan.names.by_side
+        numbers.append(found.digest())
+    assert len(set(numbers)) == 1
+    merged = scan_table(table, bipartite=False)
+    assert len(list(merged)) > 0
+    assert merged.nodes == read_table(table, bipartite=False).nodes
+    with pytest.raises(ParameterError, match="'number'"):
+        scan_table({"user": user, "item": item, "t": range(400)}, ids="keep", bipartite=True)
 
 
 def test_a_scan_sees_disorder_between_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

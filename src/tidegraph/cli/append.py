@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.models import given_unit, in_unit, load_model, saved_model
+from tidegraph.cli.models import load_model, saved_model
 from tidegraph.cli.options import JSON_OPTION, PATH, option, reading_options
 from tidegraph.cli.reading import read_and_report
-from tidegraph.cli.results import moment_text, names_by_side
+from tidegraph.cli.results import moment_text
 from tidegraph.cli.terminal import Command, echo_json, on_interrupt, progress
 from tidegraph.core.durable import only_writer
 from tidegraph.core.errors import DataError, StateFileError
@@ -65,8 +64,7 @@ def append(model: Path, data: str, output: Path | None, **options: Any) -> None:
             report(0, 1, "loading the model")
             estimator = load_model(directory)
         stream = estimator.stream
-        read = _read_like(stream, data, options)
-        events = _numbered_alike(read, stream).continuing(stream)
+        events = read_and_report(data, options, any_order=True, like=stream)
         known, late = _known_and_late(events, stream)
         new = events.where(~known & ~late)
         _explain(stream, int(known.sum()), int(late.sum()))
@@ -98,47 +96,6 @@ def append(model: Path, data: str, output: Path | None, **options: Any) -> None:
         "nodes": estimator.stream.nodes,
     }
     echo_json(results)
-
-
-def _read_like(stream: EventStream, data: str, options: dict[str, Any]) -> EventStream:
-    """Read events with the columns of the stream's own table, except for those given."""
-    from tidegraph.events.own_columns import carried_columns
-
-    uses = {} if stream.report is None else stream.report.columns
-    if options["format_"] == "auto" and Path(data).is_file():
-        for role, use in uses.items():
-            if role in options and use.by != "place":
-                options[role] = options[role] or use.column
-        if uses:
-            options["edge_features"] = options["edge_features"] or carried_columns(stream)
-            options["unit"] = options["unit"] or given_unit(stream)
-        options["bipartite"] = options["bipartite"] or names_by_side(stream)
-    events = in_unit(read_and_report(data, options, any_order=True), stream.unit)
-    if events.unit != stream.unit:
-        raise DataError(
-            f"times of {data} count {events.unit}, those of the model {stream.unit}; give --unit"
-        )
-    return events if stream.weight is not None else replace(events, weight=None)
-
-
-def _numbered_alike(events: EventStream, stream: EventStream) -> EventStream:
-    """Return the events with names where the stream has names, and only there."""
-    import numpy as np
-
-    from tidegraph.events.names import NodeNames
-
-    if (events.names is None) == (stream.names is None):
-        return events
-    if events.names is None:
-        return replace(events, names=NodeNames(np.arange(events.nodes)))
-    ids = events.names.values
-    if not events.names.are_integers or ids.min() < 0:
-        raise DataError(
-            "the model's ids are numbers from 0 on, and these events have others, such as"
-            f" {ids[0]}; give the ids that the model was trained on"
-        )
-    src, dst = ids[events.src], ids[events.dst]
-    return replace(events, src=src, dst=dst, nodes=int(ids.max()) + 1, names=None)
 
 
 def _known_and_late(

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidegraph.cli.results import names_by_side
-from tidegraph.core.errors import DataError, StateFileError
+from tidegraph.core.errors import StateFileError
 from tidegraph.learning.settings import TASKS
 
 if TYPE_CHECKING:
-    from tidegraph.events.stream import EventStream
     from tidegraph.learning.tasks import Estimator
 
 _EVENTS = {"config.toml": "events.tide", "model.safetensors": "events"}  # beside what marks them
@@ -76,44 +72,3 @@ def load_model(directory: Path) -> Estimator:
     from tidegraph.learning.tasks import MODELS
 
     return MODELS[task_of(directory)].load(directory)
-
-
-# Reading as the events of a model were read -------------------------------------------------------
-
-
-def events_like(stream: EventStream, file: Path) -> EventStream:
-    """Read a table with the columns that the stream was read from; a label may be missing."""
-    from tidegraph.events.own_columns import carried_columns
-    from tidegraph.events.tables import TableError, read_table, sources
-
-    uses = {} if stream.report is None else stream.report.columns
-    roles: dict[str, Any] = {role: use.column for role, use in uses.items()}
-    if "label" in roles and roles["label"] not in sources.source_of(file, None, None).columns:
-        del roles["label"]
-    options: dict[str, Any] = {"weight": False, "label": False} | roles
-    options["edge_features"] = carried_columns(stream)
-    if stream.weight is None:
-        options["weight"] = False  # one that was <= 0 became a feature
-    unit, bipartite = given_unit(stream), names_by_side(stream)
-    try:
-        events = read_table(file, bipartite=bipartite, unit=unit, **options)
-    except TableError as error:
-        raise DataError(error.spelled(lambda _: None)) from error
-    return in_unit(events, stream.unit)
-
-
-def given_unit(stream: EventStream) -> str | None:
-    """Return the unit that was given when the stream was read, if it was."""
-    remarks = " ".join(() if stream.report is None else stream.report.remarks)
-    given = re.search(r"t (?:counts (\w+), as given|has fractions of (\w+))", remarks)
-    return None if given is None else given[1] or given[2]
-
-
-def in_unit(events: EventStream, unit: str) -> EventStream:
-    """Return the events with times in a finer unit, where theirs is coarser for want of need."""
-    from tidegraph.events.moments import PER_SECOND
-
-    finer = [PER_SECOND.get(each, 0) for each in (unit, events.unit)]
-    if finer[0] > finer[1] > 0:  # this file needs no fractions
-        events = replace(events, t=events.t * (finer[0] // finer[1]), unit=unit)
-    return events

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.results import moment_text, names_by_side
+from tidegraph.cli.results import moment_text, names_by_side, note_far
 from tidegraph.cli.terminal import echo_json
 from tidegraph.cli.writing import write_answers
 from tidegraph.core.errors import DataError
@@ -37,6 +37,7 @@ def predict_nodes(
     classifier = NodeClassifier.load(directory)
     stream = classifier.stream
     now = int(stream.t[-1]) + 1 if when is None else stream.time(when)
+    note_far(stream, [now])
     labels = _labels(stream)
     asked, side = _asked(stream, names, labels)
     if unlabelled:

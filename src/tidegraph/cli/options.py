@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -150,6 +151,14 @@ def _column(name: str, *declarations: str, **options: Any) -> Callable[[_Command
     return setting_option(Data, name, *declarations, metavar="COLUMN", **options)
 
 
+# How times and numbers are written in a file of events, and what to do with its rows.
+writing_options = together(
+    setting_option(Data, "unit"),
+    setting_option(Data, "date_format", metavar="FORMAT"),
+    setting_option(Data, "decimal"),
+    setting_option(Data, "sort"),
+    setting_option(Data, "on_bad", default="error"),
+)
 # How to read a file of events.
 reading_options = together(
     setting_option(Data, "format", "--format", "format_", default="auto"),
@@ -165,11 +174,7 @@ reading_options = together(
     ),
     setting_option(Data, "query", metavar="SQL"),
     setting_option(Data, "bipartite", "--bipartite/--no-bipartite", default=None),
-    setting_option(Data, "unit"),
-    setting_option(Data, "date_format", metavar="FORMAT"),
-    setting_option(Data, "decimal"),
-    setting_option(Data, "sort"),
-    setting_option(Data, "on_bad", default="error"),
+    writing_options,
 )
 READING_NAMES = (
     *("format_", "src", "dst", "t", "weight", "label", "edge_features"),
@@ -186,6 +191,25 @@ node_table_options = together(
     ),
 )
 NODE_TABLES = ("labels", "node_features")
+_TABLE_KEYS = "node|label|time|side|date-format"
+
+
+def node_table(given: str) -> tuple[str, dict[str, Any]]:
+    """Return the file of a table about nodes, and how to read it.
+
+    >>> node_table("teams.csv:node=who,time=none")
+    ('teams.csv', {'node': 'who', 't': False})
+    """
+    said = re.search(f":((?:{_TABLE_KEYS})=.*)$", given)
+    if said is None or Path(given).exists():
+        return given, {}
+    options: dict[str, Any] = {}
+    for word in re.split(f",(?=(?:{_TABLE_KEYS})=)", said[1]):
+        key, _, value = word.partition("=")
+        options[{"time": "t"}.get(key, key.replace("-", "_"))] = value
+    if options.get("t") == "none":
+        options["t"] = False
+    return given[: said.start()], options
 
 
 def check_node_tables(task: str, given: Mapping[str, Any]) -> None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegraph.cli.models import events_like, saved_model, task_of
-from tidegraph.cli.options import AS_OF_OPTION, COUNT, JSON_OPTION, PATH, option
-from tidegraph.cli.results import moment_text, names_by_side
+from tidegraph.cli.models import saved_model, task_of
+from tidegraph.cli.options import AS_OF_OPTION, COUNT, JSON_OPTION, PATH, option, writing_options
+from tidegraph.cli.reading import read_events
+from tidegraph.cli.results import names_by_side, note_far
 from tidegraph.cli.terminal import NOTHING_KEPT, Command, echo_json, on_interrupt, progress
 from tidegraph.cli.writing import NEW_TABLE, Columns, write_answers
 from tidegraph.core.errors import DataError
@@ -70,6 +71,7 @@ _INTEGER = re.compile("0|-?([1-9][0-9]{0,17}|[1-8][0-9]{18})")  # and within 64 
     "Write the table there, as .csv or .parquet, instead of to standard output.",
     type=NEW_TABLE,
 )
+@writing_options
 @JSON_OPTION
 def predict(
     model: Path,
@@ -86,6 +88,7 @@ def predict(
     candidates: int,
     new: bool,
     output: Path | None,
+    **reading: Any,
 ) -> None:
     """Predict how likely links are, or classes of nodes or events, with the model of a training.
 
@@ -110,7 +113,9 @@ def predict(
 
     With --events the result has the class and the calibrated probability of each class for every
     row, from what the row carries and all events before it: those of the model, and rows of FILE
-    that are later than these. A label in FILE counts once it is known; new nodes are welcome.
+    that are later than these. A label in FILE counts once it is known; new nodes are welcome. FILE
+    is read as the data of the model was; --unit, --date-format, --decimal, --sort and --on-bad are
+    for a FILE that is written differently.
 
     A model of nodes answers for all of them, for those without a label, or for each --node: its
     label, if it has one, the likeliest class, and the probability of each class. With
@@ -127,8 +132,12 @@ def predict(
     if events is not None:
         if not all(given in (None, False) for given in (src, dst, when, pairs, ranking, new)):
             raise click.UsageError("--events goes with -o only; leave out the others")
-        _predict_events(model, directory, events, output)
+        _predict_events(model, directory, events, reading, output)
         return
+    if any(value not in (None, False, "error") for value in reading.values()):
+        raise click.UsageError(
+            "--unit, --date-format, --decimal, --sort and --on-bad belong to --events"
+        )
     if task == "node":
         if not all(given in (None, False) for given in (src, dst, pairs, ranking, new)):
             raise click.UsageError(f"{model} holds a model of nodes; {_ASKED_BY[task]}")
@@ -154,14 +163,8 @@ def predict(
     predictor = LinkPredictor.load(directory)
     stream = predictor.stream
     now = int(stream.t[-1]) + 1 if when is None else stream.time(when)
-    span = int(stream.t[-1]) - int(stream.t[0])
-    if not int(stream.t[0]) < now <= int(stream.t[-1]) + max(1, span):
-        click.echo(
-            f"Note: {moment_text(now, stream.unit)} is far from the events, which are from"
-            f" {moment_text(int(stream.t[0]), stream.unit)} to"
-            f" {moment_text(int(stream.t[-1]), stream.unit)}; expect little from an answer there",
-            err=True,
-        )
+    if pairs is None:
+        note_far(stream, [now])
     about = {"model": str(model), "t": now, "unit": stream.unit}
     columns: dict[str, list[Any]]
     if for_all:
@@ -198,6 +201,7 @@ def _of_pairs(predictor: LinkPredictor, asked: _Pairs, now: int) -> dict[str, li
 
     stream = predictor.stream
     t = asked.times(stream) if "t" in asked.columns else [now] * len(asked.columns["src"])
+    note_far(stream, t if "t" in asked.columns else [now])
     ends, unknown = zip(*(asked.known_nodes(side, stream) for side in ("src", "dst")), strict=True)
     known = np.flatnonzero(~(unknown[0] | unknown[1]))
     found: list[float | None] = [None] * len(t)
@@ -272,14 +276,16 @@ _ASKED_BY = {
 }
 
 
-def _predict_events(model: Path, directory: Path, file: Path, output: Path | None) -> None:
+def _predict_events(
+    model: Path, directory: Path, file: Path, reading: dict[str, Any], output: Path | None
+) -> None:
     """Write the class and the probabilities of every row of a table."""
     from tidegraph.events import moments
     from tidegraph.learning.tasks import EventClassifier
 
     classifier = EventClassifier.load(directory)
     stream = classifier.stream
-    asked = events_like(stream, file).continuing(stream)
+    asked = read_events(file, reading, like=stream)
     later = asked.where(asked.t > stream.t[-1])
     if len(later):
         classifier.advance(later)
@@ -366,18 +372,20 @@ class _Pairs:
 
 def _pairs(path: Path) -> _Pairs:
     """Read a text of pairs as the files of events are read; - is standard input."""
-    from tidegraph.events.tables import TableError, sources
+    from tidegraph.events.tables import TableError
+    from tidegraph.events.tables.source import read_head
+    from tidegraph.events.tables.text import text_source
 
     piped = str(path) == "-"
     if piped:  # a source is read several times
         directory = tempfile.TemporaryDirectory(prefix="tidegraph-predict-")
         path = Path(click.get_current_context().with_resource(directory)) / "standard input"
         path.write_bytes(sys.stdin.buffer.read())
-    head = sources.read_head(path)
+    head = read_head(path)
     first = head.decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0]
     marks = [mark for mark in ",;\t" if mark in first]
     mark = marks[0] if len(marks) == 1 else ","
-    source = sources.text_source(path, header=True, delimiter=mark, head=head)
+    source = text_source(path, header=True, delimiter=mark, head=head)
     if piped:
         source.name = path.name
     if not {"src", "dst"} <= set(source.columns):

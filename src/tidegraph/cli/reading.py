@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegraph.cli.models import events_file
-from tidegraph.cli.options import NODE_TABLES, READING_NAMES, option, reading_options
+from tidegraph.cli.options import NODE_TABLES, READING_NAMES, node_table, option, reading_options
 from tidegraph.cli.terminal import progress
 from tidegraph.core.errors import DataError
 from tidegraph.core.words import counted
@@ -49,6 +49,7 @@ def read_events(
     *,
     any_order: bool = False,
     own_columns: bool = False,
+    like: EventStream | None = None,
 ) -> EventStream:
     """Return the events of a data set, file or files, with what tables say about their nodes.
 
@@ -57,25 +58,30 @@ def read_events(
     any_order: sort the rows of a file even without --sort.
     own_columns: where no --edge-feature names columns of a table, take all that have no other
         role; a column is the weight only if --weight says so.
+    like: read them as the events of this stream were read, and let them continue it.
 
     A `Path` is never the name of a data set; the directory of a run or model has events too.
     """
     labels, features = (options.pop(key, None) for key in NODE_TABLES)
     unit, on_bad = options["unit"], options["on_bad"]
-    stream = _read_events(name, options, any_order, own_columns)
+    stream = _read_events(name, options, any_order, own_columns, like)
     if not labels and not features:
         return stream
     from tidegraph.events.node_tables import with_node_features, with_node_labels
 
-    for table in features or ():
-        if labels and Path(table).resolve() == Path(labels).resolve():
+    for each in features or ():
+        table, how = node_table(each)
+        if labels and Path(table).resolve() == Path(node_table(labels)[0]).resolve():
             raise DataError(
                 f"{table} is given as --labels and as --node-features, so the labels would be read"
                 " as features; give a table of features without them"
             )
-        stream = with_node_features(stream, table, on_bad=on_bad)
+        if how.keys() - {"node", "side"}:
+            raise DataError(f"--node-features {each}: after FILE: node and side are understood")
+        stream = with_node_features(stream, table, on_bad=on_bad, **how)
     if labels:
-        stream = with_node_labels(stream, labels, unit=unit, on_bad=on_bad)
+        table, how = node_table(labels)
+        stream = with_node_labels(stream, table, unit=unit, on_bad=on_bad, **how)
     return stream
 
 
@@ -84,8 +90,10 @@ def _read_events(
     options: dict[str, Any],
     any_order: bool,
     own_columns: bool,
+    like: EventStream | None,
 ) -> EventStream:
     from tidegraph.events import datasets, formats
+    from tidegraph.events.alike import continued, read_like
     from tidegraph.events.datasets import storage
     from tidegraph.events.tables import TableError
 
@@ -94,16 +102,17 @@ def _read_events(
     given: dict[str, Any] = {
         key: value
         for key in READING_NAMES
-        if (value := options.pop(key)) or (key == "bipartite" and value is False)
+        if (value := options.pop(key, None)) or (key == "bipartite" and value is False)
     }
-    format_, on_bad = given.pop("format_"), given.pop("on_bad")
+    format_, on_bad = given.pop("format_", "auto"), given.pop("on_bad")
     source: Any = name
     if not isinstance(name, list):
         as_it_is = name in datasets.DATA_SETS or (Path(name) / storage.DESCRIPTION).is_file()
         if as_it_is or not formats.is_there(name):
             if given and as_it_is:
                 raise _needs_no_options(name, given)
-            return datasets.load_dataset(name)
+            events = datasets.load_dataset(name)
+            return events if like is None else continued(events, like)
     columns = [key for key in given if key not in ("unit", "sort")]
     if columns and format_ not in ("auto", "table"):
         raise click.BadParameter(
@@ -111,7 +120,7 @@ def _read_events(
             param_hint="--format",
         )
     try:
-        if format_ == "auto":
+        if format_ == "auto" and like is None:
             format_, source = ("table", source) if columns else formats.look(source)
         if format_ == "saved":
             if given:
@@ -119,6 +128,8 @@ def _read_events(
             return formats.read(source)
         if any_order:
             given["sort"] = True
+        if like is not None:
+            return read_like(like, source, format=format_, on_bad=on_bad, **given)
         if own_columns and format_ == "table":
             given = {"weight": False, "edge_features": "rest"} | given
         return formats.read(source, format=format_, on_bad=on_bad, **given)
@@ -160,7 +171,7 @@ def read_and_report(
     options: dict[str, Any],
     *,
     quiet: bool = False,
-    **more: bool,
+    **more: Any,
 ) -> EventStream:
     """Return the events as `read_events` does; print how a file was understood, unless `quiet`.
 

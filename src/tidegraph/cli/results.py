@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from tidegraph.cli.terminal import table
 from tidegraph.core.words import counted
@@ -124,6 +126,27 @@ def _an_id(stream: EventStream) -> str:
 def names_by_side(stream: EventStream) -> bool:
     """Return whether an id is one node as a source and another as a destination."""
     return stream.names is not None and stream.names.by_side
+
+
+def note_far(stream: EventStream, times: Sequence[int]) -> None:
+    """Print a note if some times are before all events, or after them by more than they last."""
+    from tidegraph.events.moments import epoch_unit
+
+    first, last = int(stream.t[0]), int(stream.t[-1])
+    far = [t for t in times if not first < t <= last + max(1, last - first)]
+    if not far:
+        return
+    shown = moment_text(far[0], stream.unit)
+    several = f"{len(far):,} of {len(times):,} times, such as {shown}, are"
+    which = f"{shown} is" if len(times) == 1 else several
+    looks = epoch_unit(far[0])
+    hint = f" (times count {stream.unit}, and this looks like {looks} since 1970)"
+    click.echo(
+        f"Note: {which} far from the events, which are from {moment_text(first, stream.unit)} to"
+        f" {moment_text(last, stream.unit)}{hint if looks not in (None, stream.unit) else ''};"
+        " expect little from an answer there",
+        err=True,
+    )
 
 
 def moment_text(t: int, unit: str) -> str:

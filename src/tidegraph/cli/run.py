@@ -25,6 +25,7 @@ from tidegraph.cli.options import (
     as_seeds,
     check_node_tables,
     model_options,
+    node_table,
     node_table_options,
     option,
     print_settings,
@@ -209,12 +210,16 @@ def _with_full_path(settings: Settings) -> Settings:
     def full(file: str) -> str:
         return str(Path(file).resolve()) if Path(file).exists() else file
 
+    def of_nodes(given: str) -> str:
+        file, _ = node_table(given)
+        return full(file) + given[len(file) :]
+
     data = settings.data
     full_data = dataclasses.replace(
         data,
         name=data.name if data.name in DATA_SETS else full(data.name),
-        labels=None if data.labels is None else full(data.labels),
-        node_features=tuple(map(full, data.node_features)),
+        labels=None if data.labels is None else of_nodes(data.labels),
+        node_features=tuple(map(of_nodes, data.node_features)),
     )
     return dataclasses.replace(settings, data=full_data)
 

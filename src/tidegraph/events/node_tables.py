@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -18,12 +19,16 @@ from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.words import counted
 from tidegraph.events.columns import IntArray
 from tidegraph.events.moments import PER_SECOND, span_in_words
+from tidegraph.events.names import Side
 from tidegraph.events.read_report import ReadReport
 from tidegraph.events.stream import ALWAYS, EventStream, NodeLabels
-from tidegraph.events.tables import cells, sources
+from tidegraph.events.tables import cells
 from tidegraph.events.tables.advice import TableError
-from tidegraph.events.tables.columns import Column, choose_columns
-from tidegraph.events.tables.times import Clock, Moments, read_times
+from tidegraph.events.tables.columns import Column, choose_columns, find_column
+from tidegraph.events.tables.rows import Reading, is_written
+from tidegraph.events.tables.source import Source, read_head
+from tidegraph.events.tables.sources import source_of
+from tidegraph.events.tables.times import Clock, Moments
 from tidegraph.events.vocabulary import IS_MISSING, hashed
 
 OnBad = Literal["error", "drop"]
@@ -54,7 +59,9 @@ def with_node_labels(
     node: Column | None = None,
     label: Column | None = None,
     t: Column | Literal[False] | None = None,
+    side: Side | None = None,
     unit: str | None = None,
+    date_format: str | None = None,
     on_bad: OnBad = "error",
     seed: int = 0,
 ) -> EventStream:
@@ -67,7 +74,11 @@ def with_node_labels(
     source: anything `read_table` accepts; nodes are named as in the events.
     node, label, t: the column's name or position. None infers it from the header, or without one
         from the order node, label or node, time, label. t=False ignores the times.
+    side: "src" or "dst", where an id means one node as a source and another as a destination. None:
+        that whose column in the events has the name of this one, or that which has more of the ids;
+        if both have as many, raise an error.
     unit: of the times; None: that of the stream or a coarser one, in which they lie within it.
+    date_format: of dates, in the codes of strptime. None: that of the events, or recognised.
     on_bad: "error" raises for a node that has no event, a missing node and a bad time; "drop" drops
         such rows and counts them. An empty label is none.
     seed: of the division.
@@ -81,12 +92,12 @@ def with_node_labels(
     ('a', 'b')
     """
     table = _NodeTable.read(source, {"node": node, "label": label, "t": t}, on_bad)
-    nodes = table.nodes(stream)
+    nodes = table.nodes(stream, side)
     words = table.words("label")
     labelled = ~cells.nulls(words)
     unlabelled = int((~labelled & table.used).sum())
     table.used &= labelled
-    times = table.times(stream, unit) if "t" in table.roles else None
+    times = table.times(stream, unit, date_format) if "t" in table.roles else None
     kept = np.flatnonzero(table.used)
     nodes, when = nodes[kept], np.full(len(kept), ALWAYS) if times is None else times[kept]
     code, classes, count = _classes(words.take(pa.array(kept)), table.name)
@@ -195,7 +206,12 @@ def _parts(nodes: IntArray, code: IntArray, seed: int) -> NDArray[np.uint8]:
 
 
 def with_node_features(
-    stream: EventStream, source: Any, *, node: Column | None = None, on_bad: OnBad = "error"
+    stream: EventStream,
+    source: Any,
+    *,
+    node: Column | None = None,
+    side: Side | None = None,
+    on_bad: OnBad = "error",
 ) -> EventStream:
     """Return the stream with numbers and words that describe its nodes as `node_features`.
 
@@ -205,7 +221,7 @@ def with_node_features(
     nodes without events are counted and left out. Features that the stream has already stay.
 
     source: anything `read_table` accepts; nodes are named as in the events.
-    node: the column with their names; None infers it.
+    node, side: the column with their names, and what they are; see `with_node_labels`.
     on_bad: "error" raises for a row without a node and a bad cell; "drop" drops such rows.
 
     >>> calls = EventStream([0], [1], [5], names=["ann", "bob"])
@@ -213,7 +229,7 @@ def with_node_features(
     [[1.0], [-1.0]]
     """
     table = _NodeTable.read(source, {"node": node}, on_bad)
-    nodes = table.nodes(stream, all_known=False)
+    nodes = table.nodes(stream, side, all_known=False)
     remarks, columns = [], []
     for name in table.others:
         found, how = _described(table, name)
@@ -258,10 +274,11 @@ def _described(table: _NodeTable, name: str) -> tuple[list[NDArray[np.float32]],
     if cells.is_text(column):
         column = cells.without_missing(column)
         given = column.drop_null()
-        if len(given) and cells.matching(given, cells.DATE).all():
-            column = pa.array(read_times(column, "iso").values.whole, mask=cells.nulls(column))
-        elif not len(given) or not cells.matching(given, cells.NUMBER).all():
-            return _categories(column, table.used, name)
+        if not len(given) or not cells.matching(given, cells.NUMBER).all():
+            dates = table.dates(name)
+            if dates is None:
+                return _categories(column, table.used, name)
+            column = pa.array(dates.whole, mask=cells.nulls(column))
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
     values = cells.read_numbers(column, f"column {name!r}").values.astype(np.float64)
@@ -309,7 +326,7 @@ class _NodeTable:
     """A table in memory with a row per node, or per node and time."""
 
     name: str
-    source: sources.Source
+    source: Source
     roles: dict[str, str]
     others: list[str]  # columns without a role
     columns: dict[str, pa.Array]
@@ -321,7 +338,7 @@ class _NodeTable:
     def read(cls, table: Any, roles: Mapping[str, Any], on_bad: OnBad) -> _NodeTable:
         if on_bad not in ("error", "drop"):
             raise ParameterError(f"on_bad is {on_bad!r}; give 'error' or 'drop'")
-        source = sources.source_of(table, None, _delimiter(table))
+        source = source_of(table, None, _delimiter(table))
         found = _roles(source, roles)
         others = [column for column in source.columns if column not in found.values()]
         wanted = list(source.columns) if list(roles) == ["node"] else list(found.values())
@@ -353,7 +370,7 @@ class _NodeTable:
         self.used &= ~rows
         self.remarks.append(f"{counted(int(rows.sum()), 'row')} dropped: {problem}")
 
-    def nodes(self, stream: EventStream, *, all_known: bool = True) -> IntArray:
+    def nodes(self, stream: EventStream, side: Side | None, *, all_known: bool = True) -> IntArray:
         """Return the number of each row's node; drop rows of nodes that the stream lacks."""
         column = self.columns[self.roles["node"]]
         self._reject(cells.nulls(column), "a node is missing", "fill it in")
@@ -361,12 +378,13 @@ class _NodeTable:
         if pa.types.is_floating(column.type):  # pandas makes floats of integers with gaps
             column = column.cast(pa.int64(), safe=False)
         names = stream.names
+        if side not in (None, "src", "dst"):
+            raise ParameterError(f"side is {side!r}; give 'src' or 'dst'")
         if names is not None and not names.are_integers:
             asked = column.cast(pa.string()).fill_null("").to_pylist()
             found = names.find(asked)
             if names.by_side and (found < 0).any():  # the table is about one of the sides
-                sides = [names.find(asked, side) for side in ("src", "dst")]
-                found = np.where(found < 0, max(sides, key=lambda one: (one >= 0).sum()), found)
+                found = np.where(found < 0, self._on_one_side(stream, asked, side), found)
         else:
             if text is not None:
                 whole = cells.matching(text, _INTEGER) & ~cells.nulls(text)
@@ -380,6 +398,24 @@ class _NodeTable:
             found[gone] = -1
         self._without_unknown(found, all_known, stream)
         return found
+
+    def _on_one_side(self, stream: EventStream, ids: list[str], side: Side | None) -> IntArray:
+        """Return the numbers of ids as sources or destinations."""
+        assert stream.names is not None
+        uses = {} if stream.report is None else stream.report.columns
+        sides: tuple[Side, ...] = ("src", "dst")
+        named = [each for each in sides if each in uses and uses[each].column == self.roles["node"]]
+        if side is None and len(named) == 1:
+            side = named[0]
+        found = {each: stream.names.find(ids, each) for each in sides}
+        count = {each: int((numbers >= 0).sum()) for each, numbers in found.items()}
+        if side is None and count["src"] == count["dst"] > 0:
+            raise DataError(
+                f"{self.name}: {counted(count['src'], 'row')} may be about sources or about"
+                f" destinations, which are different nodes, such as {ids[0]}; give side='src' or"
+                " side='dst' (in commands: FILE:side=src)"
+            )
+        return found[max(sides, key=lambda each: count[each]) if side is None else side]
 
     def _without_unknown(self, found: IntArray, all_known: bool, stream: EventStream) -> None:
         unknown = self.used & (found < 0)
@@ -400,27 +436,44 @@ class _NodeTable:
 
     def words(self, role: str) -> pa.Array:
         """Return a column as text, whole numbers without a fraction; null where it is empty."""
-        column = self.columns[self.roles[role]]
-        if pa.types.is_floating(column.type):
-            column = pc.if_else(pc.is_nan(column), None, column)
-            column = cells.cast_if_all_fit(column, pa.int64())
-        return cells.without_missing(column.cast(pa.string()))
+        return cells.without_missing(cells.as_words(self.columns[self.roles[role]]))
 
-    def times(self, stream: EventStream, unit: str | None) -> IntArray:
+    def _reading(self, column: str, date_format: str | None = None) -> Reading:
+        """Return how a column of times is read, as those of events are."""
+        others: dict[str, Any] = dict.fromkeys(("dst", "weight", "op", "label"), False)
+        roles = {"src": self.roles["node"], "t": column, **others}
+        return Reading(self.source, roles, date_format=date_format)
+
+    def dates(self, name: str) -> Moments | None:
+        """Return a column as dates; None if it holds others, or may be read in two ways."""
+        with contextlib.suppress(TableError):
+            reading = self._reading(name)
+            if reading.form is not None:
+                found = reading.times(self.columns[name])
+                if not any(bad.rows.any() for bad in found.bad if bad.problem != cells.MISSING):
+                    moments: Moments = found.values
+                    return moments
+        return None
+
+    def times(
+        self, stream: EventStream, unit: str | None, date_format: str | None = None
+    ) -> IntArray:
         """Return the time of each row in the stream's unit."""
         column = self.columns[self.roles["t"]]
-        dates = pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)
-        if cells.is_text(column):
-            first = cells.without_missing(column).drop_null()
-            dates = len(first) > 0 and re.match(cells.DATE, first[0].as_py()) is not None
+        known = None if stream.report is None else stream.report.conventions
+        if date_format is None and known is not None:
+            as_there = is_written(self.source, self.roles["t"], known.date_format)
+            date_format = known.date_format if as_there else None
+        reading = self._reading(self.roles["t"], date_format)
+        dates = reading.form is not None
         if dates and stream.unit not in PER_SECOND:
             raise DataError(
                 f"{self.name}: {self.roles['t']!r} holds dates, and the times of the events count"
                 f" {stream.unit}; give numbers of {stream.unit}"
             )
-        found = read_times(column, "iso" if dates else None)
+        found = reading.times(column)
         for bad in found.bad:
-            self._reject(bad.rows, bad.reason, f"give numbers of {stream.unit} or ISO dates")
+            self._reject(bad.rows, bad.reason, f"give numbers of {stream.unit}, or dates")
         if dates:
             return _ticks(found.values, "s", stream.unit)
         # The stream may count a finer unit than its file, whose seconds had fractions.
@@ -444,7 +497,7 @@ class _NodeTable:
         )
 
 
-def _roles(source: sources.Source, given: Mapping[str, Any]) -> dict[str, str]:
+def _roles(source: Source, given: Mapping[str, Any]) -> dict[str, str]:
     """Return the column of each role: node, and perhaps label and t.
 
     What no name tells is inferred by elimination, and without a header from the order node, t,
@@ -454,11 +507,12 @@ def _roles(source: sources.Source, given: Mapping[str, Any]) -> dict[str, str]:
     for role, column in given.items():
         if column is None or column is False:
             continue
-        name = source.columns[column] if isinstance(column, int) else column
-        if name not in free:
-            raise DataError(f"{role} was given as column {column!r}; {_has(source)}")
-        found[role] = name
-        free.remove(name)
+        found[role] = find_column(source, column, role)
+        if found[role] not in free:
+            raise DataError(
+                f"{role} was given as column {column!r}, which has another role; {_has(source)}"
+            )
+        free.remove(found[role])
     wanted = [role for role in given if given[role] is None]
     if not source.headed:
         order = [role for role in ("node", "t", "label") if role in wanted]
@@ -476,13 +530,14 @@ def _roles(source: sources.Source, given: Mapping[str, Any]) -> dict[str, str]:
         found[lacking[0]] = free[0]
     elif lacking:
         raise DataError(
-            f"{_has(source)}, none of which is called {' or '.join(lacking)}; rename the one that"
-            f" is meant, or give it in Python: {', '.join(f'{role}=COLUMN' for role in lacking)}"
+            f"{_has(source)}, none of which is called {' or '.join(lacking)}; name the one that is"
+            f" meant: {', '.join(f'{role}=COLUMN' for role in lacking)} (in commands:"
+            f" FILE:{','.join(f'{role}=COLUMN' for role in lacking)})"
         )
     return found
 
 
-def _named(source: sources.Source, role: str, columns: Sequence[str]) -> str | None:
+def _named(source: Source, role: str, columns: Sequence[str]) -> str | None:
     """Return the column whose name identifies it as `role`; times are named as in events."""
     if not columns or not source.headed:
         return None
@@ -499,7 +554,7 @@ def _named(source: sources.Source, role: str, columns: Sequence[str]) -> str | N
     return next((plain[name] for name in _NAMES[role].split() if name in plain), None)
 
 
-def _has(source: sources.Source) -> str:
+def _has(source: Source) -> str:
     return f"{source.name} has the columns {', '.join(map(repr, source.columns[:12]))}"
 
 
@@ -525,7 +580,7 @@ def _delimiter(table: Any) -> str | None:
     path = Path(table)
     if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv", ".txt"):
         return None
-    head = sources.read_head(path).decode("utf-8-sig", errors="replace").lstrip()
+    head = read_head(path).decode("utf-8-sig", errors="replace").lstrip()
     marks = [mark for mark in ",;\t" if mark in head.partition("\n")[0]]
     return marks[0] if len(marks) == 1 else None
 

@@ -23,6 +23,21 @@ class ColumnUse(NamedTuple):
     by: Evidence
 
 
+@dataclass(frozen=True, slots=True)
+class Conventions:
+    """How a table writes times, numbers and ids, as given or recognised.
+
+    What the stream itself shows is not repeated here: which columns hold words, and whether ids do.
+    """
+
+    unit: str | None = None  # of times as they are written; None: they are dates
+    date_format: str | None = None  # "iso", or a format of strptime; None: times are numbers
+    decimal: str = "."
+    # Whether an id is one node as a source and another as a destination; None: the names of the
+    # columns say so, but no id is on both sides yet.
+    bipartite: bool | None = False
+
+
 def listed(columns: Sequence[str]) -> str:
     """Return the names of columns in words, the first dozen of many."""
     shown = ", ".join(repr(column) for column in columns[:12])
@@ -43,6 +58,7 @@ class ReadReport:
     out_of_order: int = 0  # rows earlier than the row before; all were sorted if there are any
     features: tuple[str, ...] = ()  # columns that became edge features
     ignored: tuple[str, ...] = ()  # columns that nothing was read from
+    conventions: Conventions | None = None  # None: not read from a table, or by an older version
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -77,4 +93,7 @@ class ReadReport:
         found["remarks"] = tuple(found.pop("notes", found.get("remarks", ())))
         found |= {name: tuple(found.get(name, ())) for name in ("features", "ignored")}
         uses = found.get("columns", {}).items()
-        return cls(**found | {"columns": {role: ColumnUse(*use) for role, use in uses}})
+        found["columns"] = {role: ColumnUse(*use) for role, use in uses}
+        if found.get("conventions") is not None:
+            found["conventions"] = Conventions(**found["conventions"])
+        return cls(**found)

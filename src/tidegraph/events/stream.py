@@ -340,9 +340,13 @@ class EventStream:
         if (self.names is None) != (earlier.names is None):
             raise EventError("only one of the two streams has names; give them to both")
         rows = {name: getattr(self, name) for name in ("labels", "categories", "edge_features")}
-        changes = self.vocabulary.continuing(
-            earlier.vocabulary, rows, labelled=earlier.labels is not None
-        )
+        of_nodes = self.node_labels if self.labels is None else None
+        if of_nodes is not None:
+            rows["labels"] = of_nodes.label
+        labelled = earlier.labels is not None or earlier.node_labels is not None
+        changes = self.vocabulary.continuing(earlier.vocabulary, rows, labelled=labelled)
+        if of_nodes is not None and "labels" in changes:
+            changes["node_labels"] = replace(of_nodes, label=frozen(changes.pop("labels")))
         if self.names is None or earlier.names is None:
             return self._with(nodes=max(self.nodes, earlier.nodes), **changes)
         if self.names.are_integers != earlier.names.are_integers:
@@ -355,8 +359,9 @@ class EventStream:
             known.setdefault(names[node], len(known))
         number = np.array([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
         changes |= {"src": frozen(number[self.src]), "dst": frozen(number[self.dst])}
-        if self.node_labels is not None:
-            changes["node_labels"] = replace(self.node_labels, node=number[self.node_labels.node])
+        labels = changes.get("node_labels", self.node_labels)
+        if labels is not None:
+            changes["node_labels"] = replace(labels, node=number[labels.node])
         values = np.array(list(known), dtype=self.names.values.dtype)
         return self._with(
             nodes=len(known),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,9 +85,7 @@ class Vocabulary:
         labels, features, categories = self.labels or earlier.labels, self.features, {}
         known = rows["labels"] is not None and labelled and (rows["labels"] >= 0).any()
         if known and self.labels != earlier.labels:
-            if not (self.labels and earlier.labels):
-                raise EventError("one stream has words as labels, the other numbers; use one kind")
-            changes["labels"], labels = _recoded(rows["labels"], self.labels, earlier.labels)
+            changes["labels"], labels = self._labels_like(earlier, rows["labels"])
         if rows["categories"] is not None:
             coded = {}
             for column, (name, words) in zip(
@@ -112,6 +111,22 @@ class Vocabulary:
             place = {name: k for k, name in enumerate(self.features)}
             changes["edge_features"] = wide[:, [place.get(name, -1) for name in features]]
         return changes | {"vocabulary": Vocabulary(features, categories, labels)}
+
+    def _labels_like(
+        self, earlier: Vocabulary, codes: IntArray
+    ) -> tuple[IntArray, tuple[str, ...]]:
+        """Return labels as an earlier vocabulary has them, and their words; () are integers."""
+        own = self.labels or tuple(map(str, range(int(codes.max()) + 1)))
+        if not (self.labels and earlier.labels) and not are_integers(self.labels or earlier.labels):
+            raise EventError("one stream has words as labels, the other numbers; use one kind")
+        if earlier.labels:
+            return _recoded(codes, own, earlier.labels)
+        return np.array([*map(int, own), -1])[codes], ()
+
+
+def are_integers(words: Sequence[str]) -> bool:
+    """Return whether all words are integers as Python writes them."""
+    return all(re.fullmatch("0|-?[1-9][0-9]*", word) for word in words)
 
 
 def _recoded(

@@ -87,8 +87,15 @@ class Data:
     label: str | None = setting(
         None, "the column with the class of the event, or of its source at the event"
     )
-    labels: str | None = setting(None, "a table of the classes of nodes: node, label, perhaps time")
-    node_features: tuple[str, ...] = setting((), "tables of numbers and words about nodes")
+    labels: str | None = setting(
+        None,
+        "a table of the classes of nodes; its columns, where they are not recognised, as in"
+        " FILE:node=COLUMN,label=COLUMN,time=COLUMN, and likewise side=src or dst and"
+        " date-format=FORMAT",
+    )
+    node_features: tuple[str, ...] = setting(
+        (), "tables of numbers and words about nodes, FILE or FILE:node=COLUMN,side=src"
+    )
     edge_features: tuple[str, ...] = setting(
         (),
         "columns of numbers or words that describe events; the task events takes all others if"

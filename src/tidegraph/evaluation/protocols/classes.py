@@ -56,7 +56,9 @@ def evaluate_classes(
 
     Results about events have more metrics than those about nodes, and compare by AP, not AUC.
     """
-    classes = int(label.max()) + 1
+    columns = int(label.max()) + 1  # of scores
+    known = np.arange(columns) if stream.vocabulary.labels else np.unique(label)
+    label, classes = np.searchsorted(known, label), len(known)  # 1 and 2 are two classes
     by_event = task == "events"
     headline = ("ap" if by_event else "auc") if classes == 2 else "micro-f1"
     builder = ResultBuilder(task, stream, model, headline)
@@ -82,7 +84,8 @@ def evaluate_classes(
             begun = time.perf_counter()
             scores = np.asarray(score(rows), dtype=np.float64)
             elapsed_s = time.perf_counter() - begun
-            _check(scores, len(rows), classes, scorer)
+            _check(scores, len(rows), columns, classes, scorer)
+            scores = scores if scores.ndim == 1 else scores[:, known]
             measured = _event_metrics if by_event else _metrics
             values = measured(scores, truth, classes, defined=not one_class)
             builder.add(Row(name, "none", scorer, values, len(rows), None, elapsed_s, decisive))
@@ -92,11 +95,11 @@ def evaluate_classes(
     )
 
 
-def _check(scores: FloatArray, rows: int, classes: int, name: str) -> None:
-    if scores.shape not in ((rows,), (rows, classes)):
+def _check(scores: FloatArray, rows: int, columns: int, classes: int, name: str) -> None:
+    if scores.shape not in ((rows,), (rows, columns)):
         raise EvaluationError(
             f"{name} returned scores of shape {scores.shape} for {rows} examples; "
-            f"return [{rows}] or [{rows}, {classes}]"
+            f"return [{rows}] or [{rows}, {columns}]"
         )
     if not np.isfinite(scores).all():
         raise EvaluationError(f"{name} returned scores that are not finite numbers")

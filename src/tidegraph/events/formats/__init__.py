@@ -34,14 +34,9 @@ from tidegraph.events.formats.files import (
 from tidegraph.events.formats.objects import from_temporal_data, from_tgb, to_temporal_data, to_tgb
 from tidegraph.events.stream import EventStream
 from tidegraph.events.tables import read_table
-from tidegraph.events.tables.sources import (
-    TextSource,
-    is_there,
-    kind_of,
-    located,
-    read_head,
-    text_source,
-)
+from tidegraph.events.tables.source import read_head
+from tidegraph.events.tables.sources import is_there, kind_of, located
+from tidegraph.events.tables.text import TextSource, text_source
 from tidegraph.events.tables.whole import is_address
 
 __all__ = [

@@ -19,7 +19,7 @@ from tidegraph.events.moments import PER_SECOND
 from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import EventStream, NodeLabels
 from tidegraph.events.tables import read_table, whole_times
-from tidegraph.events.tables.sources import TextSource, text_source
+from tidegraph.events.tables.text import TextSource, text_source
 
 PathLike: TypeAlias = str | os.PathLike[str]
 

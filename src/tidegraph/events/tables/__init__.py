@@ -6,7 +6,7 @@ of `scan_table`, in bounded memory, or the single stream of `read_table`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ from tidegraph.events.stream import EventStream
 from tidegraph.events.tables import sources
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.columns import Column
-from tidegraph.events.tables.numbering import EndNumbering, Ids
-from tidegraph.events.tables.rows import OnBad, Reading, Rows
+from tidegraph.events.tables.numbering import EndNumbering, Ids, TwoKinds
+from tidegraph.events.tables.rows import NO_LABEL, OnBad, Reading, Rows
 from tidegraph.events.tables.times import Clock, whole_times
 from tidegraph.events.vocabulary import IS_MISSING, Vocabulary
 
@@ -45,6 +45,7 @@ def scan_table(
     edge_features: Sequence[Column] | Column = (),
     unit: str | None = None,
     ids: Ids = "number",
+    bipartite: bool | None = None,
     on_bad: OnBad = "error",
     date_format: str | None = None,
     header: bool | None = None,
@@ -59,6 +60,7 @@ def scan_table(
 
     ids: "number" numbers nodes in order of first appearance, the source of a row before its
         destination; "keep" takes integers from 0 to 2**31 - 1 as they are.
+    bipartite: None: whether the names of the columns say so, since the ids are not known before.
 
     >>> scan = scan_table({"src": [7, 7], "dst": [8, 9], "t": [1, 2]})
     >>> [chunk.dst.tolist() for chunk in scan], scan.nodes
@@ -67,7 +69,7 @@ def scan_table(
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
     dialect: Any = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
     return TableScan(
-        Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect), ids
+        Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect), ids, bipartite
     )
 
 
@@ -108,6 +110,7 @@ def read_table(
     bipartite: bool | None = None,
     on_bad: OnBad = "error",
     date_format: str | None = None,
+    words: Collection[str] | None = None,
     header: bool | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
@@ -124,7 +127,9 @@ def read_table(
     src, dst, t, weight, op, label: the column's name, or its position from 0, or from -1 backwards.
         None infers it from the header, or without one from the order src, dst, t. False ignores a
         weight, op or label that would be inferred. An inferred weight with values <= 0 becomes an
-        edge feature. A missing label is -1; words as labels become numbers, the most frequent 0.
+        edge feature. A missing label is -1, and so is -1 itself unless 1 is the only other. Words
+        as labels become numbers, the most frequent 0, integers other than 0, 1, 2, ... do in their
+        order; `vocabulary.labels` has what they are called.
     edge_features: columns of numbers or words; "rest" takes all that have no other role. Words
         become `categories`. A missing number is 0, and a column `NAME is missing` says so.
     unit: the unit of numbers in t. By default ms, us or ns if all are times since 1970, between
@@ -142,6 +147,8 @@ def read_table(
     on_bad: "error" raises for a row that cannot be used, "drop" drops and counts such rows and
         raises if they are more than 5 percent (and 10), "drop-many" drops any number.
     date_format: of dates that are not recognised, in the codes of strptime, such as "%d/%m/%y".
+    words: those of the edge features, and the label, that hold words; the others hold numbers.
+        None: those in which most of the first cells are no numbers.
     header, delimiter, decimal: of text, where detection is wrong.
     query: which rows of a database, as SQL or the name of a table; which sheet of a workbook.
 
@@ -153,7 +160,7 @@ def read_table(
         raise ParameterError(f"ids is {ids!r}; give 'auto', 'keep' or 'number'")
     roles = {"src": src, "dst": dst, "t": t, "weight": weight, "op": op, "label": label}
     dialect: Any = {"header": header, "delimiter": delimiter, "decimal": decimal, "query": query}
-    reading = Reading(source, roles, edge_features, unit, on_bad, date_format, **dialect)
+    reading = Reading(source, roles, edge_features, unit, on_bad, date_format, words, **dialect)
     kinds = (reading.chosen.kinds or False) if bipartite is None else bipartite
     number = EndNumbering(ids, kinds, reading.source.name)
     clock = reading.clock()
@@ -211,7 +218,10 @@ def read_table(
     for first in range(0, len(stream), sources.BATCH_ROWS):
         piece = slice(first, first + sources.BATCH_ROWS)
         oddities.see(stream.src[piece], stream.dst[piece], stream.t[piece])
-    return stream._with(report=reading.report(remarks + oddities.remarks(), early))
+    undecided = bipartite is None and kinds == "two" and ids == "auto" and not number.shared
+    sides = None if undecided else number.apart
+    report = reading.report(remarks + oddities.remarks(), early, bipartite=sides)
+    return stream._with(report=report)
 
 
 class TableScan:
@@ -221,17 +231,25 @@ class TableScan:
     iteration.
     """
 
-    def __init__(self, reading: Reading, ids: Ids) -> None:
+    def __init__(self, reading: Reading, ids: Ids, bipartite: bool | None = None) -> None:
         if ids not in ("keep", "number"):
             raise ParameterError(f"ids is {ids!r}; a scan takes 'keep' or 'number'")
+        if ids == "keep" and bipartite:
+            raise ParameterError("ids='keep' takes an id for one node; with bipartite use 'number'")
         self._reading = reading
         self._ids = ids
+        guess = ids == "number" and reading.chosen.kinds == "two"
+        self._bipartite, self._guessed = (
+            guess if bipartite is None else bipartite,
+            bipartite is None,
+        )
         self._end: tuple[int, NodeNames | None, ReadReport] | None = None
 
     def __iter__(self) -> Iterator[EventStream]:
         self._end = None
         reading, oddities = self._reading, _Oddities()
-        number = EndNumbering(self._ids, False, reading.source.name)
+        one_kind, two_kinds = EndNumbering(self._ids, False, reading.source.name), TwoKinds()
+        number = two_kinds if self._bipartite else one_kind
         clock = reading.survey()
         unit, _ = reading.unit_by(clock)
         nodes = 0
@@ -252,11 +270,14 @@ class TableScan:
                 unit=unit,
                 title=Path(reading.source.name).name,
             )
-        names = None if self._ids == "keep" else NodeNames(number.sides[0].ids())
+        names = None if self._ids == "keep" else NodeNames(one_kind.sides[0].ids())
+        names = two_kinds.names() if self._bipartite else names
         remarks = [reading.unit_by(clock)[1], *_rounded(clock), *oddities.remarks()]
-        if reading.chosen.kinds == "two":
-            remarks.append("an id is the same node in both columns; read_table can tell them apart")
-        self._end = nodes, names, reading.report(remarks)
+        if self._guessed and reading.chosen.kinds == "two":
+            kept = self._ids == "keep"
+            other, how = ("the same", "ids='number'") if kept else ("another", "bipartite=False")
+            remarks.append(f"an id is {other} node in the other column; if it is not: {how}")
+        self._end = nodes, names, reading.report(remarks, bipartite=self._bipartite)
 
     def _at_end(self) -> tuple[int, NodeNames | None, ReadReport]:
         if self._end is None:
@@ -300,7 +321,29 @@ def _vocabulary(
         labels, classes = place[labels], tuple(classes[code] for code in order)
         shown = ", ".join(f"{word!r} is {code}" for code, word in enumerate(classes[:5]))
         remarks.append(f"label holds words: {shown}{', ...' if len(classes) > 5 else ''}")
+    elif labels is not None:
+        labels, classes = _integer_classes(reading, labels, remarks)
     return Vocabulary(tuple(features), categories, classes), labels
+
+
+def _integer_classes(
+    reading: Reading, labels: IntArray, remarks: list[str]
+) -> tuple[IntArray, tuple[str, ...]]:
+    """Return the classes of labels that are integers, by number, and what they are called.
+
+    0, 1, 2, ... are their own numbers and have no names. -1 is no label unless 1 is the only other.
+    """
+    values = np.unique(labels[labels != NO_LABEL])
+    if values.tolist() != [-1, 1]:
+        reading.unlabelled += int((labels == -1).sum())
+        labels, values = np.where(labels == -1, NO_LABEL, labels), values[values >= 0]
+    numbered = np.array_equal(values, np.arange(len(values)))
+    if numbered or not 2 <= len(values) <= _CLASSES:  # one class, or ids: nothing to learn
+        return np.maximum(labels, -1), ()
+    shown = ", ".join(f"{value} is {code}" for code, value in enumerate(values[:5].tolist()))
+    remarks.append(f"label holds classes by number: {shown}{', ...' if len(values) > 5 else ''}")
+    codes = np.where(labels == NO_LABEL, -1, np.searchsorted(values, labels))
+    return codes, tuple(map(str, values.tolist()))
 
 
 def _kinds(reading: Reading, number: EndNumbering) -> list[str]:

@@ -23,6 +23,11 @@ DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2
 # Dates of other countries: the year before or after two other numbers, perhaps with a time.
 DAY_OR_MONTH = r"^(?P<a>[0-9]{1,2})(?P<mark>[./-])(?P<b>[0-9]{1,2})[./-][0-9]{4}(?:[T, ].*)?$"
 YEAR_FIRST = r"^[0-9]{4}(?P<mark>[./-])[0-9]{1,2}[./-][0-9]{1,2}(?:[T, ].*)?$"
+# A date and a time of day without marks: 20240131235959, or without the seconds.
+UNMARKED = (
+    r"^(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])([01][0-9]|2[0-3])[0-5][0-9]"
+    r"(?P<seconds>[0-5][0-9])?$"
+)
 MISSING_WORDS = ("", "na", "n/a", "nan", "nat", "null", "none")  # in columns of numbers and times
 _OPS = {"add": 0, "remove": 1, "set": 2, "+": 0, "-": 1, "=": 2, "0": 0, "1": 1, "2": 2}
 
@@ -106,6 +111,18 @@ def is_text(column: pa.Array) -> bool:
     kind = column.type
     views = getattr(pa.types, "is_string_view", lambda _: False)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or views(kind))
+
+
+def as_words(column: pa.Array) -> pa.Array:
+    """Return the column as text, whole numbers without a fraction; empty where it is NaN."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = plain_column(column)
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, column)
+        column = cast_if_all_fit(column, pa.int64())
+    return column if is_text(column) else column.cast(pa.string())
 
 
 def without_missing(column: pa.Array) -> pa.Array:

@@ -16,7 +16,7 @@ from tidegraph.events.moments import epoch_unit
 from tidegraph.events.read_report import ColumnUse, listed
 from tidegraph.events.tables.advice import TableError
 from tidegraph.events.tables.cells import NUMBER, is_date, with_point
-from tidegraph.events.tables.sources import Source
+from tidegraph.events.tables.source import Source
 
 Column: TypeAlias = str | int
 
@@ -85,6 +85,24 @@ class Chosen:
         return "perhaps two" if all(named) and named[0] != named[1] else None
 
 
+def find_column(source: Source, column: Column, role: str) -> str:
+    """Return the name of a column given by name or place; raise DataError if there is none."""
+    if column in source.columns:
+        return str(column)
+    place = re.fullmatch(r"(?:column )?(-?[0-9]+)", str(column).strip())
+    if place and -len(source.columns) <= int(place[1]) < len(source.columns):
+        return source.columns[int(place[1])]
+    trimmed = [name for name in source.columns if name.strip() == str(column).strip()]
+    if len(trimmed) == 1:
+        return trimmed[0]
+    alike = {name.strip().casefold(): name for name in source.columns}
+    near = difflib.get_close_matches(str(column).strip().casefold(), alike, n=1)
+    advice = f"; did you mean {alike[near[0]]!r}?" if near else ""
+    raise DataError(
+        f"{role} was given as column {column!r}; {source.name} has {listed(source.columns)}{advice}"
+    )
+
+
 def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> Chosen:
     """Return the column of every role, given or inferred; raise, with advice, if one is missing.
 
@@ -93,33 +111,15 @@ def choose_columns(source: Source, given: Mapping[str, Any], features: Any) -> C
     chosen = Chosen({})
     needed = [role for role in _NEEDED if given.get(role) is not False]
     free = list(source.columns)
-
-    def find(column: Column, role: str) -> str:
-        if column in source.columns:
-            return str(column)
-        place = re.fullmatch(r"(?:column )?(-?[0-9]+)", str(column).strip())
-        if place and -len(source.columns) <= int(place[1]) < len(source.columns):
-            return source.columns[int(place[1])]
-        trimmed = [name for name in source.columns if name.strip() == str(column).strip()]
-        if len(trimmed) == 1:
-            return trimmed[0]
-        alike = {name.strip().casefold(): name for name in source.columns}
-        near = difflib.get_close_matches(str(column).strip().casefold(), alike, n=1)
-        advice = f"; did you mean {alike[near[0]]!r}?" if near else ""
-        raise DataError(
-            f"{role} was given as column {column!r}; {source.name} has"
-            f" {listed(source.columns)}{advice}"
-        )
-
     for role, column in given.items():
         if column is not None and column is not False:
-            chosen.uses[role] = ColumnUse(find(column, role), "given")
+            chosen.uses[role] = ColumnUse(find_column(source, column, role), "given")
             if chosen.uses[role].column in free:
                 free.remove(chosen.uses[role].column)
     if features != "rest":
         if isinstance(features, (str, int)):
             features = (features,)
-        chosen.features = tuple(find(column, "edge_features") for column in features)
+        chosen.features = tuple(find_column(source, each, "edge_features") for each in features)
         free = [column for column in free if column not in chosen.features]
     paired = _paired(source.columns)
     for place, role in enumerate(_SYNONYMS):

@@ -197,6 +197,36 @@ class EndNumbering:
         )
 
 
+class TwoKinds:
+    """Numbers both ends of rows, an id of one side apart from the same id of the other.
+
+    Numbers follow the first appearance, the source of a row before its destination.
+    """
+
+    def __init__(self) -> None:
+        self._sides = Numbering(), Numbering()
+        self._numbers = [np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32)]  # by side
+
+    def __call__(self, src: Any, dst: Any) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the numbers of some rows; those of the next rows may add nodes."""
+        known = sum(map(len, self._numbers))
+        ends = [side(ids) for side, ids in zip(self._sides, (src, dst), strict=True)]
+        first = []  # where nodes that are new appear, by side
+        for place, (own, numbers) in enumerate(zip(ends, self._numbers, strict=True)):
+            seen, row = np.unique(own, return_index=True)
+            first.append(2 * row[seen >= len(numbers)] + place)
+        order = np.argsort(np.argsort(np.concatenate(first))).astype(np.int32) + known
+        added = np.split(order, [len(first[0])])
+        pairs = zip(self._numbers, added, strict=True)
+        self._numbers = [np.concatenate([numbers, new]).astype(np.int32) for numbers, new in pairs]
+        return self._numbers[0][ends[0]], self._numbers[1][ends[1]]
+
+    def names(self) -> NodeNames:
+        """Return the names by number."""
+        both = NodeNames.of_sides(*(side.ids().tolist() for side in self._sides)).values
+        return NodeNames(both[np.argsort(np.concatenate(self._numbers))], by_side=True)
+
+
 def _merged(src: NDArray[Any], dst: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Return the ids of both sides, those of sources first, and the places of dst's among them."""
     import pyarrow as pa

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -14,13 +14,15 @@ from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.core.words import counted
 from tidegraph.events.columns import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_RANGE, IntArray, Op
 from tidegraph.events.moments import UNITS, dates, epoch_unit
-from tidegraph.events.read_report import ReadReport
+from tidegraph.events.read_report import Conventions, ReadReport
 from tidegraph.events.tables import cells
 from tidegraph.events.tables.advice import Options, TableError
 from tidegraph.events.tables.cells import DATE, Bad, Cells
 from tidegraph.events.tables.columns import choose_columns, proposal
 from tidegraph.events.tables.numbering import Numbering
-from tidegraph.events.tables.sources import TextSource, source_of
+from tidegraph.events.tables.source import Source
+from tidegraph.events.tables.sources import source_of
+from tidegraph.events.tables.text import TextSource
 from tidegraph.events.tables.times import (
     Clock,
     Moments,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 OnBad: TypeAlias = Literal["error", "drop", "drop-many"]
 # "drop" drops at most this share of the rows, or this many of a small table.
 _DROPPED_SHARE, _DROPPED_ROWS = 0.05, 10
+NO_LABEL = -2  # of a row; whether -1 is a label depends on all rows
 _ROWS_INSIDE = r"\n[^\n]*[,;\t|][^\n]*\n"  # a whole line with a delimiter
 
 
@@ -67,6 +70,7 @@ class Reading:
         unit: str | None = None,
         on_bad: str = "error",
         date_format: str | None = None,
+        words: Collection[str] | None = None,
         *,
         in_range: bool = False,
         **dialect: Any,
@@ -81,18 +85,20 @@ class Reading:
         self.source = source_of(source, **dialect)
         self.chosen = choose_columns(self.source, roles, edge_features)
         self.on_bad, self._in_range = on_bad, in_range
-        self.form = self._form(date_format)
+        self.form = self._form(date_format, unit)
         if self.form and unit not in (None, "s", "ms", "us", "ns"):
             raise ParameterError(
                 f"unit is {unit!r}, but t holds dates, which are counted in s, ms, us or ns"
             )
         self.unit = unit
         features, label = self.chosen.features, self.chosen.roles.get("label")
-        words = self._of_words([*features, *(() if label is None else (label,))])
+        if words is None:
+            words = self._of_words([*features, *(() if label is None else (label,))])
         self.words = tuple(name for name in features if name in words)
         self.numbers = tuple(name for name in features if name not in words)
         self._word_labels = label in words
         self._by_size = False  # whether the size of the times says their unit
+        self._written_unit: str | None = None  # of times that are numbers
         self._restart()
 
     def _restart(self) -> None:
@@ -105,10 +111,11 @@ class Reading:
         """Return a clock for the times of the source that has seen none yet."""
         return Clock("s" if self.form else self.unit or "s")
 
-    def _form(self, given: str | None) -> str | None:
+    def _form(self, given: str | None, unit: str | None) -> str | None:
         """Return how t is written: None for numbers, "iso", or a format of strptime.
 
-        In text the first cell that is not empty says it.
+        In text the first cell that is not empty says it. Of integers it does where they would be
+        times of no age in any unit.
         """
         import pyarrow as pa
 
@@ -122,10 +129,15 @@ class Reading:
                     f"date_format is {given!r}, but t has type {kind}; leave it out"
                 )
             return "iso"
-        if given is not None or not cells.is_text(pa.array([], kind)):
+        text = cells.is_text(cells.plain_column(pa.array([], kind)))
+        if given is not None or not (text or pa.types.is_integer(kind)):
             return given
-        cell = self._first_cell(column)
-        if cell is None or re.match(cells.NUMBER, cell):
+        cell = first_cell(self.source, column)
+        if cell is None:
+            return None
+        if unit is None and (found := re.match(cells.UNMARKED, cell)):
+            return "%Y%m%d%H%M%S" if found["seconds"] else "%Y%m%d%H%M"
+        if not text or re.match(cells.NUMBER, cell):
             return None
         if re.match(DATE, cell):
             return "iso"
@@ -133,18 +145,6 @@ class Reading:
             return "%Y{0}%m{0}%d".format(found["mark"])
         found = re.match(cells.DAY_OR_MONTH, cell)
         return None if found is None else self._day_or_month(column, found["mark"])
-
-    def _first_cell(self, column: str) -> str | None:
-        """Return the first cell of a column of text that is not empty."""
-        if isinstance(self.source, TextSource):
-            cell = self.source.first_cell(column)
-            if cell.lower() not in cells.MISSING_WORDS:
-                return cell
-        for batch in self.source.batches([column], "drop"):
-            found = cells.without_missing(cells.plain_column(batch.column(0))).drop_null()
-            if len(found):
-                return str(found[0])
-        return None
 
     def _day_or_month(self, column: str, mark: str) -> str:
         """Return the format of dates whose year comes last; raise if it may be one of two.
@@ -212,13 +212,14 @@ class Reading:
         clock, column = self.clock(), self.chosen.roles["t"]
         whole = pa.types.is_integer(self.source.kind(column))
         for batch in self.source.batches([column], "drop"):
-            found = self._times(batch.column(0))
+            found = self.times(batch.column(0))
             clock.see(found.values[~np.logical_or.reduce([bad.rows for bad in found.bad])])
             if whole and clock.span is not None:
                 break
         return clock
 
-    def _times(self, column: pa.Array) -> Cells:
+    def times(self, column: pa.Array) -> Cells:
+        """Return cells of times as `Moments`."""
         if self.form is None:
             column = cells.with_points(column, self.source.decimal)
         return read_times(column, self.form)
@@ -241,7 +242,7 @@ class Reading:
                 yield rows
         if self.source.ragged:
             self.read += self.source.ragged
-            self.dropped["wrong number of cells"] = self.source.ragged
+            self.dropped[self.source.ragged_because] = self.source.ragged
         dropped_rows = self.read - self.kept
         most = max(_DROPPED_ROWS, _DROPPED_SHARE * self.read)
         if self.kept and self.on_bad == "drop" and dropped_rows > most:
@@ -288,7 +289,7 @@ class Reading:
             "t": Cells(Moments(np.zeros(batch.num_rows, dtype=np.int64)), []),
         }
         if "t" in roles:
-            found["t"] = self._times(columns[roles["t"]])
+            found["t"] = self.times(columns[roles["t"]])
         if "op" in roles:
             found["op"] = cells.read_operations(columns[roles["op"]])
         if "weight" in roles:
@@ -423,23 +424,24 @@ class Reading:
 
     def _coded(self, column: pa.Array, name: str) -> IntArray:
         """Return the codes of a column of words; -1 where it is empty."""
-        text = cells.plain_column(column)
+        text = cells.as_words(column)
         codes = np.full(len(text), -1, dtype=np.int64)
         codes[~cells.nulls(text)] = self._codes[name](text.drop_null())
         return codes
 
     def _labels(self, column: pa.Array, weights_only: bool) -> Cells:
         if self._word_labels and not weights_only:
-            codes = self._coded(cells.without_missing(cells.plain_column(column)), "label")
+            codes = self._coded(cells.without_missing(cells.as_words(column)), "label")
             self.unlabelled += int((codes < 0).sum())
             return Cells(codes, [])
         found = cells.read_numbers(column, "label")
         missing, bad = _without_missing(found.bad)
         whole = np.rint(found.values)
-        self.unlabelled += int((missing | (whole == -1)).sum())
+        self.unlabelled += int(missing.sum())
         bad.append(Bad("label", "not an integer", found.values != whole))
         bad.append(Bad("label", "below -1, which means no label", whole < -1))
-        return Cells(np.where(missing, -1, whole).astype(np.int64), bad)
+        none = -1 if weights_only else NO_LABEL
+        return Cells(np.where(missing, none, whole).astype(np.int64), bad)
 
     def _check_order(
         self, t: Moments, index: IntArray, last: tuple[int, float] | None
@@ -465,6 +467,7 @@ class Reading:
         """Return the unit of the stream once the clock has seen all times, and a remark on it."""
         self._find_size(clock)
         found, factor = clock.scale
+        self._written_unit = None if self.form else clock.scales[0][0]
         if self.form:
             if self.unit is not None:
                 levels = [name for name, _ in clock.scales]
@@ -487,9 +490,22 @@ class Reading:
         return found, f"t counts {found}, {how}"
 
     def _find_size(self, clock: Clock) -> None:
-        """Let the clock count ms, us or ns, if all times are such times of our age."""
+        """Let the clock count ms, us or ns, if all times are such times of our age.
+
+        Raise TableError for integers that may as well be dates.
+        """
         if self.form or self.unit is not None or clock.span is None:
             return
+        if clock.like_dates:
+            shown = str(clock.span[0])
+            raise TableError(
+                f"{self.source.name}: t is {shown}, which may be the date"
+                f" {shown[:4]}-{shown[4:6]}-{shown[6:]} or a number of seconds: all times are"
+                " integers that are dates too",
+                "use {date} for dates, {number} for seconds",
+                date=[{"date_format": "%Y%m%d"}],
+                number=[{"unit": "s"}],
+            )
         first, last = map(epoch_unit, clock.span)
         if first and last and first != last:
             raise TableError(
@@ -502,8 +518,10 @@ class Reading:
             clock.count_in(first)
             self._by_size = True
 
-    def report(self, remarks: Sequence[str], out_of_order: int = 0) -> ReadReport:
-        """Return the report of the last pass."""
+    def report(
+        self, remarks: Sequence[str], out_of_order: int = 0, *, bipartite: bool | None = False
+    ) -> ReadReport:
+        """Return the report of the last pass; see `Conventions` for `bipartite`."""
         remarks = [*self.source.remarks, *remarks]
         if self.source.comments:
             lines = counted(self.source.comments, "line")
@@ -520,7 +538,31 @@ class Reading:
             out_of_order,
             self.chosen.features,
             self.chosen.ignored,
+            Conventions(self._written_unit, self.form, self.source.decimal, bipartite),
         )
+
+
+def first_cell(source: Source, column: str) -> str | None:
+    """Return the first cell of a column that is not empty, as text."""
+    if isinstance(source, TextSource):
+        cell = source.first_cell(column)
+        if cell.lower() not in cells.MISSING_WORDS:
+            return cell
+    for batch in source.batches([column], "drop"):
+        found = cells.without_missing(cells.as_words(batch.column(0))).drop_null()
+        if len(found):
+            return str(found[0])
+    return None
+
+
+def is_written(source: Source, column: str, form: str | None) -> bool:
+    """Return whether the first cell of a column is a date of this format of strptime."""
+    import pyarrow as pa
+
+    if form in (None, "iso") or pa.types.is_temporal(source.kind(column)):
+        return False
+    cell = first_cell(source, column)
+    return cell is not None and re.match(date_pattern(str(form)), cell) is not None
 
 
 def _without_missing(found: list[Bad]) -> tuple[NDArray[np.bool_], list[Bad]]:

@@ -1,4 +1,4 @@
-"""Sources of tables: text in any dialect, Parquet, Arrow, JSON, workbooks, databases, objects.
+"""Sources of tables: found for a path, a pattern, an address or an object.
 
 Every source yields Arrow batches of the columns asked for and can be read repeatedly.
 """
@@ -6,12 +6,8 @@ Every source yields Arrow batches of the columns asked for and can be read repea
 from __future__ import annotations
 
 import atexit
-import codecs
-import contextlib
-import csv
 import functools
 import glob
-import io
 import os
 import re
 import shutil
@@ -27,23 +23,27 @@ import numpy as np
 
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.events.tables.advice import TableError
-from tidegraph.events.tables.cells import (
-    COMMA,
-    NUMBER,
-    is_date,
-    is_text,
-    plain_column,
-    with_point,
+from tidegraph.events.tables.source import (
+    STANDARD_INPUT,
+    Source,
+    opened,
+    read_as,
+    read_head,
+    shown,
 )
-from tidegraph.events.tables.whole import database_table, is_address, json_table, workbook_table
+from tidegraph.events.tables.text import TextSource, text_source
+from tidegraph.events.tables.whole import (
+    Lines,
+    database_table,
+    is_address,
+    json_table,
+    workbook_table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 1 << 18
-_BLOCK_BYTES = 1 << 22
-_HEAD_BYTES = 1 << 16
-_STDIN = "standard input"
 # The kind of a file by its first bytes, or by its name if these say nothing.
 _MAGIC = {
     b"PAR1": "parquet",
@@ -55,62 +55,6 @@ _MAGIC = {
 }
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "JSON", ".ndjson": "JSON"}
 _SUFFIXES |= {".arrow": "Arrow", ".feather": "Arrow", ".ipc": "Arrow", ".json": "JSON"}
-_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
-_COMPRESSIONS |= {b"\x04\x22\x4d\x18": "lz4"}
-
-
-@contextlib.contextmanager
-def _read_as(kind: str, name: object) -> Iterator[None]:
-    """Turn errors of reading into DataError."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except MemoryError:  # Arrow derives its own from both
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{name} cannot be read as {kind}: {error}") from error
-
-
-@dataclass
-class Source:
-    """A table that can be read repeatedly, batch by batch, a few columns at a time."""
-
-    name: str
-    columns: list[str]
-    headed: bool = True  # whether the names of the columns come from the table
-    untyped: bool = False  # whether every cell is text
-    ragged: int = 0  # rows skipped because they had too few or too many cells
-    comments: int = 0  # lines skipped as comments
-    decimal: str = "."  # the mark before the fraction of a number in text
-    remarks: tuple[str, ...] = ()  # on what was read of the source
-
-    def batches(self, wanted: Sequence[str], on_bad: str) -> Iterator[pa.RecordBatch]:
-        """Yield these columns from the beginning; `on_bad` decides about ragged rows."""
-        raise NotImplementedError
-
-    def kind(self, column: str) -> pa.DataType:
-        """Return the type of a column."""
-        raise NotImplementedError
-
-    def is_number(self, column: str) -> bool:
-        """Whether a column seems to hold numbers, without reading all of it."""
-        import pyarrow as pa
-
-        kind = self.kind(column)
-        return bool(
-            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-        )
-
-    def is_text(self, column: str) -> bool:
-        """Whether the cells of a column are text, of numbers or of words."""
-        import pyarrow as pa
-
-        return is_text(plain_column(pa.array([], self.kind(column))))
-
-    def place(self, row: int) -> str:
-        """Return where a person finds this row."""
-        return f"row {row} (counted from 0)"
 
 
 @dataclass
@@ -129,13 +73,35 @@ class ArrowSource(Source):
 
         # Row groups may be large: without pre-buffering only the current pages are in memory.
         with (
-            _read_as("parquet", self.name),
+            read_as("parquet", self.name),
             pq.ParquetFile(self.parquet, pre_buffer=False, buffer_size=1 << 20) as file,
         ):
             yield from file.iter_batches(BATCH_ROWS, columns=list(wanted), use_threads=False)
 
     def kind(self, column: str) -> pa.DataType:
         return self.schema.field(column).type
+
+
+@dataclass
+class JsonSource(ArrowSource):
+    """Lines of JSON, not all of which can be read, or not in the same way."""
+
+    lines: Lines = field(default_factory=lambda: Lines([]))
+    ragged_because: str = "not an object of JSON"
+
+    def batches(self, wanted: Sequence[str], on_bad: str) -> Iterator[pa.RecordBatch]:
+        if self.lines.bad and on_bad == "error":
+            number, text = self.lines.first_bad
+            raise TableError(
+                f"{self.name}: line {number} is {self.ragged_because}: {text[:100]!r}",
+                "fix the file, or use {drop}",
+                drop=[{"on_bad": "drop"}],
+            )
+        self.ragged = self.lines.bad
+        yield from super().batches(wanted, on_bad)
+
+    def place(self, row: int) -> str:
+        return f"line {self.lines.rows[row]}"
 
 
 @dataclass
@@ -153,6 +119,7 @@ class SeveralSources(Source):
                 self._ends[-1] += batch.num_rows
                 yield batch.select(list(wanted))
             self.ragged += part.ragged
+            self.ragged_because = part.ragged_because if part.ragged else self.ragged_because
             self.comments += part.comments
 
     def kind(self, column: str) -> pa.DataType:
@@ -171,272 +138,6 @@ class SeveralSources(Source):
         number = next(k for k, end in enumerate(self._ends) if row < end)
         part = self.parts[number]
         return f"{part.name}, {part.place(row - ([0, *self._ends][number]))}"
-
-
-class _Cleaned(io.RawIOBase):
-    """A text stream without blank lines and comments; comments are counted.
-
-    With white space as delimiter a comment may occur anywhere, and the output has single tabs as
-    delimiters. In other tables a comment can only precede the first row: further down, "#tag" is a
-    name.
-    """
-
-    def __init__(self, stream: Any, whitespace: bool) -> None:
-        self.comments = 0
-        self._stream = stream
-        self._whitespace = whitespace
-        self._beginning = self._heading = True
-        self._rest = b""  # an unfinished line
-        self._ready = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            block = self._stream.read(_BLOCK_BYTES)
-            if self._beginning:
-                block, self._beginning = block.removeprefix(codecs.BOM_UTF8), False
-            text = self._rest + block
-            cut = len(text) if not block else text.rfind(b"\n") + 1
-            self._ready, self._rest = self._clean(text[:cut]), text[cut:]
-            if not block:
-                break
-        size = min(len(buffer), len(self._ready))
-        buffer[:size] = self._ready[:size]
-        self._ready = self._ready[size:]
-        return size
-
-    def _clean(self, text: bytes) -> bytes:
-        if self._whitespace:
-            text, comments = re.subn(rb"(?m)^[ \t]*[#%][^\n]*(\n|\Z)", b"", text)
-            self.comments += comments
-            text = re.sub(rb"(?m)^[ \t\r]*\n|^[ \t]+|[ \t\r]+$", b"", text)
-            return re.sub(rb"[ \t]+", b"\t", text)
-        if self._heading:
-            head = re.match(rb"([ \t\r]*([#%][^\n]*)?\n)*", text)
-            assert head is not None  # the pattern also matches the empty string
-            self.comments += len(re.findall(rb"(?m)^[ \t]*[#%]", head[0]))
-            text = text[head.end() :]
-            self._heading = not text
-        return text
-
-
-@dataclass
-class TextSource(Source):
-    """A text file, perhaps compressed, delimited by commas, tabs, semicolons or white space.
-
-    It can stand for its path.
-    """
-
-    path: Path = Path()
-    delimiter: str = ","  # " " is any white space
-    clean: bool = False
-    first: tuple[str, ...] = ()  # the cells of the first row; none: there is only a header
-    comment: str = ""  # the last line before the first row, if it is a comment
-
-    def __fspath__(self) -> str:
-        return str(self.path)
-
-    def first_cell(self, column: str) -> str:
-        """Return the cell of the first row, or an empty string if the row is ragged."""
-        regular = len(self.first) == len(self.columns)
-        return self.first[self.columns.index(column)] if regular else ""
-
-    def kind(self, column: str) -> pa.DataType:
-        import pyarrow as pa
-
-        return pa.string()
-
-    def is_number(self, column: str) -> bool:
-        return re.match(NUMBER, with_point(self.first_cell(column), self.decimal)) is not None
-
-    def place(self, row: int) -> str:
-        ahead = row + int(self.headed)
-        heading = True
-        with _opened(self.path) as stream:
-            lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace")
-            for number, line in enumerate(lines, start=1):
-                if not line.strip() or (
-                    (heading or self.delimiter == " ") and line.lstrip()[0] in "#%"
-                ):
-                    continue
-                heading = False
-                if ahead == 0:
-                    return f"line {number}"
-                ahead -= 1
-        return f"row {row} (counted from 0)"
-
-    def batches(self, wanted: Sequence[str], on_bad: str) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        import pyarrow.csv as arrow_csv
-
-        self.ragged = self.comments = 0
-        ragged: list[Any] = []  # the first one
-
-        def skip(row: Any) -> str:
-            if not ragged:
-                ragged.append(row)
-            self.ragged += max(1, row.text.count("\n"))  # of lines, where a quote was not closed
-            return "skip"
-
-        def check() -> None:
-            if ragged and on_bad == "error":
-                row = ragged[0]
-                line = "a row" if self.clean or row.number is None else f"line {row.number}"
-                raise TableError(
-                    f"{self.name}: {line} has {row.actual_columns} cells where"
-                    f" {row.expected_columns} are expected: {row.text[:100]!r}",
-                    "fix the file, or use {drop}",
-                    drop=[{"on_bad": "drop"}],
-                )
-
-        try:
-            with _opened(self.path) as stream:
-                cleaned = _Cleaned(stream, self.delimiter == " ")
-                text = pa.PythonFile(cleaned, mode="r") if self.clean else stream
-                reader = arrow_csv.open_csv(
-                    text,
-                    arrow_csv.ReadOptions(
-                        use_threads=False,
-                        block_size=_BLOCK_BYTES,
-                        column_names=self.columns,
-                        skip_rows=int(self.headed),
-                    ),
-                    arrow_csv.ParseOptions(
-                        delimiter="\t" if self.delimiter == " " else self.delimiter,
-                        # With white space as delimiter a quotation mark is an ordinary character.
-                        quote_char=False if self.delimiter == " " else '"',
-                        invalid_row_handler=skip,
-                    ),
-                    arrow_csv.ConvertOptions(
-                        include_columns=list(wanted),
-                        column_types={name: pa.string() for name in self.columns},
-                        null_values=[""],
-                        strings_can_be_null=True,
-                    ),
-                )
-                for batch in reader:
-                    check()
-                    yield batch
-                check()
-                self.comments = cleaned.comments
-        except MemoryError:  # Arrow derives its own from both
-            raise
-        except (pa.ArrowException, OSError) as error:
-            check()
-            _check_encoding(self.path)
-            if not self.first:
-                return  # Arrow takes a file without rows for an error
-            raise DataError(f"{self.name} cannot be read as text: {error}") from error
-
-
-def _opened(path: Path) -> Any:
-    import pyarrow as pa
-
-    with path.open("rb") as file:
-        begin = file.read(4)
-    known = (name for magic, name in _COMPRESSIONS.items() if begin.startswith(magic))
-    return pa.input_stream(str(path), compression=next(known, None))
-
-
-def _check_encoding(path: Path) -> None:
-    """Raise DataError, with the line, if the file is not UTF-8."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    line, first = 1, b""
-    with _opened(path) as stream:
-        while True:
-            block = stream.read(_BLOCK_BYTES)
-            first = first or block[:2]
-            kept = decoder.getstate()[0]  # the start of a character at the end of the last block
-            try:
-                decoder.decode(block, final=not block)
-            except UnicodeDecodeError as error:
-                text = kept + block
-                line += text[: error.start].count(b"\n")
-                encoding = "utf-16" if first in (b"\xff\xfe", b"\xfe\xff") else "latin1"
-                raise DataError(
-                    f"{path} is not UTF-8: line {line} holds the byte 0x{text[error.start]:02x};"
-                    f" convert it, perhaps with: iconv -f {encoding} -t utf-8 {path.name} >"
-                    f" utf8-{path.name}"
-                ) from None
-            if not block:
-                return
-            line += block.count(b"\n")
-
-
-def read_head(path: Path) -> bytes:
-    """Return the first bytes of a file, decompressed: enough to recognise it."""
-    with _read_as("text", path), _opened(path) as stream:
-        return stream.read(_HEAD_BYTES)  # type: ignore[no-any-return]
-
-
-def text_source(
-    path: Path,
-    *,
-    header: bool | None = None,
-    delimiter: str | None = None,
-    decimal: str | None = None,
-    head: bytes | None = None,
-) -> TextSource:
-    """Return the source of a text file, its dialect detected unless given.
-
-    Programs that write decimals with a comma delimit cells by semicolons.
-
-    head: what `read_head` returned for it, if the caller has it already.
-    """
-    name = _shown(path)
-    text = (read_head(path) if head is None else head).decode("utf-8-sig", errors="replace")
-    lines = text.splitlines()
-    words = [k for k, line in enumerate(lines) if line.strip() and line.lstrip()[0] not in "#%"]
-    if not words:
-        raise DataError(f"{name} holds no events; at least one row is needed")
-    rows = [lines[k] for k in words]
-    if "\ufffd" in rows[0]:
-        _check_encoding(path)
-    if delimiter is None:
-        # An event has three cells or more: a single tab may occur among spaces.
-        delimiter = next((mark for mark in ",\t;" if rows[0].count(mark) > 1), None)
-        delimiter = delimiter or ("," if "," in rows[0] else " ")
-    if len(delimiter) != 1:
-        raise ParameterError(f"delimiter is {delimiter!r}; give one character, ' ' for white space")
-    cells = _cells(rows[0], delimiter)
-    if decimal is None:
-        seen = {cell for row in rows[:-1] or rows for cell in _cells(row, delimiter)}
-        comma = delimiter == ";" and any(re.match(COMMA, cell) for cell in seen)
-        point = any(re.match(NUMBER, cell) and "." in cell for cell in seen)
-        decimal = "," if comma and not point else "."
-    elif decimal not in (".", ",") or decimal == delimiter:
-        raise ParameterError(
-            f"decimal is {decimal!r} in a table delimited by {delimiter!r}; give '.' or ','"
-        )
-    if header is None:
-        header = not any(
-            re.match(NUMBER, with_point(cell, decimal)) or is_date(cell) for cell in cells
-        )
-    first = next((_cells(row, delimiter) for row in rows[int(header) :]), [])
-    names = [cell if header and cell else f"column {place}" for place, cell in enumerate(cells)]
-    twice = {column for column in names if names.count(column) > 1}
-    if twice:
-        raise DataError(f"{name} has two columns called {min(twice)!r}; rename one")
-    return TextSource(
-        name,
-        names,
-        headed=header,
-        untyped=True,
-        decimal=decimal,
-        remarks=("decimals are written with a comma",) if decimal == "," else (),
-        path=path,
-        delimiter=delimiter,
-        clean=delimiter == " " or words[0] > 0,
-        first=tuple(first),
-        comment=lines[words[0] - 1] if words[0] else "",
-    )
-
-
-def _cells(line: str, delimiter: str) -> list[str]:
-    cells = line.split() if delimiter == " " else next(csv.reader([line], delimiter=delimiter))
-    return [cell.strip() for cell in cells]
 
 
 def is_there(source: Any) -> bool:
@@ -470,13 +171,9 @@ def _spooled(stream: Any) -> Path:
         raise DataError("standard input is a terminal; pipe a table into the command")
     directory = Path(tempfile.mkdtemp(prefix="tidegraph-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    with (directory / _STDIN).open("wb") as file:
+    with (directory / STANDARD_INPUT).open("wb") as file:
         shutil.copyfileobj(stream.buffer, file)
-    return directory / _STDIN
-
-
-def _shown(path: Path) -> str:
-    return _STDIN if path.name == _STDIN else str(path)
+    return directory / STANDARD_INPUT
 
 
 def kind_of(path: Path, head: bytes) -> str:
@@ -491,7 +188,7 @@ def kind_of(path: Path, head: bytes) -> str:
 def _file_source(
     path: Path, header: bool | None, delimiter: str | None, decimal: str | None, query: str | None
 ) -> Source:
-    head, name = read_head(path), _shown(path)
+    head, name = read_head(path), shown(path)
     kind = kind_of(path, head)
     if query is not None and kind not in ("workbook", "sqlite", "duckdb"):
         raise ParameterError(
@@ -502,8 +199,11 @@ def _file_source(
     if kind == "Arrow":
         return _in_memory(_ipc(path), name)
     if kind == "JSON":
-        with _read_as("JSON", name):
-            return _in_memory(json_table(name, _opened(path), head), name)
+        with read_as("JSON", name):
+            table, lines = json_table(name, functools.partial(opened, path), head)
+        if lines is None:
+            return _in_memory(table, name)
+        return JsonSource(name, table.column_names, table=table, schema=table.schema, lines=lines)
     if kind == "workbook":
         table, sheet = workbook_table(path, query)
         return _in_memory(table, name, f"the sheet is {sheet!r}")
@@ -610,7 +310,7 @@ def _vector(values: Any, name: str) -> Any:
 def _parquet(path: Path) -> ArrowSource:
     import pyarrow.parquet as pq
 
-    with _read_as("parquet", path):
+    with read_as("parquet", path):
         schema = pq.read_schema(path)
     return ArrowSource(str(path), list(schema.names), parquet=path, schema=schema)
 
@@ -618,7 +318,7 @@ def _parquet(path: Path) -> ArrowSource:
 def _ipc(path: Path) -> pa.Table:
     import pyarrow as pa
 
-    with _read_as("Arrow", path):
+    with read_as("Arrow", path):
         mapped = pa.memory_map(str(path))
         try:
             return pa.ipc.open_file(mapped).read_all()

@@ -78,6 +78,7 @@ class Clock:
             self.scales.append((finer, factor * self.scales[-1][1]))
         self.rounded = 0  # times that had to be rounded so far
         self.span: tuple[int, int] | None = None  # the earliest and the latest time so far
+        self.like_dates = True  # whether all times so far may be dates such as 20240131
         self._level = 0
 
     def see(self, moments: Moments) -> None:
@@ -87,6 +88,7 @@ class Clock:
         low, high = int(moments.whole.min()), int(moments.whole.max())
         first, last = self.span or (low, high)
         self.span = min(first, low), max(last, high)
+        self.like_dates = self.like_dates and moments.rest is None and _are_days(moments.whole)
         if moments.rest is None or moments.slack is None:
             return
         while self._level + 1 < len(self.scales):
@@ -134,6 +136,14 @@ class Clock:
         if moments.slack is not None:
             self.rounded += int((np.abs(scaled - nearest) > moments.slack * factor).sum())
         return (moments.whole * factor + nearest.astype(np.int64)) * finer
+
+
+def _are_days(numbers: IntArray) -> bool:
+    """Whether all numbers, read as yyyymmdd, are days of the last century or this one."""
+    if numbers.min() < 1900_01_01 or numbers.max() > 2099_12_31:
+        return False
+    month, day = numbers // 100 % 100, numbers % 100
+    return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
 
 
 def _from_floats(values: NDArray[Any]) -> Moments:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import io
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -63,28 +65,78 @@ def _joined(pieces: Sequence[pa.Array]) -> pa.ChunkedArray:
 # JSON ---------------------------------------------------------------------------------------------
 
 
-def json_table(name: str, stream: Any, head: bytes) -> pa.Table:
+@dataclass
+class Lines:
+    """Where the rows of a table of JSON lines are, and which lines are none."""
+
+    rows: list[int]  # the line of each row, from 1
+    bad: int = 0  # lines that are no objects
+    first_bad: tuple[int, str] = (0, "")  # number and text
+
+
+def json_table(name: str, opened: Callable[[], Any], head: bytes) -> tuple[pa.Table, Lines | None]:
     """Return lines of JSON objects, or one array of them; {"a": {"b": 1}} has a column a.b.
 
-    head: the first bytes of the stream.
+    Where a line is no object, or the values of a column are of several kinds, return what can be
+    read, mixtures as text, and which lines cannot.
+
+    head: the first bytes of the stream that `opened` returns.
     """
     import pyarrow as pa
     import pyarrow.json as arrow_json
 
     text = head.removeprefix(codecs.BOM_UTF8)
+    stream, lines = opened(), None
     stream.read(len(head) - len(text))
+    in_array = text.lstrip().startswith(b"[")
     try:
-        if text.lstrip().startswith(b"["):
+        if in_array:
             table = pa.Table.from_pylist(json.loads(stream.read()))
         else:
             table = arrow_json.read_json(stream, arrow_json.ReadOptions(block_size=1 << 24))
     except (pa.ArrowException, ValueError, AttributeError) as error:
-        raise DataError(
-            f"{name} cannot be read as lines of JSON objects, or one array of them: {error}"
-        ) from error
+        table, lines = (None, None) if in_array else _line_by_line(opened())
+        if table is None:
+            raise DataError(
+                f"{name} cannot be read as lines of JSON objects, or one array of them: {error}"
+            ) from error
     while any(pa.types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
-    return table
+    return table, lines
+
+
+def _line_by_line(stream: Any) -> tuple[pa.Table | None, Lines]:
+    """Return the objects among lines of text, None if there are none, and where they are."""
+    import pyarrow as pa
+
+    lines, objects = Lines([]), []
+    for number, line in enumerate(io.TextIOWrapper(stream, "utf-8-sig", "replace"), start=1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except ValueError:
+            found = None
+        if isinstance(found, dict):
+            objects.append(_flat(found))
+            lines.rows.append(number)
+        else:
+            lines.first_bad = lines.first_bad if lines.bad else (number, line.strip())
+            lines.bad += 1
+    names = dict.fromkeys(name for each in objects for name in each)
+    columns = {name: _column([each.get(name) for each in objects]) for name in names}
+    return (pa.table(columns) if columns else None), lines
+
+
+def _flat(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of an object and of those in it; a.b is the name of b in a."""
+    flat: dict[str, Any] = {}
+    for name, value in found.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{inner}": each for inner, each in _flat(value).items()}
+        else:
+            flat[name] = value
+    return flat
 
 
 # Workbooks ----------------------------------------------------------------------------------------

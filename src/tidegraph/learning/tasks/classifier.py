@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from tidegraph.core.errors import DataError
 from tidegraph.events.columns import IntArray
+from tidegraph.events.stream import EventStream
+from tidegraph.events.vocabulary import Vocabulary, are_integers
 from tidegraph.learning.models import Network, Window, mlp
 from tidegraph.learning.settings import ClassSettings
 from tidegraph.learning.tasks.estimator import Estimator, pieces
@@ -99,10 +101,27 @@ class Classifier(ClassSettings, Estimator):
 
     def _likeliest(self, probability: FloatArray) -> NDArray[Any]:
         """Return the likeliest class of each row, as the data writes it."""
-        worded = self._stream.vocabulary.labels
-        classes: NDArray[Any] = np.array(self.class_names) if worded else self.classes_
+        names = self.class_names
+        classes: NDArray[Any] = np.array(list(map(int, names)) if are_integers(names) else names)
         likeliest: NDArray[Any] = classes[probability.argmax(axis=1)]
         return likeliest
+
+    def _like_own(self, events: EventStream) -> EventStream:
+        own = self._stream
+        return events if events.vocabulary == own.vocabulary else events.continuing(own)
+
+    def _taught(self, lessons: Any) -> IntArray:
+        """Return the labels to learn from lessons."""
+        raise NotImplementedError
+
+    def _check_lessons(self, lessons: Any, vocabulary: Vocabulary) -> None:
+        unknown = np.setdiff1d(self._taught(lessons), self.classes_).tolist()
+        if unknown:
+            words = dict(enumerate(vocabulary.labels))
+            raise DataError(
+                f"class {words.get(unknown[0], unknown[0])} was not among the classes of the"
+                f" training ({', '.join(self.class_names)}); call fit on all events to learn it"
+            )
 
     def _training(self, examples: int, **more: Any) -> Training:
         size = self.batch_size or min(max(examples // 50, 64), 2000)

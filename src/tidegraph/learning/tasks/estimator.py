@@ -25,6 +25,7 @@ from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.evaluation import Result, Split, latest_split
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
+from tidegraph.events.vocabulary import Vocabulary
 from tidegraph.learning.models import Network
 from tidegraph.learning.settings import TrainingSettings, default_epochs
 from tidegraph.learning.tasks.recorded import HISTORY, Recorded, all_or_nothing
@@ -167,7 +168,7 @@ class Estimator(Recorded):
         They may bring new nodes, after the known ones: `events.continuing(model.stream)`.
         """
         self._check_fitted()
-        self._append(events, progress)
+        self._append(self._like_own(events), progress)
         self._features = self._new_features()
         return self
 
@@ -175,12 +176,23 @@ class Estimator(Recorded):
         """Add later events to the state and train further on what they teach; return self.
 
         A `LinkPredictor` learns from the events, a `NodeClassifier` from their labels, or, where
-        events carry none, from node labels that it does not know already.
+        events carry none, from node labels that it does not know already. Raise DataError for a
+        class that the model does not know, before anything changes.
         """
         self._check_fitted()
+        events = self._like_own(events)
         lessons = self._lessons(events)
+        if lessons is not None:
+            self._check_lessons(lessons, events.vocabulary)
         self.advance(events)
         return self if lessons is None else self.train_further(lessons, progress=progress)
+
+    def _like_own(self, events: EventStream) -> EventStream:
+        """Return later events with the codes that the model's own have."""
+        return events
+
+    def _check_lessons(self, lessons: Any, vocabulary: Vocabulary) -> None:
+        """Raise DataError if the network cannot learn from lessons, coded by a vocabulary."""
 
     def _lessons(self, events: EventStream) -> Any:
         """Return what later events teach, as `train_further` takes it; None: nothing."""

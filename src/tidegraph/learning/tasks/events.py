@@ -215,14 +215,13 @@ class EventClassifier(EventSettings, Classifier):
     def _lessons(self, events: EventStream) -> EventStream | None:
         return None if events.labels is None else events
 
+    def _taught(self, lessons: EventStream) -> IntArray:
+        labels = self._wanted(lessons)
+        return labels[labels >= 0]
+
     def _further(self, lessons: EventStream, most: int, replay: float) -> EventStream | None:
         assert lessons.labels is not None
-        unknown = np.setdiff1d(lessons.labels[lessons.labels >= 0], self.classes_)
-        if len(unknown):
-            raise DataError(
-                f"class {unknown[0]} was not among the classes of the training"
-                f" ({', '.join(self.class_names)}); call fit on all events to learn it"
-            )
+        self._check_lessons(lessons, lessons.vocabulary)
         later = lessons.where(lessons.labels >= 0)[-most:]
         if not len(later):
             return None

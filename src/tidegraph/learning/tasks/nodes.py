@@ -219,15 +219,12 @@ class NodeClassifier(NodeSettings, Classifier):
             return None
         return self._asked(events)
 
+    def _taught(self, lessons: NodeLabels) -> IntArray:
+        return lessons.label[_trainable(lessons)]
+
     def _further(self, lessons: NodeLabels, most: int, replay: float) -> NodeLabels | None:
-        usable = _trainable(lessons)
-        unknown = np.setdiff1d(lessons.label[usable], self.classes_)
-        if len(unknown):
-            raise DataError(
-                f"class {unknown[0]} was not among the classes of the training"
-                f" ({', '.join(map(str, self.classes_))}); call fit on all events to learn it"
-            )
-        later = self._latest(lessons, usable, most)
+        self._check_lessons(lessons, self._stream.vocabulary)
+        later = self._latest(lessons, _trainable(lessons), most)
         if not len(later.node):
             return None
         self._stream.name(later.node)  # raises an error that names an unknown node

@@ -73,8 +73,8 @@ class LocalPropagation::Walk {
       weigh(degree, own_.time[i], weight);
       add(weight, reach(own_.partner[i]).hop[0]);
     }
-    const std::size_t neighbours = reached_.size();
-    for (std::size_t k = 0; k < neighbours; ++k) {
+    neighbours_ = reached_.size();
+    for (std::size_t k = 0; k < neighbours_; ++k) {
       const std::uint32_t neighbour = reached_[k].node;
       read(neighbour, settings.neighbours, theirs_, reached_[k].degree);
       reached_[k].known = true;
@@ -142,7 +142,7 @@ class LocalPropagation::Walk {
     sort_first(kThird);
     std::vector<float> score(reached_.size());
     for (std::size_t i = 0; i < reached_.size(); ++i)
-      score[i] = sum(reached_[i].hop[0]) + sum(reached_[i].hop[1]) + sum(reached_[i].soon);
+      score[i] = sum(reached_[i].hop[1]) + sum(reached_[i].soon);
     Degree degree;
     Lanes weight;
     for (const auto& [_, from] : order) {
@@ -155,10 +155,12 @@ class LocalPropagation::Walk {
         score[to] += sum(weight);
       }
     }
-    order.clear();
-    for (std::size_t i = 0; i < score.size(); ++i) order.push_back({-score[i], std::uint32_t(i)});
-    sort_first(most);
     std::vector<std::uint32_t> found;
+    for (std::size_t i = 0; i < std::min(neighbours_, most); ++i) found.push_back(reached_[i].node);
+    order.clear();
+    for (std::size_t i = neighbours_; i < score.size(); ++i)
+      order.push_back({-score[i], std::uint32_t(i)});
+    sort_first(most - found.size());
     for (const auto& [_, i] : order) found.push_back(reached_[i].node);
     return found;
   }
@@ -256,6 +258,7 @@ class LocalPropagation::Walk {
   const LocalPropagation* local_ = nullptr;
   std::size_t bound_ = 0;
   Lanes rate_;                        // of decay, in powers of two
+  std::size_t neighbours_ = 0;        // the first of `reached_`, the latest partner first
   std::vector<Reached> reached_;      // never more than were reserved, so that references stay
   std::vector<std::uint32_t> slots_;  // open addressing: positions in `reached_`
   int shift_ = 0;

@@ -57,8 +57,9 @@ class LocalPropagation {
     std::vector<float> values;
   };
   Spread spread(std::int64_t node, std::int64_t t) const;
-  // The nodes that a walk of three hops reaches most likely, or what followed, best first, at most
-  // so many. The third hop leaves from the likeliest nodes of the second only.
+  // The partners of the newest events of a node, the latest first, and then those that a walk of
+  // two or three hops reaches most likely, or that followed, best first; at most so many in all.
+  // The third hop leaves from the likeliest nodes of the second only.
   std::vector<std::uint32_t> likeliest(std::int64_t node, std::int64_t t, std::size_t most) const;
 
  private:

@@ -227,32 +227,43 @@ TEST(a_walk_does_not_depend_on_how_its_events_arrived_nor_on_later_ones) {
   }
 }
 
-TEST(the_likeliest_nodes_are_those_that_three_hops_or_what_followed_give_most) {
+TEST(the_likeliest_nodes_are_the_latest_partners_and_those_that_walks_reach_most) {
   Random random(14);
   for (std::size_t round = 0; round < repeats(200, 40); ++round) {
     const std::size_t nodes = 1 + random.below(9);
     const Example example(random, random.below(120), nodes);
     const LocalPropagation local(*example.kept.history, example.settings(kAll));
     const auto u = std::int64_t(random.below(nodes));
+    std::vector<std::uint32_t> partners;  // the latest first
+    const Stream& stream = example.stream;
+    for (std::size_t e = stream.t.size(); e-- > 0;) {
+      if (stream.t[e] >= example.t || (stream.src[e] != u && stream.dst[e] != u)) continue;
+      const auto other = std::uint32_t(stream.src[e] == u ? stream.dst[e] : stream.src[e]);
+      if (std::find(partners.begin(), partners.end(), other) == partners.end())
+        partners.push_back(other);
+    }
     std::vector<double> score(nodes);
     for (std::size_t channel = 0; channel < local.channels(); ++channel) {
       const Oracle oracle = example.oracle(channel);
-      Oracle::Row hop = oracle.indicator(u);
       const Oracle::Row soon = oracle.followed(u, 4, 3);
-      for (std::size_t v = 0; v < nodes; ++v) score[v] += soon[v];
-      for (int k = 0; k < 3; ++k) {
-        hop = oracle.step(hop);
-        for (std::size_t v = 0; v < nodes; ++v) score[v] += hop[v];
-      }
+      const Oracle::Row two = oracle.step(oracle.step(oracle.indicator(u)));
+      const Oracle::Row three = oracle.step(two);
+      for (std::size_t v = 0; v < nodes; ++v) score[v] += soon[v] + two[v] + three[v];
     }
+    const auto is_partner = [&](std::size_t v) {
+      return std::find(partners.begin(), partners.end(), v) != partners.end();
+    };
+    std::size_t others = 0;
+    for (std::size_t v = 0; v < nodes; ++v) others += score[v] > 0 && !is_partner(v);
     const std::size_t most = 1 + random.below(nodes);
     const std::vector<std::uint32_t> found = local.likeliest(u, example.t, most);
-    const auto positive = std::count_if(score.begin(), score.end(), [](double x) { return x > 0; });
-    CHECK_EQUAL(found.size(), std::min(most, std::size_t(positive)));
+    CHECK_EQUAL(found.size(), std::min(most, partners.size() + others));
+    for (std::size_t i = 0; i < std::min(partners.size(), found.size()); ++i)
+      CHECK_EQUAL(found[i], partners[i]);
     for (std::size_t v = 0; v < nodes; ++v)
-      if (std::find(found.begin(), found.end(), v) == found.end())
-        for (const std::uint32_t better : found)
-          CHECK_AT_MOST(score[v], score[better] + 1e-3 * (1 + score[v]));
+      if (!is_partner(v) && std::find(found.begin(), found.end(), v) == found.end())
+        for (std::size_t i = partners.size(); i < found.size(); ++i)
+          CHECK_AT_MOST(score[v], score[found[i]] + 1e-3 * (1 + score[v]));
   }
 }
 

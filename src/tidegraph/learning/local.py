@@ -92,7 +92,7 @@ class LocalPropagation:
         return nodes[order].astype(np.int64), reached, missing
 
     def likeliest(self, node: int, t: int, most: int) -> NDArray[np.int64]:
-        """Return the nodes that a walk of three hops reaches most likely before `t`, best first,
-        at most so many, what followed included; the node itself may be among them.
+        """Return the latest partners of a node before `t`, newest first, and then those that a walk
+        of two or three hops reaches most likely, or that followed, at most so many in all.
         """
         return self._history.likeliest(self._half_lives, self._limits, node, t, most)

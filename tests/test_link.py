@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tidegraph import EventStream, LinkPredictor, evaluation, generate_communities
+from tidegraph import EventStream, LinkPredictor, Sketch, evaluation, generate_communities
 from tidegraph.core.errors import (
     DataError,
     EventError,
@@ -23,6 +23,7 @@ from tidegraph.core.errors import (
     StorageError,
     TidegraphError,
 )
+from tidegraph.engine.reference import exact
 from tidegraph.evaluation import Split
 from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import Edges
@@ -67,6 +68,34 @@ def fitted() -> LinkPredictor:
 def test_a_path_is_no_stream() -> None:
     with pytest.raises(ParameterError, match=r"given a str.*tidegraph\.read"):
         LinkPredictor().fit("calls.csv")  # type: ignore[arg-type]
+
+
+KINDS = [(d, directed) for d in ("gaussian", "uniform", "sign") for directed in (False, True)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_are_those_of_the_chosen_features_and_edges_alone(kind: Any) -> None:
+    how: dict[str, Any] = {"half_lives": (), "high_pass": False, "dtype": "float32"}
+    model = predictor(distribution=kind[0], directed=kind[1], epsilon=0.0, r_max=1e-3, **how)
+    model.observe(STREAM, SPLIT)
+    nodes, end = np.arange(NODES), int(STREAM.t[-1]) + 1
+    states, bound = model._trajectories.state(nodes, end), model._trajectories.bound(nodes, end)
+    within = []
+    for distribution, directed in KINDS:
+        x = Sketch(SETTINGS["columns"], SETTINGS["seed"], distribution).rows(nodes)
+        error = states[:, 0] - exact(STREAM.src, STREAM.dst, x, directed=directed)
+        within.append((np.linalg.norm(error, axis=1) <= bound[:, 0]).all())
+    assert [found for found, holds in zip(KINDS, within, strict=True) if holds] == [kind]
+
+
+def test_the_chosen_features_and_edges_are_saved_with_the_model(tmp_path: Path) -> None:
+    model = predictor(distribution="uniform", directed=True, epochs=1).fit(STREAM[:CUT])
+    model.save(tmp_path / "model")
+    loaded = LinkPredictor.load(tmp_path / "model")
+    for each in (model, loaded):
+        each.partial_fit(STREAM[CUT:])
+    asked = STREAM.src[CUT:], STREAM.dst[CUT:], STREAM.t[CUT:]
+    assert np.array_equal(loaded.decision_function(*asked), model.decision_function(*asked))
 
 
 def test_a_graph_to_start_from_is_known_from_the_first_event_on() -> None:

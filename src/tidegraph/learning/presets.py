@@ -49,10 +49,19 @@ _NODE = {
     "gdelt": (1e-7, 0.1, 64, 2048, 1e-3),
     "mag": (5e-8, 0.1, 64, 2048, 1e-3),
 }
+_EVENTS = ("wikipedia", "reddit")  # one event after the other; the others come as snapshots
+
+# What the paper's program does beyond the text of the paper.
+_PROGRAM = {
+    "distribution": "uniform",
+    "epsilon": 1e-4,  # it records every change, however small
+    "epochs": 30,
+}
 _PAPER_NODE = {
     "columns": 172,  # where nodes have no features
     "high_pass": False,
     "states": True,
+    "products": False,
     "activity": False,
     "known_labels": False,
     "edge_features": False,
@@ -60,7 +69,14 @@ _PAPER_NODE = {
     "layers": 2,  # and the output layer: three
     "balance": 0.0,
 }
-_EVENTS = ("wikipedia", "reddit")  # one event after the other; the others come as snapshots
+_PAPER_BANNED = {  # as its program classifies users of Wikipedia and Reddit
+    **_PROGRAM,
+    "since_first": True,
+    "edge_features": True,
+    "ask_after": 1,
+    "layers": 1,  # and the output layer: two
+    "balance": 1.0,  # it draws as many of either class
+}
 
 # The classes of papers are asked for after the edges of their own year.
 _OF_DATA = {"pubmed-temporal": {"ask_after": 1}}
@@ -129,19 +145,20 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
         "batch_size": batch_size,
         "learning_rate": learning_rate,
     }
+    in_snapshots = (data or "wikipedia") not in _EVENTS
     if base == "paper-node":
-        return {**shared, **_PAPER_NODE}
-    columns = 172 if (data or "wikipedia") in _EVENTS else 128
-    high_pass = wanted.get("high-pass", (data or "wikipedia") not in _EVENTS)
+        return {**shared, **_PAPER_NODE, **({} if in_snapshots else _PAPER_BANNED)}
     encoder = base.removeprefix("paper-")
     options: dict[str, Any] = {"layers": 2, "time_encoding": wanted.get("time", False)}
     if encoder == "transformer":
         options["heads"] = 4
     return {
         **shared,
-        "columns": columns,
-        "epochs": 10,
-        "high_pass": high_pass,
+        **_PROGRAM,
+        "columns": 128 if in_snapshots else 172,
+        "high_pass": wanted.get("high-pass", in_snapshots),
+        "directed": in_snapshots,  # as its program reads the edges of these
+        "window": 20,
         "encoder": encoder,
         "encoder_options": options,
         "decoder": "concatenation",

@@ -88,6 +88,21 @@ def test_states_are_those_of_the_chosen_features_and_edges_alone(kind: Any) -> N
     assert [found for found, holds in zip(KINDS, within, strict=True) if holds] == [kind]
 
 
+def test_training_in_order_has_each_event_next_to_its_negatives() -> None:
+    every, ordered = (predictor(in_order=in_order) for in_order in (False, True))
+    found = []
+    for model in (every, ordered):
+        model.observe(STREAM, SPLIT)
+        part = model._divided(SPLIT)[0]
+        found.append(list(zip(part.src, part.dst, part.t, part.label, part.weight, strict=True)))
+    assert sorted(found[0]) == sorted(found[1])
+    labels = np.array([label for _, _, _, label, _ in found[1]]).reshape(len(SPLIT.train), -1)
+    assert (labels == labels[0]).all()  # one event, then those that did not happen
+    assert labels[0].tolist() == [1.0] + [0.0] * (labels.shape[1] - 1)
+    t = np.array([t for _, _, t, _, _ in found[1]])
+    assert np.array_equal(t, np.repeat(STREAM.t[SPLIT.train], labels.shape[1]))
+
+
 def test_the_chosen_features_and_edges_are_saved_with_the_model(tmp_path: Path) -> None:
     model = predictor(distribution="uniform", directed=True, epochs=1).fit(STREAM[:CUT])
     model.save(tmp_path / "model")

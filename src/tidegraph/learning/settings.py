@@ -290,6 +290,11 @@ class TrainingSettings:
         least=1,
     )
     batch_size: int = setting(2000, "examples per step of training", least=1)
+    in_order: bool = setting(
+        False,
+        "whether batches follow each other in time instead of being drawn at random",
+        "with an encoder where many events share a time: it then encodes a node once for all",
+    )
     learning_rate: float = setting(
         3e-3, "the highest learning rate of the training", above=0, below=100
     )

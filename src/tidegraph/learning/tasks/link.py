@@ -155,7 +155,8 @@ class LinkPredictor(LinkSettings, Estimator):
         return _Network(self, columns, features).to(self.device)
 
     def _examples(self, events: IntArray, earlier: IntArray, *, seed: int) -> _Examples:
-        """Return events and the negatives of each, first all random ones, then those of the past.
+        """Return events, then their random negatives, then those of the past; or, where training
+        goes in order, each event with its own.
 
         Pairs of the past are those of the events themselves and of `earlier` ones.
         """
@@ -176,7 +177,7 @@ class LinkPredictor(LinkSettings, Estimator):
         weight = np.repeat(np.array([1, 1, self.past_weight], dtype=np.float32), times)
         if pasts:  # an event before which nothing happened has no such negative
             weight[-pasts * count :] *= np.tile(before > 0, pasts)
-        return _Examples(
+        columns = (
             np.concatenate(sources),
             np.concatenate(targets),
             np.tile(t, len(sources)),
@@ -184,6 +185,10 @@ class LinkPredictor(LinkSettings, Estimator):
             np.repeat(np.array([1, 0, 0], dtype=np.float32), times),
             weight,
         )
+        if self.in_order:  # every event next to its negatives
+            order = np.arange(len(weight)).reshape(-1, count).T.ravel()
+            return _Examples(*(column[order] for column in columns))
+        return _Examples(*columns)
 
     @property
     def training_negatives(self) -> str:

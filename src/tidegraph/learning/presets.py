@@ -111,7 +111,8 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
       writes the window of the destination over that of the source, where they overlap.
     - The program records every change of a node, here one of 0.01 % (`epsilon`), and counts the
       first state as a change. Windows are cut to what is known instead of padded with zeros.
-    - A change is read as direction and size, not as it is. Batches in snapshots hold 1,024
+    - A change is read as direction and size, not as it is. The Transformer encodes each node, not
+      both windows side by side. Batches in snapshots hold 1,024
       examples, not the events of one snapshot; Adam follows a rising and falling rate, where the
       program takes RMSprop for snapshots, at one rate.
     - Training stops after five epochs without a lower validation loss; the program runs all
@@ -164,7 +165,7 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
     encoder = base.removeprefix("paper-")
     options: dict[str, Any] = {"layers": 2, "time_encoding": wanted.get("time", False)}
     if encoder == "transformer":
-        options["heads"] = 4
+        options |= {"heads": 4, "layers": 4}
     return {
         **shared,
         **_PROGRAM,

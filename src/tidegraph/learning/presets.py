@@ -111,9 +111,8 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
       writes the window of the destination over that of the source, where they overlap.
     - The program records every change of a node, here one of 0.01 % (`epsilon`), and counts the
       first state as a change. Windows are cut to what is known instead of padded with zeros.
-    - A change is read as direction and size, not as it is. The Transformer encodes each node, not
-      both windows side by side. Batches in snapshots hold 1,024
-      examples, not the events of one snapshot; Adam follows a rising and falling rate, where the
+    - The Transformer encodes each node, not both windows side by side. Batches in snapshots hold
+      1,024 examples, not the events of one snapshot. Adam follows a rising and falling rate; the
       program takes RMSprop for snapshots, at one rate.
     - Training stops after five epochs without a lower validation loss; the program runs all
       epochs, and takes the one with the highest average precision (of classes, AUC).
@@ -163,7 +162,11 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
     if base == "paper-node":
         return {**shared, **_PAPER_NODE, **({} if in_snapshots else _PAPER_BANNED)}
     encoder = base.removeprefix("paper-")
-    options: dict[str, Any] = {"layers": 2, "time_encoding": wanted.get("time", False)}
+    options: dict[str, Any] = {
+        "layers": 2,
+        "time_encoding": wanted.get("time", False),
+        "raw": True,
+    }
     if encoder == "transformer":
         options |= {"heads": 4, "layers": 4}
     return {

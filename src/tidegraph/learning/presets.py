@@ -109,6 +109,9 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
 
     - A pair is asked about from what was strictly before it, and both nodes are read. The program
       writes the window of the destination over that of the source, where they overlap.
+    - Edges count both ways. The program's commands leave the reverse out in snapshots, which gives
+      a higher validation loss here (width 32: 0.44 instead of 0.40 on Bitcoin-Alpha, 0.45 instead
+      of 0.39 on Bitcoin-OTC).
     - The program records every change of a node, here one of 0.01 % (`epsilon`), and counts the
       first state as a change. Windows are cut to what is known instead of padded with zeros.
     - The Transformer encodes each node, not both windows side by side. Batches in snapshots hold
@@ -174,7 +177,6 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
         **_PROGRAM,
         "columns": 128 if in_snapshots else 172,
         "high_pass": wanted.get("high-pass", in_snapshots),
-        "directed": in_snapshots,  # as its program reads the edges of these
         "epsilon": 1e-4,  # it records every change, however small
         "window": 20,
         **({"max_examples": _LATE[data]} if data in _LATE else {}),

@@ -226,9 +226,6 @@ class RecordSettings:
     high_pass: bool = setting(
         True, "whether to add filters that contrast neighbours to those that average them"
     )
-    directed: bool = setting(
-        False, "whether a node gathers only from those it sent an event to, not from both ends"
-    )
     beta: float = setting(
         0.5, "how both ends' degrees share the normalisation; 0.5 is symmetric", least=0, most=1
     )

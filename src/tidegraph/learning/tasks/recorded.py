@@ -188,7 +188,6 @@ class Recorded(ModelSettings):
             self.propagated(stream),
             nodes=stream.nodes,
             channels=self._channels(),
-            directed=self.directed,
             beta=self.beta,
             r_max=self.r_max,
             r_max_unit=self.r_max_unit,

@@ -202,6 +202,8 @@ def test_labels_of_events_asked_for_after_them_may_follow_from_the_event() -> No
     assert f1[0] < 0.6
     assert f1[1] > 0.75
     same = [model.examples(stream, split) for model in (before, after)]
+    assert same[0].part is not None
+    assert same[1].part is not None
     assert np.array_equal(same[0].part, same[1].part)
     assert (same[1].t - same[0].t == 1).all()
 

@@ -177,18 +177,17 @@ class LinkPredictor(LinkSettings, Estimator):
         weight = np.repeat(np.array([1, 1, self.past_weight], dtype=np.float32), times)
         if pasts:  # an event before which nothing happened has no such negative
             weight[-pasts * count :] *= np.tile(before > 0, pasts)
-        columns = (
-            np.concatenate(sources),
-            np.concatenate(targets),
-            np.tile(t, len(sources)),
-            np.tile(as_of, len(sources)),
-            np.repeat(np.array([1, 0, 0], dtype=np.float32), times),
-            weight,
-        )
+        order: Any = slice(None)
         if self.in_order:  # every event next to its negatives
             order = np.arange(len(weight)).reshape(-1, count).T.ravel()
-            return _Examples(*(column[order] for column in columns))
-        return _Examples(*columns)
+        return _Examples(
+            np.concatenate(sources)[order],
+            np.concatenate(targets)[order],
+            np.tile(t, len(sources))[order],
+            np.tile(as_of, len(sources))[order],
+            np.repeat(np.array([1, 0, 0], dtype=np.float32), times)[order],
+            weight[order],
+        )
 
     @property
     def training_negatives(self) -> str:

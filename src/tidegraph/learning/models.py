@@ -81,29 +81,19 @@ class _Sequence(Encoder):
 
     A node's first change is a thousand times as large as one among many neighbours. A change is
     therefore split into its direction, with entries of about one, and the logarithm of its size.
-
-    raw: read changes as they are instead, squashed by tanh after the projection, as the paper's
-        program does: small ones then hardly count.
     """
 
-    def __init__(self, columns: int, width: int, *, time_encoding: bool, raw: bool) -> None:
+    def __init__(self, columns: int, width: int, *, time_encoding: bool) -> None:
         super().__init__(columns, width)
         self.time = TimeEncoding(width) if time_encoding else None
-        self.raw = raw
-        read = columns + (not raw) + (width if time_encoding else 0)
-        self.project = nn.Linear(read, width)
+        self.project = nn.Linear(columns + 1 + (width if time_encoding else 0), width)
 
     def steps(self, window: Window) -> Tensor:
-        if self.raw:
-            read = [window.change]
-        else:
-            size = window.change.norm(dim=-1, keepdim=True).clamp_min(_LEAST_SIZE)
-            read = [window.change * (math.sqrt(self.columns) / size), size.log() / _SIZE_SCALE]
+        size = window.change.norm(dim=-1, keepdim=True).clamp_min(_LEAST_SIZE)
+        read = [window.change * (math.sqrt(self.columns) / size), size.log() / _SIZE_SCALE]
         if self.time is not None:
             read.append(self.time(window.elapsed))
         projected: Tensor = self.project(torch.cat(read, dim=-1))
-        if self.raw:
-            projected = torch.tanh(projected)
         return projected * window.known[..., None]
 
 
@@ -111,15 +101,9 @@ class _Recurrent(_Sequence):
     cell: type[nn.LSTM] | type[nn.GRU]
 
     def __init__(
-        self,
-        columns: int,
-        width: int,
-        *,
-        layers: int = 2,
-        time_encoding: bool = False,
-        raw: bool = False,
+        self, columns: int, width: int, *, layers: int = 2, time_encoding: bool = False
     ) -> None:
-        super().__init__(columns, width, time_encoding=time_encoding, raw=raw)
+        super().__init__(columns, width, time_encoding=time_encoding)
         self.recurrent = self.cell(width, width, num_layers=layers, batch_first=True)
 
     def forward(self, window: Window) -> Tensor:
@@ -163,10 +147,9 @@ class Transformer(_Sequence):
         layers: int = 2,
         heads: int = 4,
         time_encoding: bool = False,
-        raw: bool = False,
         window: int = 64,
     ) -> None:
-        super().__init__(columns, width, time_encoding=time_encoding, raw=raw)
+        super().__init__(columns, width, time_encoding=time_encoding)
         if width % heads:
             raise ParameterError(f"width {width} is not a multiple of {heads} heads")
         if window < 1:

@@ -263,9 +263,7 @@ class NetworkSettings:
         "see whether validation gains; costs most of the training time",
     )
     encoder_options: dict[str, Any] | None = setting(
-        None,
-        'options of the encoder, as {"heads": 4}: layers, time_encoding, raw (changes as they are,'
-        " so that small ones hardly count), heads",
+        None, 'options of the encoder, as {"heads": 4}'
     )
     window: int = setting(8, "how many of the latest changes an encoder sees", least=1, most=_MANY)
     width: int = setting(64, "width of an encoder's output", least=1, most=_WIDEST)

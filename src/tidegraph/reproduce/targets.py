@@ -210,7 +210,7 @@ _VARIED = {
     "alpha": _Varied((0.05, 0.1, 0.2, 0.5, 0.9), lambda value: {"alpha": value}),
     "LSTM layers": _Varied(
         (1, 2, 4, 8, 10),
-        lambda value: {"encoder_options": {"layers": value, "time_encoding": False, "raw": True}},
+        lambda value: {"encoder_options": {"layers": value, "time_encoding": False}},
     ),
     # In addition to the output layer.
     "MLP layers": _Varied((1, 2, 4, 6), lambda value: {"layers": value}),

@@ -228,8 +228,10 @@ def of_paper(folder: Path) -> str:
     lines += [
         "",
         f"`{command} --seeds {','.join(map(str, sorted(seeds)))}`: percent, except for MRR-1000;"
-        " `n` counts seeds. The paper classifies nodes with edge features, which the available"
-        " file lacks. The other tables of the paper, and its claims, are in the"
+        " `n` counts seeds. Its settings on links are those of before the presets followed its"
+        " program: features of mean zero, and the 8 latest changes of 5 % or more. The paper"
+        " classifies nodes with edge features, which the available file lacks. The other tables of"
+        " the paper, and its claims, are in the"
         " [overview](../benchmarks/results/reproduce/overview.md).",
     ]
     return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tidegraph import EventStream, LinkPredictor, evaluation, generate_communities
+from tidegraph import EventStream, LinkPredictor, Sketch, evaluation, generate_communities
 from tidegraph.core.errors import (
     DataError,
     EventError,
@@ -23,6 +23,7 @@ from tidegraph.core.errors import (
     StorageError,
     TidegraphError,
 )
+from tidegraph.engine.reference import exact
 from tidegraph.evaluation import Split
 from tidegraph.events.names import NodeNames
 from tidegraph.events.stream import Edges
@@ -67,6 +68,50 @@ def fitted() -> LinkPredictor:
 def test_a_path_is_no_stream() -> None:
     with pytest.raises(ParameterError, match=r"given a str.*tidegraph\.read"):
         LinkPredictor().fit("calls.csv")  # type: ignore[arg-type]
+
+
+DISTRIBUTIONS: list[Any] = ["gaussian", "uniform", "sign"]
+
+
+@pytest.mark.parametrize("chosen", DISTRIBUTIONS)
+def test_states_are_those_of_the_chosen_features_alone(chosen: Any) -> None:
+    how: dict[str, Any] = {"half_lives": (), "high_pass": False, "dtype": "float32"}
+    model = predictor(distribution=chosen, epsilon=0.0, r_max=1e-3, **how)
+    model.observe(STREAM, SPLIT)
+    nodes, end = np.arange(NODES), int(STREAM.t[-1]) + 1
+    states, bound = model._trajectories.state(nodes, end), model._trajectories.bound(nodes, end)
+    within = []
+    for distribution in DISTRIBUTIONS:
+        x = Sketch(SETTINGS["columns"], SETTINGS["seed"], distribution).rows(nodes)
+        error = states[:, 0] - exact(STREAM.src, STREAM.dst, x)
+        if (np.linalg.norm(error, axis=1) <= bound[:, 0]).all():
+            within.append(distribution)
+    assert within == [chosen]
+
+
+def test_training_in_order_has_each_event_next_to_its_negatives() -> None:
+    every, ordered = (predictor(in_order=in_order) for in_order in (False, True))
+    found = []
+    for model in (every, ordered):
+        model.observe(STREAM, SPLIT)
+        part = model._divided(SPLIT)[0]
+        found.append(list(zip(part.src, part.dst, part.t, part.label, part.weight, strict=True)))
+    assert sorted(found[0]) == sorted(found[1])
+    labels = np.array([label for _, _, _, label, _ in found[1]]).reshape(len(SPLIT.train), -1)
+    assert (labels == labels[0]).all()  # one event, then those that did not happen
+    assert labels[0].tolist() == [1.0] + [0.0] * (labels.shape[1] - 1)
+    t = np.array([t for _, _, t, _, _ in found[1]])
+    assert np.array_equal(t, np.repeat(STREAM.t[SPLIT.train], labels.shape[1]))
+
+
+def test_the_chosen_features_are_saved_with_the_model(tmp_path: Path) -> None:
+    model = predictor(distribution="uniform", epochs=1).fit(STREAM[:CUT])
+    model.save(tmp_path / "model")
+    loaded = LinkPredictor.load(tmp_path / "model")
+    for each in (model, loaded):
+        each.partial_fit(STREAM[CUT:])
+    asked = STREAM.src[CUT:], STREAM.dst[CUT:], STREAM.t[CUT:]
+    assert np.array_equal(loaded.decision_function(*asked), model.decision_function(*asked))
 
 
 def test_a_graph_to_start_from_is_known_from_the_first_event_on() -> None:

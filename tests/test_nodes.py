@@ -186,6 +186,55 @@ def test_node_labels_are_asked_for_after_their_time_where_wanted() -> None:
     assert set(model.known(stream).t.tolist()) == {10}  # and not before it was asked for
 
 
+def test_labels_of_events_asked_for_after_them_may_follow_from_the_event() -> None:
+    random = np.random.default_rng(4)
+    src, dst = random.integers(0, 40, 1_500), random.integers(40, 80, 1_500)
+    # Whom a source meets decides its class, and one meeting says nothing about the next.
+    stream = EventStream(src, dst, np.arange(0, 3_000, 2), nodes=80, labels=dst % 2)
+    split = evaluation.tgb_split(stream)
+    only: dict[str, Any] = {"known_labels": False, "activity": False, "states": True}
+    only |= {"half_lives": (1.0,), "columns": 64, "hidden": 64, "epochs": 12}
+    before, after = (classifier(ask_after=delay, **only).fit(stream, split) for delay in (0, 1))
+    f1 = [
+        model.evaluate(split, parts=("test",)).row("test").metrics["micro-f1"]
+        for model in (before, after)
+    ]
+    assert f1[0] < 0.6
+    assert f1[1] > 0.75
+    same = [model.examples(stream, split) for model in (before, after)]
+    assert same[0].part is not None
+    assert same[1].part is not None
+    assert np.array_equal(same[0].part, same[1].part)
+    assert (same[1].t - same[0].t == 1).all()
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_label_asked_for_after_its_event_is_no_part_of_the_question(twice: bool) -> None:
+    labels = labels_of(STREAM)
+    own = NodeLabels(STREAM.src, STREAM.t, labels) if twice else None
+    known = classifier(ask_after=1).known(replace(STREAM, node_labels=own))
+    assert np.array_equal(known.t, STREAM.t + 1)  # and only what is known before counts
+
+
+def test_states_can_be_read_as_what_changed_since_the_first_event() -> None:
+    only: dict[str, Any] = {"known_labels": False, "activity": False, "products": False}
+    model = classifier(states=True, since_first=True, epochs=1, **only).fit(STREAM, SPLIT)
+    nodes, t = questions()
+    read = model._features(nodes, t).reshape(200, -1, SETTINGS["columns"])
+    for node, at, row in zip(nodes.tolist(), t.tolist(), read, strict=True):
+        times, states = model._trajectories.changes(node)
+        np.testing.assert_array_equal(row, states[times < at][-1] - states[0])
+    assert not model._features(np.array([LONER]), np.array([NOW])).any()
+    assert read.any()
+
+
+def test_a_classifier_that_reads_nothing_is_rejected() -> None:
+    nothing: dict[str, Any] = {"known_labels": False, "activity": False, "products": False}
+    with pytest.raises(ParameterError, match="nothing to read"):
+        classifier(**nothing).fit(STREAM, SPLIT)
+    classifier(encoder="gru", width=8, epochs=1, **nothing).fit(STREAM, SPLIT)
+
+
 def test_a_division_that_comes_with_the_labels_stands() -> None:
     node, t = np.arange(NODES), np.full(NODES, 7)
     part = (node % 3).astype(np.uint8)

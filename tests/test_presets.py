@@ -11,7 +11,9 @@ import pytest
 
 from tidegraph import LinkPredictor, NodeClassifier, evaluation, generate_communities
 from tidegraph.core.errors import ParameterError
+from tidegraph.events import datasets
 from tidegraph.learning.presets import LINK_PRESETS, NODE_PRESETS, preset
+from tidegraph.reproduce import data as reproduced
 
 PAPER = Path("../shared/paper/decoupled-gnn-for-large-dynamic-graphs.tex")
 NAMES = {"UCI-Message": "uci"}  # where ours is not the paper's in small letters
@@ -81,6 +83,16 @@ def test_high_pass_filters_are_where_the_paper_has_them_unless_set_otherwise() -
     assert preset("paper-lstm", "uci")["high_pass"]
     assert preset("paper-lstm+high-pass", "wikipedia")["high_pass"]
     assert not preset("paper-lstm-high-pass", "uci")["high_pass"]
+
+
+@pytest.mark.parametrize("data", ["uci", "bitcoin-alpha", "bitcoin-otc"])
+def test_the_first_19_snapshots_do_not_train_the_papers_settings(data: str) -> None:
+    known = datasets.DATA_SETS[data]
+    if datasets.find(known) is None:
+        pytest.skip(f"{data} is not here")
+    trial = reproduced.trial(data, "roland", fast=False)
+    late = (trial.events.t[trial.training.train] >= 19).sum()  # counted from 0
+    assert preset("paper-lstm", data)["max_examples"] == late
 
 
 def test_times_are_encoded_where_wanted() -> None:

@@ -66,6 +66,21 @@ def test_training_makes_the_loss_smaller() -> None:
     assert not module.training
 
 
+@pytest.mark.parametrize("in_order", [False, True])
+def test_every_epoch_takes_every_example_once_in_order_where_wanted(in_order: bool) -> None:
+    module, loss, validate = problem()
+    seen: list[int] = []
+
+    def watched(rows: NDArray[np.int64]) -> Tensor:
+        seen.extend(rows.tolist())
+        return loss(rows)
+
+    fit(module, EXAMPLES, watched, validate, replace(TRAINING, epochs=2, in_order=in_order))
+    for epoch in (seen[:EXAMPLES], seen[EXAMPLES:]):
+        assert sorted(epoch) == list(range(EXAMPLES))
+        assert (epoch == sorted(epoch)) is in_order
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_one_others() -> None:
     assert same(fitted(), fitted())
     assert not same(fitted(), fitted(replace(TRAINING, seed=4)))

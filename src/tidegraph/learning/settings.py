@@ -203,6 +203,12 @@ class RecordSettings:
         least=1,
         most=_MANY,
     )
+    distribution: Literal["gaussian", "uniform", "sign"] = setting(
+        "gaussian",
+        "distribution of random features: uniform ones lie between 0 and 1, so that sums of them"
+        " count neighbours; the others are 0 on average, so that inner products tell nodes apart",
+        "uniform for an encoder alone, which reads no inner products",
+    )
     alpha: float = setting(
         0.2,
         "how local: the share that stays at a node each hop; 0.9 hardly looks beyond the node, 0.05"
@@ -281,6 +287,11 @@ class TrainingSettings:
         least=1,
     )
     batch_size: int = setting(2000, "examples per step of training", least=1)
+    in_order: bool = setting(
+        False,
+        "whether batches follow each other in time instead of being drawn at random",
+        "with an encoder where many events share a time: it then encodes a node once for all",
+    )
     learning_rate: float = setting(
         3e-3, "the highest learning rate of the training", above=0, below=100
     )
@@ -424,13 +435,19 @@ class NodeSettings(ClassSettings):
     states: bool | None = setting(
         None, "whether to read representations themselves; none: where nodes have features"
     )
+    since_first: bool = setting(
+        False, "whether to read these as differences from those before the first event"
+    )
+    products: bool = setting(
+        True, "whether to read norms and inner products of the node's representations"
+    )
     activity: bool = setting(
         True, "whether to read how often and when the node and its last partner met others"
     )
     ask_after: int = setting(
         0,
-        "how long after the time of a node label it is asked for",
-        "1 where the events of the same step may be known",
+        "how long after the time of a label it is asked for",
+        "1 where the events of the same time, such as the one labelled, may be known",
         least=0,
         below=2**62,
     )

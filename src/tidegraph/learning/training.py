@@ -160,9 +160,9 @@ def fit(
 ) -> list[Epoch]:
     """Fit `module`, leave it with the weights of the best epoch by `validate`, return all epochs.
 
-    `loss` takes positions below `examples` and returns the mean over them. All randomness follows
-    from the seed and the number of the epoch, so a run that is stopped and resumed from its
-    `checkpoint` ends with the same weights as one that is not.
+    `loss` takes positions below `examples`, ascending with time, and returns the mean over them.
+    All randomness follows from the seed and the number of the epoch, so a run that is stopped and
+    resumed from its `checkpoint` ends with the same weights as one that is not.
 
     The processes of a group share every batch. A step follows the mean over the whole batch, so it
     equals the step of one process except for dropout and rounding. The first process validates and
@@ -184,7 +184,9 @@ def fit(
         # For dropout; processes drop different inputs.
         dropped = (training.seed * 1_000_003 + number) * ranks.size + ranks.rank
         torch.manual_seed(dropped % 2**63)
-        order = np.random.default_rng((training.seed, number)).permutation(examples)
+        order = np.arange(examples)
+        if not training.in_order:
+            order = np.random.default_rng((training.seed, number)).permutation(examples)
         module.train()
         total = 0.0
         for batch in range(batches):

@@ -165,7 +165,7 @@ def _others_move(measured: _Measured) -> str:
     shown = "; ".join(f"r_max {value}: {text}" for value, text in found.items())
     return (
         "records per event: two for its endpoints, a few for initial states, the rest for other"
-        f" nodes that moved by more than 5 %: {shown}"
+        f" nodes that moved enough to be recorded: {shown}"
         if found
         else ""
     )

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tidegraph.core.errors import DataError
+from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
 from tidegraph.events.vocabulary import Vocabulary, are_integers
@@ -144,6 +144,11 @@ class Classifier(ClassSettings, Estimator):
         self._network.log_weight.copy_(torch.from_numpy(np.log(weight)))
 
     def _new_network(self, features: int) -> _Network:
+        if not features and self.encoder is None:
+            raise ParameterError(
+                "the settings leave nothing to read about a node; give an encoder, or set states,"
+                " products, activity or known_labels to true"
+            )
         columns = len(self._trajectories.channels) * self._trajectories.columns
         classes = len(self.classes_)
         return _Network(self, columns, features, classes, self._ends).to(self.device)

@@ -155,7 +155,8 @@ class LinkPredictor(LinkSettings, Estimator):
         return _Network(self, columns, features).to(self.device)
 
     def _examples(self, events: IntArray, earlier: IntArray, *, seed: int) -> _Examples:
-        """Return events and the negatives of each, first all random ones, then those of the past.
+        """Return events, then their random negatives, then those of the past; or, where training
+        goes in order, each event with its own.
 
         Pairs of the past are those of the events themselves and of `earlier` ones.
         """
@@ -176,13 +177,16 @@ class LinkPredictor(LinkSettings, Estimator):
         weight = np.repeat(np.array([1, 1, self.past_weight], dtype=np.float32), times)
         if pasts:  # an event before which nothing happened has no such negative
             weight[-pasts * count :] *= np.tile(before > 0, pasts)
+        order: Any = slice(None)
+        if self.in_order:  # every event next to its negatives
+            order = np.arange(len(weight)).reshape(-1, count).T.ravel()
         return _Examples(
-            np.concatenate(sources),
-            np.concatenate(targets),
-            np.tile(t, len(sources)),
-            np.tile(as_of, len(sources)),
-            np.repeat(np.array([1, 0, 0], dtype=np.float32), times),
-            weight,
+            np.concatenate(sources)[order],
+            np.concatenate(targets)[order],
+            np.tile(t, len(sources))[order],
+            np.tile(as_of, len(sources))[order],
+            np.repeat(np.array([1, 0, 0], dtype=np.float32), times)[order],
+            weight[order],
         )
 
     @property

@@ -27,16 +27,16 @@ _PERIODS_SEEN = 3  # with fewer in the training period there is nothing to learn
 class NodeFeatures:
     """Numbers about nodes strictly before a time; the settings choose which.
 
-    Always: inner products of the node's own representations in all channels and of `x`, the
-    propagated features, on a scale that is logarithmic away from zero (how much of its walks return
-    to it, how far they spread), and the logarithms of their norms.
-
     span: length of the training period, which must hold several days or weeks for the time of day
         or week to be read.
-    settings: `activity`, whether to read the numbers of `History` for the node and for its last
+    settings: `products`, whether to read inner products of the node's own representations in all
+        channels and of `x`, the propagated features, on a scale that is logarithmic away from zero
+        (how much of its walks return to it, how far they spread), and the logarithms of their
+        norms; `activity`, whether to read the numbers of `History` for the node and for its last
         partner, and the time of day and week; `edge_features`, whether to read those of the latest
-        event and their mean over the latest ones.
-    states: whether to read the representations themselves too.
+        event and their mean over the latest ones; `since_first`, what to take from `states`.
+    states: whether to read the representations themselves, less those before the first event where
+        they are wanted since then.
     known: labels with the times from which they are known, or None. They give the node's last
         label and the share of each of `classes` among its own labels, among the last labels of its
         partners, and among the last labels of their partners. Where labels hold at all times, the
@@ -57,7 +57,8 @@ class NodeFeatures:
         classes: IntArray,
     ) -> None:
         self._trajectories, self._history, self._x = trajectories, history, x
-        self._states, self._activity = states, settings.activity
+        self._states, self._since_first = states, settings.since_first
+        self._products_too, self._activity = settings.products, settings.activity
         self._edge_features = carried(stream) if settings.edge_features else None
         self._classes = len(classes)
         self._periods = periods(stream.unit, span)
@@ -92,8 +93,12 @@ class NodeFeatures:
 
     def _piece(self, nodes: IntArray, t: IntArray) -> FloatArray:
         states = self._trajectories.state(nodes, t)  # [B, channels, columns]
-        parts: list[NDArray[Any]] = [self._products(nodes, states)]
+        parts: list[NDArray[Any]] = [states[:, 0, :0]]  # nothing, if nothing else is read
+        if self._products_too:
+            parts.append(self._products(nodes, states))
         if self._states:
+            if self._since_first:
+                states = states - self._trajectories.state(nodes, ALWAYS)
             parts.append(states.reshape(len(nodes), -1))
         if self._activity:
             parts += [self._history.of_nodes(nodes, t), self._of_partner(nodes, t)]

@@ -63,19 +63,18 @@ class NodeClassifier(NodeSettings, Classifier):
         if part is not None and split.test_time == np.inf and stream.labels_hold_always:
             part = np.where(part == VALIDATION, part, TRAIN).astype(np.uint8)
         elif part is None:
-            delay = self.ask_after if stream.labels is None else 0
             bounds = [split.validation_time, split.test_time]
-            part = np.digitize(labels.t - delay, bounds, right=True).astype(np.uint8)
+            part = np.digitize(labels.t - self.ask_after, bounds, right=True).astype(np.uint8)
         known = labels.label >= 0
         return NodeLabels(labels.node[known], labels.t[known], labels.label[known], part[known])
 
     def _asked(self, stream: EventStream) -> NodeLabels:
-        """Return the stream's labels with the times at which to ask for them.
+        """Return the stream's labels with the times at which to ask for them: `ask_after` theirs.
 
-        Labels of events are asked for at the event, node labels `ask_after` their time.
+        The time of an event's label is that of the event.
         """
         if stream.labels is not None:
-            return NodeLabels(stream.src, stream.t, stream.labels)
+            return NodeLabels(stream.src, stream.t + self.ask_after, stream.labels)
         if stream.node_labels is None:
             raise DataError("the stream has neither labels nor node_labels; nothing can be learned")
         t = stream.node_labels.t
@@ -88,14 +87,11 @@ class NodeClassifier(NodeSettings, Classifier):
         The label of an event is known from the event on, unless node labels say otherwise. No label
         is known before it is asked for.
         """
-        both = stream.labels is not None and stream.node_labels is not None
-        labels = stream.node_labels if both else self._asked(stream)
-        assert labels is not None
-        usable = labels.label >= 0
+        labels = self._asked(stream) if stream.node_labels is None else stream.node_labels
         t = labels.t
-        if stream.labels_hold_always:
-            assert stream.node_labels is not None
-            t = stream.node_labels.t
+        if stream.node_labels is not None:
+            t = np.where(t == ALWAYS, ALWAYS, t + self.ask_after)
+        usable = labels.label >= 0
         if labels.part is not None and (stream.labels_hold_always or not _by_time(labels)):
             usable &= labels.part == TRAIN  # or labels of the test would be read in training
         return NodeLabels(labels.node[usable], t[usable], labels.label[usable])

@@ -176,7 +176,7 @@ class Recorded(ModelSettings):
         return self._sketch()
 
     def _sketch(self) -> Sketch:
-        return Sketch(self.columns, seed=self.seed)
+        return Sketch(self.columns, seed=self.seed, distribution=self.distribution)
 
     def propagator(self, stream: EventStream) -> Propagator:
         """Return a new engine as `observe` makes it for the stream, before any of its events."""

@@ -211,7 +211,7 @@ def test_a_damaged_file_is_rejected(tmp_path: Path) -> None:
         (whole[:-1], r"is damaged: it holds \d+ bytes, \d+ were written"),
         (whole + b"x", r"is damaged: it holds \d+ bytes, \d+ were written"),
         (whole[:-5] + b"\0" + whole[-4:], "its header does not match its digest"),
-        (whole[:16] + b"\x07" + whole[17:], "format version 7; this release reads version 1"),
+        (whole[:16] + b"\x07" + whole[17:], "format version 7; this release reads version 2"),
     ):
         with pytest.raises(StateFileError, match=words):
             damaged(content)

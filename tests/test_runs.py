@@ -643,6 +643,7 @@ def test_a_run_and_an_evaluation_start_from_the_same_settings(
 
 CHANGED = {
     "columns": 5,
+    "distribution": "sign",
     "alpha": 0.3,
     "half_lives": [50.0],
     "high_pass": False,
@@ -661,6 +662,7 @@ CHANGED = {
     "hidden": 5,
     "layers": 1,
     "dropout": 0.2,
+    "pair_features": ("history",),
     "random_negatives": 2,
     "past_negatives": 2,
     "past_weight": 0.5,
@@ -669,6 +671,7 @@ CHANGED = {
     "epochs": 1,
     "batch_size": 100,
     "learning_rate": 1e-3,
+    "in_order": True,
     "patience": 1,
     "threads": 2,
 }

@@ -119,7 +119,9 @@ def summary(
         "examples": heuristics.examples,
         "training_negatives": getattr(model, "training_negatives", None),
         "settings": {
-            key: value for key, value in model.get_params().items() if key not in ("seed", "path")
+            key: list(value) if isinstance(value, tuple) else value  # as JSON returns it
+            for key, value in model.get_params().items()
+            if key not in ("seed", "path")
         },
         "metrics": metrics,
         "heuristics": heuristics.table,

@@ -186,11 +186,46 @@ ENCODERS: dict[EncoderName, type[Encoder]] = {
 # Decoders -----------------------------------------------------------------------------------------
 
 
+class Rectifier(nn.Module):
+    """Rectified linear units; in training a share of them, `dropout`, drawn anew, give nothing.
+
+    The same as `nn.ReLU` and `nn.Dropout`, in half the time: torch draws a number per unit, one
+    after the other, and here 64 random bits decide about four of them.
+    """
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropped = round(dropout * 2**16)  # out of 2^16 units
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not (self.training and self.dropped):
+            return torch.relu(x)
+        kept: Tensor = _RectifyAndDrop.apply(x, self.dropped)  # type: ignore[no-untyped-call]
+        return kept
+
+
+class _RectifyAndDrop(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor, dropped: int) -> Tensor:  # type: ignore[override]
+        words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)
+        draws = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
+        context.scale = 2**16 / (2**16 - dropped)  # keeps the mean
+        out = torch.relu(x).masked_fill_(draws < dropped - 2**15, 0.0).mul_(context.scale)
+        context.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        (out,) = context.saved_tensors
+        passed: Tensor = torch.ops.aten.threshold_backward(gradient, out, 0)
+        return passed.mul_(context.scale), None
+
+
 def mlp(columns: int, hidden: int, layers: int, out: int, *, dropout: float = 0.0) -> nn.Sequential:
     """Return a network of `layers` hidden layers of `hidden` units, and an output layer."""
     parts: list[nn.Module] = []
     for _ in range(layers):
-        parts += [nn.Linear(columns, hidden), nn.ReLU(), nn.Dropout(dropout)]
+        parts += [nn.Linear(columns, hidden), Rectifier(dropout)]
         columns = hidden
     return nn.Sequential(*parts, nn.Linear(columns, out))
 
@@ -316,4 +351,9 @@ class Network(nn.Module):
         self.scale.copy_(features.std(0) + 1e-3)
 
     def standardised(self, features: Tensor) -> Tensor:
-        return ((features - self.mean) / self.scale).clamp(-_CLIP, _CLIP)
+        return self.standardise(features.clone())
+
+    def standardise(self, features: Tensor) -> Tensor:
+        """Replace features by standardised ones, and return them."""
+        mean, scale = self.mean.to(features.device), self.scale.to(features.device)
+        return features.sub_(mean).div_(scale).clamp_(-_CLIP, _CLIP)

@@ -171,7 +171,10 @@ def fit(
     ranks = Ranks.present()
     ranks.broadcast(module)
     optimiser = torch.optim.Adam(
-        module.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay
+        module.parameters(),
+        lr=training.learning_rate,
+        weight_decay=training.weight_decay,
+        fused=True,
     )
     batches = math.ceil(examples / training.batch_size)
     epochs: list[Epoch] = []

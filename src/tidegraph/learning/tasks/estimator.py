@@ -104,6 +104,7 @@ class Estimator(Recorded):
         torch.manual_seed(self.seed)
         self._network = self._new_network(features.shape[1])
         self._adjust(learned, features)
+        features, held_features = self._prepare(features), self._prepare(held_features)
         self.epochs_ = fit(
             self._network,
             len(learned.t),
@@ -137,6 +138,10 @@ class Estimator(Recorded):
     def _adjust(self, examples: Any, features: Tensor) -> None:
         """Fit the parts of the network that are not trained."""
         self._network.adjust(features)
+
+    def _prepare(self, features: Tensor) -> Tensor:
+        """Do once, in place, what the network need not do to every batch of features."""
+        return features
 
     def _calibrate(self, examples: Any, features: Tensor) -> None:
         """Fit what follows the network to examples that did not train it."""
@@ -227,7 +232,7 @@ class Estimator(Recorded):
         examples = self._further(lessons, max(1, int(self.max_examples / (1 + replay))), replay)
         if examples is None:
             return self
-        loss = functools.partial(self._loss, examples, self._read(examples))
+        loss = functools.partial(self._loss, examples, self._prepare(self._read(examples)))
         self._network = copy.deepcopy(self._network)  # so that a failure can restore it
         passes = itertools.count()
         fit(

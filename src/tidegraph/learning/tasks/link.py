@@ -64,8 +64,8 @@ class _Network(Network):
         self.decoder = make_decoder(settings.decoder, self.encoded, pair, **shape)
 
     def forward(self, pair: Tensor, src: Tensor | None, dst: Tensor | None) -> Tensor:
-        """Return logits from pair features and the encoded nodes, None without an encoder."""
-        logits: Tensor = self.decoder(src, dst, self.standardised(pair))
+        """Return logits from standardised pair features and encoded nodes, None without encoder."""
+        logits: Tensor = self.decoder(src, dst, pair)
         return logits
 
 
@@ -142,10 +142,13 @@ class LinkPredictor(LinkSettings, Estimator):
             progress(int(piece[-1]) + 1, count, "")
         return features
 
+    def _prepare(self, features: Tensor) -> Tensor:
+        return self._network.standardise(features)
+
     def _loss(self, examples: _Examples, features: Tensor, rows: IntArray) -> Tensor:
         asked = examples.src[rows], examples.dst[rows], examples.as_of[rows]
         return nn.functional.binary_cross_entropy_with_logits(
-            self._logits(features[torch.from_numpy(rows)], *asked),
+            self._logits(features.index_select(0, torch.from_numpy(rows)), *asked),
             torch.from_numpy(examples.label[rows]).to(self.device),
             weight=torch.from_numpy(examples.weight[rows]).to(self.device),
         )
@@ -202,6 +205,7 @@ class LinkPredictor(LinkSettings, Estimator):
     # Questions ------------------------------------------------------------------------------------
 
     def _logits(self, pair: Tensor, src: IntArray, dst: IntArray, as_of: IntArray) -> Tensor:
+        """Return the logits of pairs, given their standardised features."""
         pair = pair.to(self.device)
         if self.encoder is None:
             logits: Tensor = self._network(pair, None, None)
@@ -234,7 +238,7 @@ class LinkPredictor(LinkSettings, Estimator):
         for rows in pieces(len(sources), _PAIRS_AT_ONCE):
             pairs, when = (sources[rows], targets[rows]), (times[rows], before[rows])
             with torch.no_grad():
-                read = self._pair_features(*pairs, *when)
+                read = self._prepare(self._pair_features(*pairs, *when))
                 out[rows] = self._logits(read, *pairs, before[rows]).cpu()
         return out
 

@@ -31,7 +31,7 @@ from tidegraph.learning.history import History
 from tidegraph.learning.models import Pair, Window
 from tidegraph.learning.settings import default_epochs
 from tidegraph.learning.tasks import link
-from tidegraph.learning.training import read_tensors, write_tensors
+from tidegraph.learning.training import read_arrays, write_arrays
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,
@@ -166,9 +166,9 @@ def test_a_model_saved_before_records_had_a_choice_is_one_of_float32(tmp_path: P
     old = predictor(epochs=1, dtype="float32").fit(STREAM, SPLIT)
     old.save(tmp_path / "model")
     file = tmp_path / "model" / "model.safetensors"
-    tensors, about = read_tensors(file)
+    weights, about = read_arrays(file)
     del about["settings"]["dtype"]
-    write_tensors(file, tensors, about)
+    write_arrays(file, weights, about)
     loaded = LinkPredictor.load(tmp_path / "model")
     assert loaded.dtype == "float32"
     src, dst, t = questions(20)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import errno
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,6 +177,26 @@ def test_a_model_saved_before_records_had_a_choice_is_one_of_float32(tmp_path: P
     np.testing.assert_array_equal(
         loaded.decision_function(src, dst, t), old.decision_function(src, dst, t)
     )
+
+
+def test_a_saved_model_answers_without_torch(tmp_path: Path) -> None:
+    learner = predictor(epochs=1).fit(STREAM, SPLIT)
+    learner.save(tmp_path / "model")
+    code = (
+        "import sys; from tidegraph.learning.tasks import LinkPredictor\n"
+        f"learner = LinkPredictor.load({str(tmp_path / 'model')!r})\n"
+        f"print(*learner.rank(0, {int(STREAM.t[-1]) + 1}, 3)[0])\n"
+        f"learner.save({str(tmp_path / 'copy')!r})\n"
+        "print('torch' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    ranked, imported = result.stdout.splitlines()
+    assert ranked.split() == list(map(str, learner.rank(0, int(STREAM.t[-1]) + 1, 3)[0]))
+    assert imported == "False"
+    copied = LinkPredictor.load(tmp_path / "copy").train_further(np.arange(20))
+    assert (copied.predict_proba(*questions(20)) != learner.predict_proba(*questions(20))).any()
 
 
 def test_epochs_are_fewer_where_examples_are_many() -> None:

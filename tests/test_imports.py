@@ -73,7 +73,7 @@ LAYERS: dict[str, list[str]] = {
         "protocols",
     ],
     "learning": [
-        "history_file settings",
+        "history_file inference settings",
         "history models presets training",
         "features local",
         "candidates",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import errno
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from tidegraph.learning.history import History
 from tidegraph.learning.models import Pair, Window
 from tidegraph.learning.settings import default_epochs
 from tidegraph.learning.tasks import link
-from tidegraph.learning.training import read_tensors, write_tensors
+from tidegraph.learning.training import read_arrays, write_arrays
 
 SETTINGS: dict[str, Any] = {
     "columns": 16,
@@ -166,15 +168,35 @@ def test_a_model_saved_before_records_had_a_choice_is_one_of_float32(tmp_path: P
     old = predictor(epochs=1, dtype="float32").fit(STREAM, SPLIT)
     old.save(tmp_path / "model")
     file = tmp_path / "model" / "model.safetensors"
-    tensors, about = read_tensors(file)
+    weights, about = read_arrays(file)
     del about["settings"]["dtype"]
-    write_tensors(file, tensors, about)
+    write_arrays(file, weights, about)
     loaded = LinkPredictor.load(tmp_path / "model")
     assert loaded.dtype == "float32"
     src, dst, t = questions(20)
     np.testing.assert_array_equal(
         loaded.decision_function(src, dst, t), old.decision_function(src, dst, t)
     )
+
+
+def test_a_saved_model_answers_without_torch(tmp_path: Path) -> None:
+    learner = predictor(epochs=1).fit(STREAM, SPLIT)
+    learner.save(tmp_path / "model")
+    code = (
+        "import sys; from tidegraph.learning.tasks import LinkPredictor\n"
+        f"learner = LinkPredictor.load({str(tmp_path / 'model')!r})\n"
+        f"print(*learner.rank(0, {int(STREAM.t[-1]) + 1}, 3)[0])\n"
+        f"learner.save({str(tmp_path / 'copy')!r})\n"
+        "print('torch' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    ranked, imported = result.stdout.splitlines()
+    assert ranked.split() == list(map(str, learner.rank(0, int(STREAM.t[-1]) + 1, 3)[0]))
+    assert imported == "False"
+    copied = LinkPredictor.load(tmp_path / "copy").train_further(np.arange(20))
+    assert (copied.predict_proba(*questions(20)) != learner.predict_proba(*questions(20))).any()
 
 
 def test_epochs_are_fewer_where_examples_are_many() -> None:

@@ -5,21 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tidegraph.core.errors import ParameterError
+from tidegraph.learning.inference import PairNetwork, sigmoid
 from tidegraph.learning.models import (
     DECODERS,
     ENCODERS,
     Hadamard,
+    LinkNetwork,
     Pair,
+    Rectifier,
     TimeEncoding,
     Window,
     make_decoder,
     make_encoder,
 )
+from tidegraph.learning.settings import LinkSettings
 
 BATCH, LENGTH, COLUMNS, WIDTH = 7, 5, 6, 8
 SEQUENCES = sorted(ENCODERS.keys() - {"state"})
@@ -224,3 +229,79 @@ def test_what_is_no_encoder_or_decoder_is_rejected_by_name() -> None:
         make_encoder("rnn", COLUMNS, WIDTH)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match=r"'dot'.*concatenation, hadamard, pair"):
         decoder_of("dot")
+
+
+# Units that are dropped ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.5, 0.999])
+def test_a_rectifier_drops_as_many_units_as_it_is_told_and_keeps_their_mean(dropout: float) -> None:
+    torch.manual_seed(0)
+    count = 10**6
+    out = Rectifier(dropout)(torch.ones(count + 3))  # not a multiple of what 64 bits decide about
+    kept = float((out > 0).sum()) / count
+    assert abs(kept - (1 - dropout)) < 5 * (dropout * (1 - dropout) / count) ** 0.5 + 2**-16
+    assert out[out > 0].unique().tolist() == [pytest.approx(1 / (1 - dropout), rel=0.01)]
+    neighbours = float(((out[:-1] > 0) & (out[1:] > 0)).sum()) / count
+    assert abs(neighbours - kept**2) < 5 / count**0.5
+
+
+def test_the_gradient_passes_units_that_gave_something_and_no_others() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(50, 31, requires_grad=True)
+    out = Rectifier(0.3)(x)
+    out.backward(torch.full_like(out, 2.0))
+    assert x.grad is not None
+    kept = out > 0
+    assert kept.any()
+    assert (kept <= (x > 0)).all()
+    torch.testing.assert_close(out[kept], x[kept] / 0.7, rtol=1e-4, atol=0)
+    torch.testing.assert_close(x.grad, 2 * kept / 0.7, rtol=1e-4, atol=0)
+
+
+def test_a_rectifier_drops_nothing_in_answers_and_repeats_itself_with_a_seed() -> None:
+    x, unit = torch.randn(40, 8), Rectifier(0.5)
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        drawn.append(unit(x))
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(unit(x), drawn[0])
+    assert torch.equal(unit.eval()(x), torch.relu(x))
+
+
+# The same network in NumPy ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_numpy_and_torch_give_the_same_answers(layers: int) -> None:
+    torch.manual_seed(0)
+    network = LinkNetwork(LinkSettings(hidden=32, layers=layers), 0, 12).eval()
+    random = np.random.default_rng(0)
+    features = (3 * random.standard_normal((5000, 12)) + 2).astype(np.float32)
+    features[0] *= 1e4  # beyond what is clipped
+    network.adjust(features[1:])
+    with torch.no_grad():
+        standard = network.standardise(features.copy())
+        expected = network(torch.from_numpy(standard), None, None).numpy()
+    # A sum of n numbers of float32 is off by some n roundings of their largest.
+    np.testing.assert_allclose(PairNetwork(network.weights())(features), expected, atol=1e-4)
+
+
+def test_numpy_takes_the_weights_of_a_network_of_pairs_alone() -> None:
+    weights = LinkNetwork(LinkSettings(hidden=8), 0, 5).weights()
+    lacking = {name: array for name, array in weights.items() if name != "mean"}
+    narrow = {**weights, "decoder.net.0.weight": weights["decoder.net.0.weight"][:, :4]}
+    more = {**weights, "encoder.project.weight": np.zeros((2, 2), dtype=np.float32)}
+    for wrong in (lacking, narrow, more):
+        with pytest.raises((KeyError, ValueError)):
+            PairNetwork(wrong)
+
+
+def test_probabilities_of_large_logits_are_finite() -> None:
+    logits = np.array([-200, -1, 0, 1, 200], dtype=np.float32)
+    with np.errstate(all="raise", under="ignore"):
+        found = sigmoid(logits)
+    np.testing.assert_allclose(
+        found, torch.sigmoid(torch.from_numpy(logits)), rtol=1e-6, atol=1e-38
+    )

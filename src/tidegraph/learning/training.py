@@ -11,12 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from tidegraph.core.declarations import inherited, validate
 from tidegraph.core.durable import replace_file
@@ -24,7 +22,12 @@ from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress
 from tidegraph.learning.settings import TrainingSettings
 
-Loss = Callable[[NDArray[np.int64]], Tensor]  # positions of examples -> a scalar
+if TYPE_CHECKING:  # torch takes seconds to import, and the settings need none of it
+    import torch
+    from torch import Tensor, nn
+
+    Loss = Callable[[NDArray[np.int64]], Tensor]  # positions of examples -> a scalar
+
 _Value = TypeVar("_Value")
 _WARM_UP = 0.1  # share of the steps during which the learning rate grows
 
@@ -38,6 +41,10 @@ class Training(TrainingSettings):
 
     def __post_init__(self) -> None:
         validate(self)
+        if self.device == "cpu":
+            return
+        import torch
+
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
@@ -79,6 +86,8 @@ class Ranks:
     @classmethod
     def present(cls) -> Ranks:
         """Return the processes of the group, or this one alone where there is no group."""
+        import torch
+
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return cls(torch.distributed.get_rank(), torch.distributed.get_world_size())
         return cls()
@@ -92,6 +101,8 @@ class Ranks:
         """Return the first process's value in all of them, once all have arrived here."""
         if self.size == 1:
             return value
+        import torch
+
         box = [value if self.leads else None]
         torch.distributed.broadcast_object_list(box)
         return box[0]  # type: ignore[return-value]
@@ -99,6 +110,8 @@ class Ranks:
     def broadcast(self, module: nn.Module) -> None:
         """Copy the weights and buffers of the first process to all others."""
         if self.size > 1:
+            import torch
+
             for tensor in module.state_dict().values():
                 torch.distributed.broadcast(tensor, 0)
 
@@ -106,6 +119,9 @@ class Ranks:
         """Replace the gradients of every process by their sum over all, in one message."""
         if self.size == 1:
             return
+        import torch
+        from torch import nn
+
         gradients = []
         for parameter in module.parameters():
             if parameter.requires_grad:
@@ -124,6 +140,8 @@ def joined(device: str) -> Iterator[Ranks]:
     With `device="cuda"` process n of a machine takes GPU n and they communicate by NCCL, otherwise
     by gloo.
     """
+    import torch
+
     alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
     if alone or torch.distributed.is_initialized():
         yield Ranks.present()
@@ -168,10 +186,15 @@ def fit(
     equals the step of one process except for dropout and rounding. The first process validates and
     writes the checkpoint, which all must be able to read.
     """
+    import torch
+
     ranks = Ranks.present()
     ranks.broadcast(module)
     optimiser = torch.optim.Adam(
-        module.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay
+        module.parameters(),
+        lr=training.learning_rate,
+        weight_decay=training.weight_decay,
+        fused=True,
     )
     batches = math.ceil(examples / training.batch_size)
     epochs: list[Epoch] = []
@@ -235,21 +258,21 @@ def _rate(training: Training, step: int, steps: int) -> float:
 # Files --------------------------------------------------------------------------------------------
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Write tensors and a JSON description to one safetensors file, replacing what was there."""
-    from safetensors.torch import save
+def write_arrays(path: Path, arrays: dict[str, NDArray[Any]], about: dict[str, Any]) -> None:
+    """Write arrays and a JSON description to one safetensors file, replacing what was there."""
+    from safetensors.numpy import save
 
-    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     data = save(kept, metadata={"tidegraph": json.dumps(about)})
     replace_file(path, lambda file: file.write(data))
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the description that `write_tensors` wrote."""
+def read_arrays(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the arrays and the description that `write_arrays` wrote."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="np") as file:
             about = json.loads(file.metadata()["tidegraph"])
             return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118
     except (SafetensorError, OSError, KeyError, TypeError) as error:
@@ -267,24 +290,30 @@ def _save(
     state = optimiser.state_dict()["state"]
     adam = {f"{number}.{name}": state[number][name] for number in state for name in state[number]}
     parts = {"model": module.state_dict(), "best": best, "adam": adam}
-    tensors = {f"{part}.{name}": each[name] for part, each in parts.items() for name in each}
+    arrays = {
+        f"{part}.{name}": tensor.detach().cpu().numpy()
+        for part, tensors in parts.items()
+        for name, tensor in tensors.items()
+    }
     about = {"training": training.__dict__, "epochs": [epoch.__dict__ for epoch in epochs]}
-    write_tensors(path, tensors, about)
+    write_arrays(path, arrays, about)
 
 
 def _resume(
     path: Path, module: nn.Module, optimiser: torch.optim.Optimizer, training: Training
 ) -> tuple[list[Epoch], dict[str, Tensor]]:
-    tensors, about = read_tensors(path)
+    import torch
+
+    arrays, about = read_arrays(path)
     if about.get("training") != training.__dict__:
         raise ParameterError(
             f"{path} was written by a training with {about.get('training')}; "
             f"this one has {training.__dict__}: remove the file or repeat the settings"
         )
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "adam": {}}
-    for name, tensor in tensors.items():
+    for name, array in arrays.items():
         part, _, rest = name.partition(".")
-        parts[part][rest] = tensor
+        parts[part][rest] = torch.tensor(array)
     module.load_state_dict(parts["model"])
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in parts["adam"].items():

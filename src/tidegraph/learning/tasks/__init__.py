@@ -1,4 +1,4 @@
-"""What to predict: future links, and the classes of nodes and of events. Needs torch."""
+"""What to predict: future links, and the classes of nodes and of events."""
 
 from __future__ import annotations
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from tidegraph.core.errors import DataError, ParameterError
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
 from tidegraph.events.vocabulary import Vocabulary, are_integers
-from tidegraph.learning.models import Network, Window, mlp
 from tidegraph.learning.settings import ClassSettings
 from tidegraph.learning.tasks.estimator import Estimator, pieces
 from tidegraph.learning.training import Training
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tidegraph.learning.models import ClassNetwork, Window
 
 FloatArray = NDArray[np.float32]
 
@@ -40,45 +42,6 @@ def learnable_classes(label: IntArray, part: NDArray[np.uint8] | None) -> IntArr
             " or another split"
         )
     return classes
-
-
-class _Network(Network):
-    """Several networks of one shape from standardised features and encoded windows to logits."""
-
-    log_weight: Tensor  # of each class in the loss
-
-    def __init__(
-        self, settings: Classifier, columns: int, features: int, classes: int, windows: int
-    ) -> None:
-        super().__init__(settings, columns, features)
-        read = features + windows * self.encoded
-        shape = read, settings.hidden, settings.layers, classes
-        self.members = nn.ModuleList(
-            mlp(*shape, dropout=settings.dropout) for _ in range(settings.members)
-        )
-        self.register_buffer("log_weight", torch.zeros(classes))
-        self.starts = settings.starts_from_shares
-        if self.starts:
-            self.trust = nn.Parameter(torch.ones(1))
-
-    def forward(self, features: Tensor, windows: list[Window | None]) -> Tensor:
-        """Return the logits of the weighted loss, `[members, B, classes]`."""
-        read = [self.standardised(features)]
-        if self.encoder is not None:
-            read += [self.encoder(window) for window in windows]
-        inputs = torch.cat(read, dim=-1)
-        logits = torch.stack([member(inputs) for member in self.members])
-        if self.starts:
-            logits = logits + self.trust * features[:, -logits.shape[-1] :]
-        return logits
-
-    def probabilities(self, features: Tensor, windows: list[Window | None]) -> Tensor:
-        """Return the members' mean, `[B, classes]`, for classes as frequent as in training.
-
-        Class weights shift the logits of a fitted network by their logarithms; undo that here.
-        """
-        logits = self(features, windows) - self.log_weight
-        return torch.softmax(logits, dim=-1).mean(dim=0)
 
 
 class Classifier(ClassSettings, Estimator):
@@ -135,7 +98,9 @@ class Classifier(ClassSettings, Estimator):
         """Return what the encoder reads of each node of some examples."""
         raise NotImplementedError
 
-    def _adjust(self, examples: Any, features: Tensor) -> None:
+    def _adjust(self, examples: Any, features: FloatArray) -> None:
+        import torch
+
         super()._adjust(examples, features)
         index = np.searchsorted(self.classes_, self._wanted(examples))
         count = np.maximum(np.bincount(index, minlength=len(self.classes_)), 1)
@@ -143,18 +108,28 @@ class Classifier(ClassSettings, Estimator):
         weight *= len(index) / (weight * count).sum()  # 1 on average
         self._network.log_weight.copy_(torch.from_numpy(np.log(weight)))
 
-    def _new_network(self, features: int) -> _Network:
+    def _new_network(self, columns: int, features: int) -> ClassNetwork:
+        from tidegraph.learning.models import ClassNetwork
+
         if not features and self.encoder is None:
             raise ParameterError(
                 "the settings leave nothing to read about a node; give an encoder, or set states,"
                 " products, activity or known_labels to true"
             )
-        columns = len(self._trajectories.channels) * self._trajectories.columns
-        classes = len(self.classes_)
-        return _Network(self, columns, features, classes, self._ends).to(self.device)
+        return ClassNetwork(
+            self,
+            columns,
+            features,
+            classes=len(self.classes_),
+            windows=self._ends,
+            starts=self.starts_from_shares,
+        )
 
-    def _loss(self, examples: Any, features: Tensor, rows: IntArray) -> Tensor:
-        read = features[torch.from_numpy(rows)].to(self.device)
+    def _loss(self, examples: Any, features: FloatArray, rows: IntArray) -> Tensor:
+        import torch
+        from torch import nn
+
+        read = torch.from_numpy(features[rows]).to(self.device)
         logits = self._network(read, self._windows(examples, rows))
         index = np.searchsorted(self.classes_, self._wanted(examples)[rows])
         wanted = torch.from_numpy(index).to(self.device)
@@ -165,11 +140,13 @@ class Classifier(ClassSettings, Estimator):
         loss: Tensor = (each.view(len(logits), -1) * weight).mean()
         return loss
 
-    def _probabilities(self, examples: Any, features: Tensor) -> FloatArray:
+    def _probabilities(self, examples: Any, features: FloatArray) -> FloatArray:
         """Return the probability of each class for examples, `[n, classes]`, given features."""
+        import torch
+
         out = np.empty((len(features), len(self.classes_)), dtype=np.float32)
         for rows in pieces(len(features), _AT_ONCE):
-            asked = features[torch.from_numpy(rows)].to(self.device)
+            asked = torch.from_numpy(features[rows]).to(self.device)
             with torch.no_grad():
                 windows = self._windows(examples, rows)
                 out[rows] = self._network.probabilities(asked, windows).cpu()

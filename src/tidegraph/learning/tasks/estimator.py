@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
 import itertools
 import json
 import shutil
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
 
 from tidegraph.core import display
 from tidegraph.core.declarations import Setting, declared
@@ -26,11 +25,16 @@ from tidegraph.evaluation import Result, Split, latest_split
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
 from tidegraph.events.vocabulary import Vocabulary
-from tidegraph.learning.models import Network
+from tidegraph.learning.inference import FloatArray, PairNetwork
 from tidegraph.learning.settings import TrainingSettings, default_epochs
 from tidegraph.learning.tasks.recorded import HISTORY, Recorded, all_or_nothing
-from tidegraph.learning.training import Epoch, Training, fit, read_tensors, write_tensors
+from tidegraph.learning.training import Epoch, Training, fit, read_arrays, write_arrays
 from tidegraph.store.trajectories import copy_store
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from tidegraph.learning.models import Network
 
 _Own = TypeVar("_Own", bound="Estimator")
 
@@ -46,6 +50,8 @@ class Estimator(Recorded):
     epochs_: list[Epoch]
     _features: Any  # what the network reads, as a function of a question
     _shared_events: tuple[Path | None, EventStream | None] = (None, None)
+    _built: Any = None  # the `Network`, once it is needed
+    _saved_weights: dict[str, NDArray[Any]]  # as long as it is not
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,7 +87,11 @@ class Estimator(Recorded):
                 " tidegraph.read(path) returns"
             )
         split = latest_split(stream) if split is None else split
-        shown = display.progress("fit") if progress is True else nullcontext(progress or None)
+        shown = (
+            display.progress("fit")
+            if progress is True
+            else contextlib.nullcontext(progress or None)
+        )
         with shown as report:
             self.observe(stream, split, progress=report)
             self.train(split, checkpoint=checkpoint, progress=report)
@@ -96,14 +106,17 @@ class Estimator(Recorded):
         progress: Progress | None = None,
     ) -> None:
         """Fit the network to what `observe` recorded: the part of `fit` that needs no graph."""
+        import torch
+
         learned, held_out = self._divided(split)
         self._features = self._new_features()
         reading = prefixed(progress or silent, "reading features of ")
         features = self._read_many(learned, prefixed(reading, "examples"))
         held_features = self._read_many(held_out, prefixed(reading, "validation"))
         torch.manual_seed(self.seed)
-        self._network = self._new_network(features.shape[1])
+        self._network = self._made(features.shape[1])
         self._adjust(learned, features)
+        features, held_features = self._prepare(features), self._prepare(held_features)
         self.epochs_ = fit(
             self._network,
             len(learned.t),
@@ -113,6 +126,7 @@ class Estimator(Recorded):
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
         )
+        self._fitted = True
         self._calibrate(held_out, held_features)
 
     def _divided(self, split: Split) -> tuple[Any, Any]:
@@ -123,29 +137,64 @@ class Estimator(Recorded):
         """Return what the network reads, as a function of questions."""
         raise NotImplementedError
 
-    def _read(self, examples: Any) -> Tensor:
+    def _read(self, examples: Any) -> FloatArray:
         """Return the features of examples."""
         raise NotImplementedError
 
-    def _read_many(self, examples: Any, progress: Progress) -> Tensor:
+    def _read_many(self, examples: Any, progress: Progress) -> FloatArray:
         """Return the features of examples and report on the way."""
         return self._read(examples)
 
-    def _new_network(self, features: int) -> Network:
+    def _new_network(self, columns: int, features: int) -> Network:
+        """Return a network that reads so many features, and windows of so many columns."""
         raise NotImplementedError
 
-    def _adjust(self, examples: Any, features: Tensor) -> None:
+    def _made(self, features: int) -> Network:
+        columns = len(self._trajectories.channels) * self._trajectories.columns
+        return self._new_network(columns, features).to(self.device)
+
+    @property
+    def _network(self) -> Any:
+        if self._built is None:
+            with _fitting_weights():
+                network = self._made(len(self._saved_weights["mean"]))
+                network.load_weights(self._saved_weights)
+            self._built = network.eval()
+        return self._built
+
+    @_network.setter
+    def _network(self, network: Network) -> None:
+        self._built = network
+
+    def _weights(self) -> dict[str, NDArray[Any]]:
+        """Return the weights of the network, which is not built for that."""
+        if self._built is None:
+            return self._saved_weights
+        weights: dict[str, NDArray[Any]] = self._built.weights()
+        return weights
+
+    def _plain(self) -> bool:
+        """Return whether `PairNetwork` gives the answers, so that questions need no torch."""
+        return False
+
+    def _adjust(self, examples: Any, features: FloatArray) -> None:
         """Fit the parts of the network that are not trained."""
         self._network.adjust(features)
 
-    def _calibrate(self, examples: Any, features: Tensor) -> None:
+    def _prepare(self, features: FloatArray) -> FloatArray:
+        """Do once, in place, what the network need not do to every batch of features."""
+        return features
+
+    def _calibrate(self, examples: Any, features: FloatArray) -> None:
         """Fit what follows the network to examples that did not train it."""
 
-    def _loss(self, examples: Any, features: Tensor, rows: IntArray) -> Tensor:
+    def _loss(self, examples: Any, features: FloatArray, rows: IntArray) -> Tensor:
         """Return the loss of some of the examples, given the features of all of them."""
         raise NotImplementedError
 
-    def _mean_loss(self, examples: Any, features: Tensor) -> float:
+    def _mean_loss(self, examples: Any, features: FloatArray) -> float:
+        import torch
+
         total = 0.0
         for rows in pieces(len(examples.t), _EXAMPLES_AT_ONCE):
             with torch.no_grad():
@@ -227,7 +276,7 @@ class Estimator(Recorded):
         examples = self._further(lessons, max(1, int(self.max_examples / (1 + replay))), replay)
         if examples is None:
             return self
-        loss = functools.partial(self._loss, examples, self._read(examples))
+        loss = functools.partial(self._loss, examples, self._prepare(self._read(examples)))
         self._network = copy.deepcopy(self._network)  # so that a failure can restore it
         passes = itertools.count()
         fit(
@@ -309,7 +358,7 @@ class Estimator(Recorded):
             **self._learned(),
         }
         (directory / "settings.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
-        write_tensors(directory / "model.safetensors", self._network.state_dict(), about)
+        write_arrays(directory / "model.safetensors", self._weights(), about)
 
     def _learned(self) -> dict[str, Any]:
         """Return what the training found besides weights, in plain types."""
@@ -328,7 +377,7 @@ class Estimator(Recorded):
         if not (directory / "model.safetensors").is_file():
             problem = "holds no model" if directory.exists() else "does not exist"
             raise StateFileError(f"{directory} {problem}; give a directory that save wrote")
-        tensors, about = read_tensors(directory / "model.safetensors")
+        weights, about = read_arrays(directory / "model.safetensors")
         if about.get("format") != _FORMAT or about.get("task") != cls.__name__:
             raise StateFileError(
                 f"{directory} holds a {about.get('task')}, format {about.get('format')}; this reads"
@@ -354,21 +403,29 @@ class Estimator(Recorded):
         estimator._open(EventStream.load(directory / "events"))
         estimator._restore(about)
         estimator._features = estimator._new_features()
-        try:
-            network = estimator._new_network(len(tensors["mean"]))
-            network.load_state_dict(tensors)
-        except (KeyError, RuntimeError) as error:
-            raise StateFileError(
-                f"the saved weights do not fit the network; give the modules it was saved with:"
-                f" {error}"
-            ) from None
-        estimator._network = network.eval()
+        estimator._saved_weights = weights
+        with _fitting_weights():
+            if estimator._plain():
+                PairNetwork(weights)
+            else:
+                estimator._network  # noqa: B018 (builds it)
+        estimator._fitted = True
         return estimator
 
 
 def pieces(count: int, size: int) -> list[IntArray]:
     """Return positions below `count`, at most `size` at once."""
     return [np.arange(first, min(first + size, count)) for first in range(0, count, size)]
+
+
+@contextlib.contextmanager
+def _fitting_weights() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise StateFileError(
+            f"the saved weights do not fit the network; give the modules it was saved with: {error}"
+        ) from None
 
 
 def _full_name(module: Any) -> str:

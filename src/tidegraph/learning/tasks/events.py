@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tidegraph import evaluation
 from tidegraph.core.errors import DataError
@@ -18,11 +16,13 @@ from tidegraph.evaluation.metrics import log_loss
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.features import EdgeFeatures, PairFeatures, PartOfLinks, Sketches
-from tidegraph.learning.models import Window
 from tidegraph.learning.settings import EventSettings, Task
 from tidegraph.learning.tasks.classifier import TRAIN, VALIDATION, Classifier, learnable_classes
 from tidegraph.learning.tasks.event_features import EventFeatures, KnownLabels, OwnColumns
 from tidegraph.learning.tasks.node_features import periods
+
+if TYPE_CHECKING:
+    from tidegraph.learning.models import Window
 
 FloatArray = NDArray[np.float32]
 
@@ -112,8 +112,9 @@ class EventClassifier(EventSettings, Classifier):
         pairs = PairFeatures(parts)
         return EventFeatures(self.own_, pairs, labels, periods(stream.unit, self._span))
 
-    def _read(self, examples: EventStream) -> Tensor:
-        return torch.from_numpy(self._features(examples))
+    def _read(self, examples: EventStream) -> FloatArray:
+        read: FloatArray = self._features(examples)
+        return read
 
     def _wanted(self, examples: EventStream) -> IntArray:
         assert examples.labels is not None
@@ -123,7 +124,7 @@ class EventClassifier(EventSettings, Classifier):
         t = examples.t[rows]
         return [self._window(ends[rows], t) for ends in (examples.src, examples.dst)]
 
-    def _calibrate(self, examples: EventStream, features: Tensor) -> None:
+    def _calibrate(self, examples: EventStream, features: FloatArray) -> None:
         from scipy.optimize import minimize_scalar
 
         found = self._probabilities(examples, features)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
 
 from tidegraph import evaluation
 from tidegraph.core.declarations import Setting
@@ -28,11 +26,16 @@ from tidegraph.learning.features import (
     Sketches,
     carried,
 )
+from tidegraph.learning.inference import PairNetwork, sigmoid
 from tidegraph.learning.local import LocalPropagation
-from tidegraph.learning.models import DECODERS, Network, make_decoder
 from tidegraph.learning.settings import SAMPLERS, LinkSettings, Task
 from tidegraph.learning.tasks.estimator import Estimator, pieces
 from tidegraph.learning.tasks.recorded import check_lengths
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tidegraph.learning.models import LinkNetwork
 
 FloatArray = NDArray[np.float32]
 
@@ -53,20 +56,6 @@ class _Examples:
     as_of: IntArray  # before which events are known
     label: FloatArray
     weight: FloatArray
-
-
-class _Network(Network):
-    """The network from standardised pair features and both encoded nodes to one logit."""
-
-    def __init__(self, settings: LinkPredictor, columns: int, pair: int) -> None:
-        super().__init__(settings, columns, pair)
-        shape = {name: getattr(settings, name) for name in ("hidden", "layers", "dropout")}
-        self.decoder = make_decoder(settings.decoder, self.encoded, pair, **shape)
-
-    def forward(self, pair: Tensor, src: Tensor | None, dst: Tensor | None) -> Tensor:
-        """Return logits from pair features and the encoded nodes, None without an encoder."""
-        logits: Tensor = self.decoder(src, dst, self.standardised(pair))
-        return logits
 
 
 @dataclass(eq=False, kw_only=True, repr=False)
@@ -108,15 +97,19 @@ class LinkPredictor(LinkSettings, Estimator):
             parts.append(EdgeFeatures(self._stream, found))
         return PairFeatures(parts)
 
-    def _pair_features(self, src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray) -> Tensor:
+    def _pair_features(
+        self, src: IntArray, dst: IntArray, t: IntArray, as_of: IntArray
+    ) -> FloatArray:
         """Return what the decoder reads about pairs; no columns where it reads none."""
         if not self._reads_pairs():
-            return torch.zeros(len(src), 0)
-        return torch.from_numpy(self._features(src, dst, t, as_of))
+            return np.zeros((len(src), 0), dtype=np.float32)
+        read: FloatArray = self._features(src, dst, t, as_of)
+        return read
 
     def _reads_pairs(self) -> bool:
-        decoder = self.decoder if callable(self.decoder) else DECODERS[self.decoder]
-        return bool(getattr(decoder, "reads_pairs", True))
+        if callable(self.decoder):
+            return bool(getattr(self.decoder, "reads_pairs", True))
+        return self.decoder == "pair"
 
     def _divided(self, split: Split) -> tuple[_Examples, _Examples]:
         # Events that do not train, such as those of held-out nodes, make no negatives either.
@@ -127,32 +120,44 @@ class LinkPredictor(LinkSettings, Estimator):
             self._examples(held, np.arange(held[0]), seed=1),
         )
 
-    def _read(self, examples: _Examples) -> Tensor:
+    def _read(self, examples: _Examples) -> FloatArray:
         return self._read_many(examples, silent)
 
-    def _read_many(self, examples: _Examples, progress: Progress) -> Tensor:
-        count = len(examples.t)
-        features = torch.empty(count, len(self._features) if self._reads_pairs() else 0)
+    def _read_many(self, examples: _Examples, progress: Progress) -> FloatArray:
+        count, columns = len(examples.t), len(self._features) if self._reads_pairs() else 0
+        features = np.empty((count, columns), dtype=np.float32)
         # Questions about one source and time are cheap one after the other.
         order = np.lexsort((examples.t, examples.src, examples.as_of))
-        for piece in pieces(count, _PAIRS_AT_ONCE) if features.shape[1] else ():
+        for piece in pieces(count, _PAIRS_AT_ONCE) if columns else ():
             rows = order[piece]
             asked = examples.src[rows], examples.dst[rows], examples.t[rows], examples.as_of[rows]
-            features[torch.from_numpy(rows)] = self._pair_features(*asked)
+            features[rows] = self._pair_features(*asked)
             progress(int(piece[-1]) + 1, count, "")
         return features
 
-    def _loss(self, examples: _Examples, features: Tensor, rows: IntArray) -> Tensor:
+    def _prepare(self, features: FloatArray) -> FloatArray:
+        standard: FloatArray = self._network.standardise(features)
+        return standard
+
+    def _loss(self, examples: _Examples, features: FloatArray, rows: IntArray) -> Tensor:
+        import torch
+        from torch import nn
+
         asked = examples.src[rows], examples.dst[rows], examples.as_of[rows]
+        read = torch.from_numpy(features).index_select(0, torch.from_numpy(rows))
         return nn.functional.binary_cross_entropy_with_logits(
-            self._logits(features[torch.from_numpy(rows)], *asked),
+            self._logits(read, *asked),
             torch.from_numpy(examples.label[rows]).to(self.device),
             weight=torch.from_numpy(examples.weight[rows]).to(self.device),
         )
 
-    def _new_network(self, features: int) -> _Network:
-        columns = len(self._trajectories.channels) * self._trajectories.columns
-        return _Network(self, columns, features).to(self.device)
+    def _new_network(self, columns: int, features: int) -> LinkNetwork:
+        from tidegraph.learning.models import LinkNetwork
+
+        return LinkNetwork(self, columns, features)
+
+    def _plain(self) -> bool:
+        return self.encoder is None and self.decoder == "pair" and self.device == "cpu"
 
     def _examples(self, events: IntArray, earlier: IntArray, *, seed: int) -> _Examples:
         """Return events, then their random negatives, then those of the past; or, where training
@@ -202,10 +207,13 @@ class LinkPredictor(LinkSettings, Estimator):
     # Questions ------------------------------------------------------------------------------------
 
     def _logits(self, pair: Tensor, src: IntArray, dst: IntArray, as_of: IntArray) -> Tensor:
+        """Return the logits of pairs, given their standardised features."""
         pair = pair.to(self.device)
         if self.encoder is None:
             logits: Tensor = self._network(pair, None, None)
             return logits
+        import torch
+
         # A ranking asks about few nodes and times in many pairs: encode each of them once.
         nodes, times, place = _distinct(np.concatenate([src, dst]), np.tile(as_of, 2))
         encoded = torch.cat(
@@ -231,12 +239,20 @@ class LinkPredictor(LinkSettings, Estimator):
         sources, targets, times, *given = self._columns(src=src, dst=dst, t=t, **known)
         before = given[0] if given else times
         out = np.empty(len(sources), dtype=np.float32)
+        answer = PairNetwork(self._weights()) if self._plain() else self._answer
         for rows in pieces(len(sources), _PAIRS_AT_ONCE):
             pairs, when = (sources[rows], targets[rows]), (times[rows], before[rows])
-            with torch.no_grad():
-                read = self._pair_features(*pairs, *when)
-                out[rows] = self._logits(read, *pairs, before[rows]).cpu()
+            out[rows] = answer(self._pair_features(*pairs, *when), *pairs, before[rows])
         return out
+
+    def _answer(self, features: FloatArray, *asked: IntArray) -> FloatArray:
+        """Return the logits of pairs by the network in torch, given their features."""
+        import torch
+
+        with torch.no_grad():
+            logits = self._logits(torch.from_numpy(self._prepare(features)), *asked)
+            found: FloatArray = logits.cpu().numpy()
+            return found
 
     def predict_proba(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
         """Return the probability of every pair `(src, dst)` at `t`, `[n]`: the one of class 1.
@@ -244,7 +260,7 @@ class LinkPredictor(LinkSettings, Estimator):
         It is the probability among pairs like those of the training (events against their
         negatives), not among all possible pairs.
         """
-        return torch.sigmoid(torch.from_numpy(self.decision_function(src, dst, t))).numpy()
+        return sigmoid(self.decision_function(src, dst, t))
 
     def predict(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> IntArray:
         """Return the class of every pair, `[n]`: 1 where the link is likelier than not, else 0."""
@@ -343,7 +359,7 @@ class LinkPredictor(LinkSettings, Estimator):
             order = np.lexsort((end, -logit, place))
             ordered = place[order]
             best = order[np.arange(len(order)) - np.searchsorted(ordered, ordered) < k]
-            probability = torch.sigmoid(torch.from_numpy(logit[best])).numpy()
+            probability = sigmoid(logit[best])
             found.append((begin[best], end[best], probability))
             if progress is not None:
                 progress(int(rows[-1]) + 1, len(sources), "ranking, sources")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from tidegraph import evaluation
 from tidegraph.core.errors import DataError
@@ -18,7 +16,6 @@ from tidegraph.engine.channels import Sketch
 from tidegraph.evaluation import Result, Split
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import ALWAYS, EventStream, NodeLabels
-from tidegraph.learning.models import Window
 from tidegraph.learning.settings import NodeSettings, Task
 from tidegraph.learning.tasks.classifier import (
     TRAIN,
@@ -28,6 +25,9 @@ from tidegraph.learning.tasks.classifier import (
 )
 from tidegraph.learning.tasks.node_features import NodeFeatures
 from tidegraph.learning.tasks.recorded import check_lengths
+
+if TYPE_CHECKING:
+    from tidegraph.learning.models import Window
 
 FloatArray = NDArray[np.float32]
 
@@ -137,8 +137,9 @@ class NodeClassifier(NodeSettings, Classifier):
     def starts_from_shares(self) -> bool:
         return self.known_labels and self._stream.labels_hold_always
 
-    def _read(self, examples: NodeLabels) -> Tensor:
-        return torch.from_numpy(self._features(examples.node, examples.t))
+    def _read(self, examples: NodeLabels) -> FloatArray:
+        read: FloatArray = self._features(examples.node, examples.t)
+        return read
 
     def _latest(self, examples: NodeLabels, chosen: NDArray[np.bool_], most: int) -> NodeLabels:
         """Return the latest of the chosen examples, of classes that are learned, in time order."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 
 from tidegraph.core.declarations import declared
@@ -26,7 +25,6 @@ from tidegraph.events.columns import IntArray
 from tidegraph.events.names import Side
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.history import History
-from tidegraph.learning.models import Window
 from tidegraph.learning.presets import preset_for
 from tidegraph.learning.settings import (
     ModelSettings,
@@ -37,8 +35,10 @@ from tidegraph.learning.settings import (
 from tidegraph.store.trajectories import Trajectories, copy_store, record
 from tidegraph.store.writer import Watch
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # torch takes seconds to import, and most questions need none of it
     import pandas
+
+    from tidegraph.learning.models import Window
 
 _Own = TypeVar("_Own", bound="Recorded")
 _Arguments = ParamSpec("_Arguments")
@@ -73,7 +73,7 @@ class Recorded(ModelSettings):
 
     task: ClassVar[Task]
 
-    _network: Any  # a `Network`, once there is one
+    _fitted = False
     _stream: EventStream
     _directory: Path
     _saved: bool  # whether the record is part of a saved model
@@ -100,8 +100,8 @@ class Recorded(ModelSettings):
                 raise ParameterError(f"there is no setting {name!r}; there are {', '.join(known)}")
         type(self)(**{**known, **params})  # checks them before anything changes
         changed = {name for name, value in params.items() if known[name] != value}
-        if hasattr(self, "_network") and not all(settings[name].inert for name in changed):
-            del self._network
+        if not all(settings[name].inert for name in changed):
+            self._fitted = False
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -115,10 +115,10 @@ class Recorded(ModelSettings):
         }
         words = [f"{name}={value!r}" for name, value in own.items()]
         call = f"{type(self).__name__}({', '.join(words)})"
-        return f"<{call}, fitted to {self._stream!r}>" if hasattr(self, "_network") else call
+        return f"<{call}, fitted to {self._stream!r}>" if self._fitted else call
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "_network"):
+        if not self._fitted:
             raise ParameterError(
                 f"the {type(self).__name__} has learned nothing yet; call fit, or load one"
             )
@@ -227,6 +227,10 @@ class Recorded(ModelSettings):
         """Return what the encoder reads, where there is one."""
         if self.encoder is None:
             return None
+        import torch
+
+        from tidegraph.learning.models import Window
+
         change, elapsed, known = self._trajectories.window(nodes, t, self.window)
         state = self._trajectories.state(nodes, t)
         return Window(

@@ -180,10 +180,14 @@ OF_PAPER = (
 )
 
 
+_SPELLINGS = {"Uci": "UCI", "-alpha": "-Alpha", "-otc": "-OTC"}
+_SPELLINGS |= {"Movielens": "MovieLens", "Nyc-flights": "NYC flights"}
+
+
 def _spelled(name: str) -> str:
     """Return the name of a data set, or of a part of one, as its authors write it."""
     title = name.capitalize()
-    for written, spelled in {"Uci": "UCI", "-alpha": "-Alpha", "-otc": "-OTC"}.items():
+    for written, spelled in _SPELLINGS.items():
         title = title.replace(written, spelled)
     return title
 
@@ -238,6 +242,37 @@ def of_paper(folder: Path) -> str:
 
 
 KNOWLEDGE = ("batch", "event")  # in the order of the columns
+
+
+def parts(folder: Path) -> str:
+    """Return what each part of a model of links adds, a table per data set."""
+    command = "tidegraph reproduce parts"
+    file = folder / "reproduce" / "parts" / "results.json"
+    if not file.exists():
+        return f"Not measured yet: `{command}` measures what each part of the model adds.\n"
+    result = json.loads(file.read_text(encoding="utf-8"))
+    lines = []
+    for table in result["tables"]:
+        lines += [
+            f"| {_spelled(table['title'])}: AP | {' | '.join(table['columns'])} |",
+            "|---|" + "---|" * len(table["columns"]),
+        ]
+        for row in table["rows"]:
+            values = [row["values"].get(column, {}).get("text", "") for column in table["columns"]]
+            lines.append(f"| {row['name']} | {' | '.join(values)} |")
+        lines.append("")
+    missing = [*result["missing"], *(f"{name}: {why}" for name, why in result["absent"].items())]
+    lines += [
+        f"`{command} --seeds {','.join(map(str, result['seeds']))}`: average precision in percent,"
+        " mean and standard deviation over `n` seeds. Columns name the negatives and the test"
+        " events that are judged. Model and heuristics know all events before each of them. What"
+        " the parts are and how to read the columns is on the page"
+        " [What each part adds](../benchmarks/results/reproduce/parts/README.md), with the figure."
+        + (f" Not measured yet: {'; '.join(missing)}." if missing else ""),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 GRAPHS = {
     "bitcoin-otc": ("Bitcoin-OTC", "bitcoin-otc-reversed"),
     "bitcoin-alpha": ("Bitcoin-Alpha", "bitcoin-alpha-reversed"),
@@ -346,7 +381,8 @@ def main() -> int:
             knowledge(measured),
         ],
         "docs/results.md": [
-            f"## Links\n\n{accuracy(links)}\n## The paper's tables\n\n"
+            f"## Links\n\n{accuracy(links)}\n## What each part adds\n\n{parts(folder)}\n"
+            f"## The paper's tables\n\n"
             f"{of_paper(folder)}\n## The engine\n\n{table(engine)}"
         ],
     }

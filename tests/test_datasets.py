@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
+import os
 import threading
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,8 +24,9 @@ from tidegraph.events import datasets
 from tidegraph.events.datasets import registry
 from tidegraph.events.stream import EventStream
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+SHARED = Path(os.environ.get("TIDEGRAPH_DATA") or Path(__file__).parents[2] / "shared" / "data")
 LOCAL = [name for name, data_set in datasets.DATA_SETS.items() if data_set.compact]
+NAMED = ("nyc-flights", "movielens-100k")  # whose nodes have names
 UNITS = {"bitcoin-otc": "us"}  # where the times of the file have fractions
 
 
@@ -51,7 +54,7 @@ def write(path: Path, text: str) -> Path:
 # The data sets themselves -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["nyc-flights", *LOCAL])
+@pytest.mark.parametrize("name", [*NAMED, *LOCAL])
 def test_a_named_data_set_is_as_large_as_the_registry_says(name: str) -> None:
     known = datasets.DATA_SETS[name]
     stream = datasets.load_dataset(name) if known.shipped else shared(name)
@@ -60,7 +63,7 @@ def test_a_named_data_set_is_as_large_as_the_registry_says(name: str) -> None:
     ids = np.unique(np.concatenate([stream.src, stream.dst]))
     assert np.array_equal(ids, np.arange(stream.nodes))
     assert stream.weight is None
-    assert (stream.names is None) == (name != "nyc-flights")
+    assert (stream.names is None) == (name not in NAMED)
     assert stream.title == known.title
     assert stream.unit == UNITS.get(name, known.unit)
 
@@ -132,6 +135,15 @@ def test_ratings_are_features_and_not_weights() -> None:
     assert (bitcoin.edge_features.min(), bitcoin.edge_features.max()) == (-10, 10)
 
 
+def test_movielens_has_943_users_and_their_films_with_one_to_five_stars() -> None:
+    ratings = shared("movielens-100k")
+    assert (ratings.src.max(), ratings.dst.min()) == (942, 943)
+    assert ratings.edge_features is not None
+    assert np.unique(ratings.edge_features).tolist() == [1, 2, 3, 4, 5]
+    pairs = ratings.src * ratings.nodes + ratings.dst
+    assert len(np.unique(pairs)) == len(ratings)  # nobody rates a film twice
+
+
 # Published files ----------------------------------------------------------------------------------
 
 
@@ -173,6 +185,27 @@ def test_ratings_are_read_as_published_and_sorted(tmp_path: Path) -> None:
     write(tmp_path / "soc-sign-bitcoinalpha.csv.gz", "7188,1,10\n")
     with pytest.raises(DataError, match=r"lines of src,dst,rating,time.*fetch"):
         datasets.load_dataset("bitcoin-alpha", directory=tmp_path)
+
+
+FILMS = "196\t242\t3\t881250949\n186\t302\t4\t881250940\n196\t186\t1\t881250941\n"
+INTER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n" + FILMS
+
+
+@pytest.mark.parametrize(
+    ("path", "text"), [("u.data", FILMS), ("ml-100k/u.data", FILMS), ("ml-100k.inter", INTER)]
+)
+def test_ratings_of_films_are_read_in_all_their_forms(path: str, text: str, tmp_path: Path) -> None:
+    write(tmp_path / path, text)
+    stream = datasets.load_dataset("movielens-100k", directory=tmp_path)
+    assert stream.names is not None
+    # 186 is a user, and another node as a film.
+    assert stream.names.values.tolist() == ["src 196", "src 186", "dst 242", "dst 302", "dst 186"]
+    assert stream.src.tolist() == [1, 0, 0]
+    assert stream.dst.tolist() == [3, 4, 2]
+    assert stream.t.tolist() == [881250940, 881250941, 881250949]
+    assert stream.edge_features is not None
+    assert stream.edge_features.tolist() == [[4], [1], [3]]
+    assert (stream.weight, stream.unit) == (None, "s")
 
 
 def test_tgl_files_are_read_as_published(tmp_path: Path) -> None:
@@ -365,6 +398,41 @@ def test_files_with_a_path_of_their_own_keep_it(
         "MAG/edges.csv",
         "MAG/labels.csv",
     ]
+
+
+def archived(path: Path, member: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has MovieLens published as an archive at this path."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ml-100k/README", "read me")
+        archive.writestr(member, FILMS)
+    films = datasets.DATA_SETS["movielens-100k"]
+    file = replace(films.published[0], url=path.as_uri())
+    monkeypatch.setitem(registry.DATA_SETS, "movielens-100k", replace(films, published=(file,)))
+
+
+def test_of_an_archive_only_the_file_that_is_read_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived(tmp_path / "ml-100k.zip", "ml-100k/u.data", monkeypatch)
+    (path,) = datasets.fetch("movielens-100k", directory=tmp_path / "here")
+    assert path == tmp_path / "here/ml-100k/u.data"
+    assert path.read_text() == FILMS
+    record = path.with_name("u.data.sha256").read_text()
+    assert record == f"{hashlib.sha256(FILMS.encode()).hexdigest()}  u.data\n"
+    assert sorted(each.name for each in path.parent.iterdir()) == ["u.data", "u.data.sha256"]
+    assert len(datasets.load_dataset("movielens-100k", directory=tmp_path / "here")) == 3
+
+
+def test_an_archive_without_the_file_raises_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived(tmp_path / "ml-100k.zip", "elsewhere/u.data", monkeypatch)
+    with pytest.raises(DataError, match=r"ml-100k\.zip is not .* that holds ml-100k/u\.data"):
+        datasets.fetch("movielens-100k", directory=tmp_path / "here")
+    (tmp_path / "ml-100k.zip").write_text("no archive")
+    with pytest.raises(DataError, match=r"ml-100k\.zip is not a zip archive"):
+        datasets.fetch("movielens-100k", directory=tmp_path / "here")
+    assert list((tmp_path / "here/ml-100k").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tidegraph import EventStream, cli, evaluation
 from tidegraph.core.errors import ParameterError
 from tidegraph.evaluation.memory import Memory
 from tidegraph.events import datasets
+from tidegraph.learning.tasks import LinkPredictor
 from tidegraph.reproduce import claims, driver, figures, targets
 from tidegraph.reproduce import data as data_of_tables
 from tidegraph.reproduce.cells import Cell, SeenOrItem, Workplace, fingerprint, measure
@@ -104,7 +105,7 @@ def test_the_best_published_numbers_are_those_of_the_tables() -> None:
             assert best.split()[1] == max(found, key=float)
 
 
-@pytest.mark.parametrize("name", sorted(set(TARGETS) - {"sensitivity", "error-vs-speed"}))
+@pytest.mark.parametrize("name", sorted(set(TARGETS) - {"sensitivity", "error-vs-speed", "parts"}))
 def test_published_rows_come_first_and_with_their_source(name: str) -> None:
     plan = Plan([0], fast=True)
     (table,) = TARGETS[name].tables(Found({}, plan))
@@ -355,6 +356,49 @@ def test_epochs_compared_with_tgn_cover_all_training_events(
         for (name, _), (cell, *_) in plan.cells.items():
             if cell.kind == "events":
                 assert cell.settings["max_examples"] >= datasets.DATA_SETS[name].events
+
+
+def test_models_differ_only_in_the_parts_that_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_of_tables, "absent", lambda name: None)
+    plan = Plan([0], fast=False)
+    TARGETS["parts"].plan(plan)
+    default = LinkPredictor().get_params()
+    parts = {"pair_features", "edge_features", "encoder", "encoder_options"}
+    read: dict[str, list[dict[str, Any]]] = {}
+    for (name, _), (cell, *_) in plan.cells.items():
+        if cell.kind == "events":
+            read.setdefault(name, []).append(dict(cell.settings))
+    assert len(read) == 5
+    for models in read.values():
+        for settings in models:
+            assert {key for key in settings if settings[key] != default[key]} <= parts
+        chosen = [[str(settings[part]) for part in sorted(parts)] for settings in models]
+        assert len({tuple(each) for each in chosen}) == len(models) >= 6
+    for name in ("movielens-100k", "bitcoin-otc"):  # the others have nothing more to read
+        assert any(all(default[part] == each[part] for part in parts) for each in read[name])
+
+
+def test_a_table_of_parts_says_how_many_events_were_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(data_of_tables, "absent", lambda name: None if name == "uci" else "gone")
+    plan = Plan([0], fast=True)
+    TARGETS["parts"].plan(plan)
+    score = {"random-dst": {"all": {"ap": 0.5}, "first": {"ap": 0.25}}}
+    counts = {"random-dst": {"all": 1234, "first": 56}}
+    results = {
+        name: [{"metrics": score, "rules": {"memory": score}, "examples": counts}]
+        for name in plan.cells
+    }
+    (table,) = TARGETS["parts"].tables(Found(results, plan))
+    *models, best, judged = table.rows
+    assert table.title == "uci"
+    assert {row.knowledge for row in table.rows} == {"event"}
+    for row in models:
+        assert row.values["random-dst, first meetings"].text == "25.00 (n=1)"
+    assert best.values["random-dst, all"].text == "50.00 (memory)"
+    shown = {title: value.text for title, value in judged.values.items()}
+    assert shown == {"random-dst, all": "1,234", "random-dst, first meetings": "56"}
 
 
 def write_results(output: Path, target: str, tables: list[Table], **about: Any) -> None:

@@ -125,9 +125,10 @@ def _link(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
     predictor = LinkPredictor(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
     learned = _learn(predictor, trial.events, trial.training, times, report)
     with times.stage("score"):
-        table = trial.evaluate(predictor).table[MODEL]
+        scores = trial.evaluate(predictor)
     return {
-        "metrics": table,
+        "metrics": scores.table[MODEL],
+        "examples": scores.examples,
         "training_negatives": predictor.training_negatives,
         "moved": _moved(predictor, trial),
         **learned,
@@ -167,7 +168,8 @@ def _heuristics(cell: Cell, workplace: Workplace, report: Report) -> dict[str, A
     times = _StageTimes()
     trial = workplace.trial_of(cell)
     with times.stage("score"):
-        table = trial.evaluate(None, progress=_part(report, 0.0, 0.9)).table
+        scores = trial.evaluate(None, progress=_part(report, 0.0, 0.9))
+        table = scores.table
         if cell.kind == "event-rules":
             about = trial.events, trial.training
             samplers = trial.protocol.samplers or ()
@@ -175,7 +177,7 @@ def _heuristics(cell: Cell, workplace: Workplace, report: Report) -> dict[str, A
                 None, *about, samplers=samplers, heuristics=lambda: [SeenOrItem()]
             )
             table |= Scores.of([result]).table
-    return {"rules": table, **times.stages()}
+    return {"rules": table, "examples": scores.examples, **times.stages()}
 
 
 class SeenOrItem(Heuristic):

@@ -127,7 +127,8 @@ def _lines(results: dict[str, Any], tables: Sequence[Table], figure: str | None)
         sources = [f"{source}." for source in table.sources]
         yield from _listed("Published rows appear as printed:", sources)
     yield from _listed("## How to read it", results["notes"])
-    yield from _listed("## Not measured yet", results["missing"])
+    absent = [f"{name}: {why}" for name, why in results["absent"].items()]
+    yield from _listed("## Not measured yet", [*results["missing"], *absent])
     yield from ("## How it was made", "", f"    {results['command']}", "")
     machine = results["machine"]
     yield f"- seeds {', '.join(map(str, results['seeds']))}; n counts those in a number"

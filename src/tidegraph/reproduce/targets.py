@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tidegraph.learning.settings import LinkSettings
 from tidegraph.reproduce import figures
 from tidegraph.reproduce.page import (
     HERE,
@@ -130,6 +131,87 @@ _COMPARISONS = (
         [(_BY_COLUMN, "ap")],
     ),
 )
+
+
+# parts --------------------------------------------------------------------------------------------
+
+_WITH_RATINGS = ("movielens-100k", "bitcoin-otc")
+_OF_PARTS = ("wikipedia", "uci", "movielens-100k", "nyc-flights", "bitcoin-otc")
+_ENCODED = ("wikipedia", "uci", "bitcoin-otc")  # an encoder takes most of the time
+_ASKED = {  # sampler and part, by the title of their column
+    "random-dst, all": ("random-dst", "all"),
+    "random-dst, new nodes": ("random-dst", "new"),
+    "random-dst, first meetings": ("random-dst", "first"),
+    "historical, all": ("historical", "all"),
+    "inductive, all": ("inductive", "all"),
+}
+_DRAWN = {"random-dst, all": "all", "random-dst, first meetings": "first meetings"}
+_GRU = {"encoder": "gru", "encoder_options": {"time_encoding": True}}
+# What a model reads, and the data sets on which it is measured.
+_READ: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
+    "history": ({"pair_features": ("history",)}, _OF_PARTS),
+    "local": ({"pair_features": ("local",)}, _OF_PARTS),
+    "sketches": ({"pair_features": ("sketches",)}, _OF_PARTS),
+    "history + sketches": ({"pair_features": ("history", "sketches")}, _OF_PARTS),
+    "history + local": ({"pair_features": ("history", "local")}, _OF_PARTS),
+    "history + local + sketches": (
+        {"pair_features": ("history", "local", "sketches")},
+        _OF_PARTS,
+    ),
+    "history + local + ratings": (
+        {"pair_features": ("history", "local"), "edge_features": True},
+        _WITH_RATINGS,
+    ),
+    "history + local + GRU": ({"pair_features": ("history", "local"), **_GRU}, _ENCODED),
+}
+
+
+def _plan_parts(plan: Plan) -> None:
+    for name in _OF_PARTS:
+        plan.add("event-rules", name, HEURISTICS, {}, seeds=(0,))
+    for model, (reads, names) in _READ.items():
+        settings = {"edge_features": False, "max_examples": LinkSettings.max_examples, **reads}
+        plan.models("events", names, model, "default", **settings)
+
+
+def _tables_parts(found: Found) -> list[Table]:
+    tables = []
+    for name in _OF_PARTS:
+        if name in found.absent:
+            continue
+        columns = [
+            Column(title, name, part, (sampler, "ap")) for title, (sampler, part) in _ASKED.items()
+        ]
+        models = [model for model, (_, names) in _READ.items() if name in names]
+        rows = found.rows(columns, models, (_BY_COLUMN, "ap"))
+        rows += found.best_heuristics(columns, (_BY_COLUMN, "ap"))
+        judged = {
+            title: Value(f"{counts[0]:,.0f}")
+            for title, asked in _ASKED.items()
+            if (counts := found.values(name, HEURISTICS, "examples", *asked))
+        }
+        rows.append(Row("events judged", "", _BY_COLUMN, "count", judged, "event"))
+        tables.append(Table(name, list(_ASKED), rows))
+    return tables
+
+
+def _draw_parts(tables: list[Table], found: Found, path: Path) -> None:
+    """Draw two columns of every data set."""
+    drawn = [
+        (f"{table.title} {short}", title, table)
+        for table in tables
+        for title, short in _DRAWN.items()
+    ]
+    by_model: dict[str, Row] = {}
+    for panel, title, table in drawn:
+        for row in table.rows:
+            shown = by_model.setdefault(row.name, replace(row, values={}))
+            if title in row.values:
+                shown.values[panel] = row.values[title]
+    order = [*_READ, *by_model]  # no data set has all models
+    rows = sorted(by_model.values(), key=lambda row: order.index(row.name))
+    columns = [panel for panel, _, _ in drawn]
+    figures.dots(Table("random-dst, average precision in percent", columns, rows), path)
 
 
 # ablation-high-pass -------------------------------------------------------------------------------
@@ -343,6 +425,7 @@ def _draw_errors(tables: list[Table], found: Found, path: Path) -> None:
 
 _PARTS: dict[str, tuple[Any, ...]] = {  # what to measure, its tables, and perhaps a figure
     **{each.name: (each.plan, each.tables) for each in _COMPARISONS},
+    "parts": (_plan_parts, _tables_parts, _draw_parts),
     "ablation-high-pass": (_plan_ablation, _tables_ablation),
     "time-encoding": (_plan_times, _tables_times),
     "sensitivity": (_plan_sensitivity, _tables_sensitivity, _draw_sensitivity),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -65,10 +65,10 @@ def load_dataset(
     the cache, in the compact form `NAME.csv.gz` and as its authors publish it; with `download` it
     is fetched if none of them has it.
 
-    Bitcoin's ratings are edge features, not weights. `labels` are the states of sources at their
-    events; `node_labels` are labels of nodes with the time they become known: the delay of a flight
-    on arrival (a day after departure if the arrival is not recorded), the class of a paper in its
-    first year as a source.
+    Ratings (Bitcoin's and MovieLens') are edge features, not weights. `labels` are the states of
+    sources at their events; `node_labels` are labels of nodes with the time they become known: the
+    delay of a flight on arrival (a day after departure if the arrival is not recorded), the class
+    of a paper in its first year as a source.
 
     >>> load_dataset("nyc-flights").names[0]
     'N14228'
@@ -146,10 +146,12 @@ def _compact(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
 
 def _published(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
     if data_set.layout == "ratings":
-        table = _headerless(paths[0], ["src", "dst", "rating", "time"])
-        return read_table(
-            table, weight=False, edge_features=("rating",), unit=data_set.unit, sort=True
-        )
+        return _ratings(data_set, _headerless(paths[0], ["src", "dst", "rating", "time"]))
+    if data_set.layout == "movielens":
+        header = paths[0].suffix == ".inter"  # RecBole's form: the same lines after a header
+        columns = ["user", "film", "rating", "time"]
+        table = _headerless(paths[0], columns, delimiter="\t", skip=int(header))
+        return _ratings(data_set, table, src="user", dst="film", bipartite=True)
     if data_set.layout == "tgl":
         return formats.read_tgl(paths[0].parent, unit=data_set.unit)
     read = formats.read_jodie if data_set.layout == "jodie" else formats.read_snap
@@ -161,18 +163,29 @@ def _published(data_set: DataSet, paths: tuple[Path, ...]) -> EventStream:
 _READERS = {"shipped": _shipped, "compact": _compact, "published": _published}
 
 
-def _headerless(path: Path, columns: list[str]) -> pyarrow.Table:
+def _headerless(
+    path: Path, columns: list[str], *, delimiter: str = ",", skip: int = 0
+) -> pyarrow.Table:
     import pyarrow
     import pyarrow.csv
 
     try:
         return pyarrow.csv.read_csv(
-            path, read_options=pyarrow.csv.ReadOptions(column_names=columns)
+            path,
+            read_options=pyarrow.csv.ReadOptions(column_names=columns, skip_rows=skip),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
         )
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(
-            f"{path} cannot be read as lines of {','.join(columns)}: {error}; fetch it again"
+            f"{path} cannot be read as lines of {delimiter.join(columns)}: {error}; fetch it again"
         ) from error
+
+
+def _ratings(data_set: DataSet, table: pyarrow.Table, **options: Any) -> EventStream:
+    features = ("rating",)
+    return read_table(
+        table, weight=False, edge_features=features, unit=data_set.unit, sort=True, **options
+    )
 
 
 def _first_years(stream: EventStream) -> IntArray:

@@ -29,7 +29,8 @@ class PublishedFile:
 
     path: str  # relative to a directory of data sets, with / as separator
     url: str
-    about_bytes: int  # rounded, for display only
+    about_bytes: int  # of the download; rounded, for display only
+    member: str = ""  # the path of the file inside the zip archive at `url`, if that is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +45,20 @@ class DataSet:
     citation: str
     compact: tuple[tuple[str, str], ...] = ()  # (file, SHA-256): src,dst,time and further columns
     published: tuple[PublishedFile, ...] = ()  # all are needed
-    layout: str = ""  # of the published files: jodie, messages, ratings, tgl
+    copies: tuple[str, ...] = ()  # other names of the published file, or its rows in other files
+    layout: str = ""  # of the published files: jodie, messages, movielens, ratings, tgl
     labelled: bool = False  # whether the compact file has a label per event
     shipped: bool = False
 
     @property
-    def files(self) -> dict[str, list[str]]:
-        """The files of each form, relative to a directory of data sets."""
-        return {
-            "compact": [name for name, _ in self.compact],
-            "published": [file.path for file in self.published],
-        }
+    def files(self) -> list[tuple[str, list[str]]]:
+        """The forms that are read and the files of each, relative to a directory of data sets."""
+        forms = [
+            ("compact", [name for name, _ in self.compact]),
+            ("published", [file.path for file in self.published]),
+            *(("published", [name]) for name in self.copies),
+        ]
+        return [(form, names) for form, names in forms if names]
 
     @property
     def about_bytes(self) -> int:
@@ -76,6 +80,7 @@ def _data_sets() -> dict[str, DataSet]:
     for name, fields in known["data_sets"].items():
         fields["citation"] = known["citations"][fields["citation"]]
         fields["compact"] = tuple(fields.get("compact", {}).items())
+        fields["copies"] = tuple(fields.get("copies", ()))
         fields["published"] = tuple(PublishedFile(**file) for file in fields.get("published", ()))
         found[name] = DataSet(name, **fields)
     return found
@@ -111,16 +116,16 @@ def find(data_set: DataSet, directory: str | os.PathLike[str] | None = None) -> 
         path = Path(__file__).parent / "data" / f"{data_set.name}.parquet"
         return Found("shipped", (path,))
     for place in data_directories(directory):
-        for form, names in data_set.files.items():
+        for form, names in data_set.files:
             paths = tuple(place / name for name in names)
-            if paths and all(path.is_file() for path in paths):
+            if all(path.is_file() for path in paths):
                 return Found(form, paths)
     return None
 
 
 def absent(data_set: DataSet, directory: str | os.PathLike[str] | None) -> DataError:
     """Return the error that says where a data set was looked for and how to get it."""
-    wanted = [", ".join(names) for names in data_set.files.values() if names]
+    wanted = [", ".join(names) for _, names in data_set.files]
     places = ", ".join(str(place.absolute()) for place in data_directories(directory))
     message = (
         f"data set {data_set.name!r} was not found: looked for {' or '.join(wanted)} in {places};"
@@ -206,7 +211,7 @@ def fetch(
     if data_set.shipped:
         raise DataError(f"{name} comes with the package; there is nothing to fetch")
     if not data_set.published:
-        files = ", ".join(data_set.files["compact"])
+        files = ", ".join(name for name, _ in data_set.compact)
         raise DataError(
             f"{name} is not published in this form; put {files} into a directory and set"
             " TIDEGRAPH_DATA to it"
@@ -249,20 +254,39 @@ def _download(file: PublishedFile, path: Path, progress: Progress | None) -> Non
             raise DataError(
                 f"{file.url} ended after {received:,} of {int(announced):,} bytes; try again"
             )
+        checksum = _extract(partial, file) if file.member else state.hexdigest()
         expected = _recorded(path)
-        if expected is not None and expected != state.hexdigest():
+        if expected is not None and expected != checksum:
             raise DataError(
-                f"{file.url} now has SHA-256 {state.hexdigest()}, but {expected} was recorded in"
+                f"{file.url} now has SHA-256 {checksum}, but {expected} was recorded in"
                 f" {_record(path)} when it was first fetched; if the change is intended, delete"
                 " that file and fetch again"
             )
         put_in_place(partial, path)
-        _record(path).write_text(f"{state.hexdigest()}  {path.name}\n", encoding="ascii")
+        _record(path).write_text(f"{checksum}  {path.name}\n", encoding="ascii")
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", None) or error
+        what = f"{file.member} from it" if file.member else "it"
         raise DataError(
             f"{file.url} could not be fetched to {path}: {reason}; download it by other means"
-            f" (about {bytes_in_words(file.about_bytes)}) and put it there"
+            f" (about {bytes_in_words(file.about_bytes)}) and put {what} there"
         ) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _extract(archive: Path, file: PublishedFile) -> str:
+    """Replace a downloaded archive by the file wanted from it; return the checksum of that file."""
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(archive) as found:
+            content = found.read(file.member)
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise DataError(
+            f"{file.url} is not a zip archive that holds {file.member} ({error}); try again"
+        ) from error
+    with archive.open("wb") as target:
+        target.write(content)
+        sync(target)
+    return hashlib.sha256(content).hexdigest()

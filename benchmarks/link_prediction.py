@@ -2,9 +2,9 @@
 
 python benchmarks/link_prediction.py [SECTION ...] [--seeds 0,1,2] [--fast] [--output FILE]
 
-Only the named sections are measured again. Events: TGN's split of Wikipedia and UCI under four
-kinds of negatives, with the knowledge of each event and of each batch; on Wikipedia, all test
-events also rank every page, once more with TGB's split. Snapshots: ROLAND's fixed
+Only the named sections are measured again. Events: TGN's split of Wikipedia, UCI and MovieLens-100k under four
+kinds of negatives, with the knowledge of each event and, for the first two, of each batch; on
+Wikipedia, all test events also rank every page, once more with TGB's split. Snapshots: ROLAND's fixed
 split of UCI and both Bitcoin graphs, the latter also with every edge reversed, as ROLAND uses them;
 live, the model keeps learning during the test, as ROLAND does. Results include heuristics and the
 seconds of every stage. --fast uses the beginning of each stream and little training to try
@@ -33,6 +33,7 @@ SECTIONS = {
     "wikipedia": Protocol(samplers=SAMPLERS, rank=True),
     "wikipedia-batch": Protocol(samplers=SAMPLERS, knowledge="batch", rank=True),
     "wikipedia-tgb": Protocol("tgb", rank=True),
+    "movielens-100k": Protocol(samplers=SAMPLERS),
     "uci": Protocol(samplers=SAMPLERS),
     "uci-batch": Protocol(samplers=SAMPLERS, knowledge="batch"),
     "uci-snapshots": Protocol("roland"),

@@ -356,6 +356,25 @@ def test_a_ranking_lists_the_likeliest_first(fitted: LinkPredictor) -> None:
     np.testing.assert_allclose(all_of_them[0], probability[0], rtol=1e-6)
 
 
+def test_a_ranking_of_few_candidates_scores_them_as_that_of_all(fitted: LinkPredictor) -> None:
+    sources = np.unique(STREAM.src[CUT:])[:4]
+    everyone = len(np.unique(STREAM.before(NOW).dst))
+    src, dst, probability = fitted.rank_all(NOW, 5, src=sources, most=12)
+    np.testing.assert_array_equal(src, np.repeat(sources, 5))
+    np.testing.assert_allclose(
+        fitted.predict_proba(src, dst, NOW), probability, rtol=1e-4, atol=1e-5
+    )
+    source = int(sources[0])
+    few = set(fitted._candidates.of(source, NOW, 12).tolist()) - {source}
+    assert set(fitted.rank(source, NOW, k=12, most=12)[0].tolist()) == few
+    for whole in (fitted.rank_all(NOW, 5, src=sources, most=most) for most in (None, everyone)):
+        assert (whole[2] >= probability - 1e-5).all()
+    # As many as are wanted are read, however few that is.
+    assert len(fitted.rank(source, NOW, k=20, most=3, without_self=False)[0]) == 20
+    with pytest.raises(ParameterError, match="most is 0"):
+        fitted.rank(source, NOW, most=0)
+
+
 def test_a_ranking_leaves_out_what_is_not_wanted(fitted: LinkPredictor) -> None:
     past = STREAM.before(NOW)
     source = int(past.src[-1])

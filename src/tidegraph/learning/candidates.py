@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from tidegraph.events.columns import IntArray
@@ -23,10 +25,14 @@ class Candidates:
 
     def __init__(self, stream: EventStream, local: LocalPropagation) -> None:
         self._stream, self._local = stream, local
-        nodes, first = np.unique(stream.dst, return_index=True)
-        self._since: IntArray = np.full(stream.nodes, _NEVER)  # the first time as a destination
-        self._since[nodes] = stream.t[first]
-        self._popular: tuple[int, IntArray] = (-_NEVER, nodes[:0])
+        self._popular: tuple[int, IntArray] = (-_NEVER, np.empty(0, dtype=np.int64))
+
+    @cached_property
+    def _since(self) -> IntArray:
+        """When each node was a destination first. A stream that is followed hardly asks for it."""
+        since = np.full(self._stream.nodes, _NEVER)
+        since[self._stream.dst[::-1]] = self._stream.t[::-1]  # of several values the last one stays
+        return since
 
     def before(self, t: int) -> IntArray:
         """Return all destinations before `t`, ascending."""

@@ -290,8 +290,8 @@ class LinkPredictor(LinkSettings, Estimator):
 
         Candidates are the nodes that were destinations before `t`, unless others are given;
         `without_known` leaves out those that `src` was linked to before. Where there are more than
-        `most`, those count that a walk of three hops from `src` reaches, its latest partners
-        first, and the most popular ones of late; None reads all of them.
+        `most`, or `k` if that is larger, as many are read: those that a walk of three hops from
+        `src` reaches, its latest partners first, and the most popular ones of late. None reads all.
         """
         self._check_fitted()
         if np.ndim(src) or np.ndim(t):
@@ -339,12 +339,13 @@ class LinkPredictor(LinkSettings, Estimator):
             if candidates is None
             else np.unique(self._columns(dst=candidates)[0])
         )
-        few = most is not None and candidates is None and len(everyone) > most
+        width = len(everyone) if most is None else min(len(everyone), max(most, k))
+        all_of_them = candidates is not None or width == len(everyone)
         found = [(sources[:0], everyone[:0], np.zeros(0, np.float32))]
-        at_once = max(1, _PAIRS_AT_ONCE // max(1, most if few and most else len(everyone)))
+        at_once = max(1, _PAIRS_AT_ONCE // max(1, len(everyone) if all_of_them else width))
         for rows in pieces(len(sources), at_once):
             asked = [
-                self._candidates.of(source, time, most) if few and most else everyone
+                everyone if all_of_them else self._candidates.of(source, time, width)
                 for source in sources[rows].tolist()
             ]
             place = np.repeat(rows, [len(each) for each in asked])

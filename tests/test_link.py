@@ -507,6 +507,30 @@ def test_a_wrong_setting_is_rejected_and_changes_nothing() -> None:
         predictor(decoder="hadamard")
     with pytest.raises(ParameterError, match="at least one negative"):
         predictor(random_negatives=0, past_negatives=0)
+    with pytest.raises(ParameterError, match="give some of history, local, sketches"):
+        predictor(pair_features=[])
+    with pytest.raises(ParameterError, match="pair_features is 'local'"):
+        predictor(pair_features="local")
+
+
+@pytest.mark.parametrize("parts", [["sketches"], ["local"], ["sketches", "history"]])
+def test_a_model_reads_the_parts_it_is_given_and_saves_which(
+    parts: list[str], fitted: LinkPredictor, tmp_path: Path
+) -> None:
+    model = predictor(pair_features=parts, epochs=1).fit(STREAM, SPLIT)
+    names = model._features.names
+    reads = {
+        "sketches": "product x·z0" in names,
+        "local": "hop_1" in names,
+        "history": "pair.known" in names,
+    }
+    assert {part for part, read in reads.items() if read} == set(parts)
+    answers = model.decision_function(*questions())
+    assert not np.array_equal(answers, fitted.decision_function(*questions()))
+    model.save(tmp_path / "model")
+    assert np.array_equal(
+        LinkPredictor.load(tmp_path / "model").decision_function(*questions()), answers
+    )
 
 
 def test_without_a_split_the_last_events_decide_when_to_stop() -> None:

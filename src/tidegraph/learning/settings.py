@@ -376,8 +376,13 @@ class LinkSettings(ModelSettings):
     )
 
     def __post_init__(self) -> None:
-        self.pair_features = tuple(self.pair_features)  # a list, where it comes from a file
+        if isinstance(self.pair_features, list):  # as files have it
+            self.pair_features = tuple(self.pair_features)
         super().__post_init__()
+        if not self.pair_features:
+            raise ParameterError(
+                f"pair_features is empty; give some of {', '.join(get_args(PairPart))}"
+            )
         if self.encoder is None and self.decoder in ("concatenation", "hadamard"):
             raise ParameterError(f"decoder {self.decoder!r} needs an encoder; 'pair' does not")
         if not self.random_negatives + self.past_negatives:

@@ -154,6 +154,9 @@ def test_an_estimate_grows_with_events_and_columns() -> None:
         assert less.memory <= more.memory
         assert less.disk < more.disk
     assert cost(10**6, "skip=heuristics").seconds < usual.seconds  # type: ignore[operator]
+    read = ("history", "history,local", "history,local,sketches")
+    history, walks, sketches = (cost(10**6, f"pair_features={each}").seconds for each in read)
+    assert history < walks == usual.seconds < sketches  # type: ignore[operator]
     assert cost(10**6, "preset=paper-lstm").seconds is None
     # Linear: no part grows faster than the events.
     assert large.seconds <= 10 * usual.seconds  # type: ignore[operator]

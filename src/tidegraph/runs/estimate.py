@@ -15,13 +15,15 @@ from tidegraph.store.recording import SEGMENT_BYTES
 from tidegraph.store.segments import Layout
 
 # CPU seconds of one core on a busy machine: recording on 10^4 to 10^5 events of
-# `generate_communities`, UCI, Wikipedia and 3 M flights; the rest on 10^4 events alone. That two
-# cores halve the work of records and networks is assumed.
+# `generate_communities`, UCI, Wikipedia and 3 M flights; walks on UCI, Wikipedia and flights; the
+# rest on 10^4 events alone. That two cores halve the work of records and networks is assumed.
 # Of both ends, and of neighbours that moved enough: fewer the more events a node has.
 _RECORDS_PER_EVENT, _MOVED = 1.5, 27.0
 _EVENT_CELL_US = 0.3  # to propagate and record an event, per channel and column
 _EVENT_US = 25  # the same whatever the columns, and to save and to describe it
-_PAIR_US, _PAIR_COLUMN_US = 8, 0.25  # to read the features of a pair
+_PAIR_US = 8  # to read the features of a pair
+_SKETCH_COLUMN_US = 0.25  # of its sketches
+_WALK_US, _LONE_WALK_US = 8, 25  # one that serves all negatives of an event, and one of its own
 _STEP_US = 14  # of one pair through the network and back; a third of it one way
 _HEURISTIC_PAIR_US = 15  # of all heuristics about one pair
 _FIXED_S = 5.0
@@ -85,10 +87,12 @@ def estimate(
     pairs = int(min(0.7 * events, model["max_examples"]) * per_event)
     epochs = model["epochs"] or default_epochs(pairs)
     asked = _TESTED * events * (1 + len(settings.evaluation.samplers or ("", "")))
-    pair_us = _PAIR_US + _PAIR_COLUMN_US * columns
+    reads = model.get("pair_features", ("sketches",))  # other tasks read representations
+    pair_us = _PAIR_US + (_SKETCH_COLUMN_US * columns if "sketches" in reads else 0)
+    walk_us, lone_us = (_WALK_US, _LONE_WALK_US) if "local" in reads else (0, 0)
     of_seed_us = events * (_EVENT_US + _EVENT_CELL_US * cells) / 2
-    of_seed_us += pairs * (pair_us + epochs * _STEP_US * model["hidden"] / 256 / 2)
-    of_seed_us += asked * (pair_us + _STEP_US / 3)
+    of_seed_us += pairs * (pair_us + walk_us + epochs * _STEP_US * model["hidden"] / 256 / 2)
+    of_seed_us += asked * (pair_us + lone_us + _STEP_US / 3)
     once_us = 0 if "heuristics" in settings.skip else asked * _HEURISTIC_PAIR_US
     return Estimate(
         seconds=None if model["encoder"] else _FIXED_S + (seeds * of_seed_us + once_us) / 1e6,

@@ -533,6 +533,13 @@ def test_a_model_reads_the_parts_it_is_given_and_saves_which(
     )
 
 
+def test_settings_of_the_record_change_no_answer_of_a_model_that_does_not_read_it() -> None:
+    others = {"columns": 4, "alpha": 0.5, "half_lives": [1.0], "high_pass": False, "epsilon": 0.2}
+    one, other = (predictor(epochs=1, **more).fit(STREAM, SPLIT) for more in ({}, others))
+    answers = one.decision_function(*questions())
+    assert np.array_equal(other.decision_function(*questions()), answers)
+
+
 def test_without_a_split_the_last_events_decide_when_to_stop() -> None:
     model = predictor(epochs=1).fit(STREAM)
     assert np.isfinite(model.decision_function(*questions())).all()

@@ -101,7 +101,7 @@ def _print_all_settings() -> None:
 @LABEL_DELAY_OPTION
 @setting_option(Evaluation, "protocol", note=". Default: tgn")
 @sampler_option("random-dst and historical")
-@setting_option(Evaluation, "knowledge")
+@setting_option(Evaluation, "knowledge", note=". Default: event")
 @time_options
 @snapshot_options
 @option("--out", "The directory of all runs.", Path("runs"), type=DIRECTORY)

@@ -89,8 +89,8 @@ class Data:
     )
     labels: str | None = setting(
         None,
-        "a table of the classes of nodes; its columns, where they are not recognised, as in"
-        " FILE:node=COLUMN,label=COLUMN,time=COLUMN, and likewise side=src or dst and"
+        "a table of the classes of nodes; name columns that are not recognised after the file, as"
+        " in FILE:node=COLUMN,label=COLUMN,time=COLUMN, and so side=src or side=dst and"
         " date-format=FORMAT",
     )
     node_features: tuple[str, ...] = setting(
@@ -133,8 +133,9 @@ class Evaluation:
     )
     knowledge: Knowledge = setting(
         "event",
-        "what is known when a test event is asked about: all before its time, or all before its"
-        " batch of 200, as published models with a memory have it; training asks in the same way",
+        "what is known when a test event is asked about: all before its time (event), or all before"
+        " its batch of 200 (batch), as for EdgeBank, JODIE and DyRep in publications; the model is"
+        " trained in the same way",
     )
     rank: bool = setting(False, "whether to rank all destinations too")
     rank_sample: int | None = setting(None, "rank for so many test events only", least=1)

@@ -83,8 +83,8 @@ def sweep(
     """Try combinations of settings and order them by validation events alone.
 
     \b
-      tidegraph sweep calls.csv --grid alpha=0.1,0.2 --grid columns=64,128 -o calls.sweep
-      tidegraph sweep wikipedia --grid "half_lives=[3600],[60,3600]" --engine ray -o wiki.sweep
+      tidegraph sweep calls.csv --grid hidden=128,256 --grid dropout=0.1,0.3 -o calls.sweep
+      tidegraph sweep wikipedia --grid past_weight=0.1,0.3,1 --engine ray -o wiki.sweep
 
     Every finished training is stored: the same command resumes a sweep that was stopped, and a
     larger grid adds to its results. OUTPUT/results.csv and results.json hold the table. Test events

@@ -205,8 +205,9 @@ def test_a_user_is_not_merged_with_an_item_that_has_its_id() -> None:
 def test_words_are_no_ids_of_a_stream_of_integers() -> None:
     for ids in ([0, 1], [10, 20]):
         earlier = read_table({"src": ids, "dst": ids[::-1], "t": [1, 2]})
-        with pytest.raises(DataError, match="such as ann"):
-            read_like(earlier, {"src": ["10", "ann"], "dst": ["10", "20"], "t": [3, 4]})
+        for other in ("ann", "007"):  # the latter is a word, where an integer is written 7
+            with pytest.raises(DataError, match=f"such as {other}"):
+                read_like(earlier, {"src": ["10", other], "dst": ["10", "20"], "t": [3, 4]})
 
 
 # Older streams ------------------------------------------------------------------------------------

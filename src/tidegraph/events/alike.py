@@ -222,7 +222,10 @@ def _named_alike(events: EventStream, stream: EventStream) -> EventStream:
     ids = names.values
     if not names.are_integers or (known is None and ids.min() < 0):
         kind = "integers from 0 on" if known is None else "integers"
-        other = next(name for name in ids.tolist() if not str(name).isdecimal())
+        other = next(
+            (name for name in map(str, ids.tolist()) if not are_integers([name]) or name[0] == "-"),
+            ids[0],
+        )
         raise DataError(
             f"ids of earlier events are {kind}, and {_title(events)} has others, such as {other};"
             " give such ids, or train on all events together"

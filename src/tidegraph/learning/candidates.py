@@ -29,7 +29,10 @@ class Candidates:
 
     @cached_property
     def _since(self) -> IntArray:
-        """When each node was a destination first. A stream that is followed hardly asks for it."""
+        """When each node was a destination first.
+
+        A pass over all events, for rankings alone: not every state that follows a stream has one.
+        """
         since = np.full(self._stream.nodes, _NEVER)
         since[self._stream.dst[::-1]] = self._stream.t[::-1]  # of several values the last one stays
         return since

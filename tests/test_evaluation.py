@@ -1229,6 +1229,14 @@ def test_an_area_under_one_class_is_undefined_and_warned_about() -> None:
     assert any("only one class" in warning for warning in result.warnings)
 
 
+@pytest.mark.parametrize("only", [0, 2])
+def test_one_class_is_nothing_to_evaluate_whatever_its_number(only: int) -> None:
+    stream, examples = labelled(15)
+    same = replace(examples, label=np.full(len(stream), only))
+    with pytest.raises(EvaluationError, match="at least two"):
+        evaluation.evaluate_nodes(None, stream, same, parts=("test",))
+
+
 def test_historical_negatives_give_away_positives_that_repeat_a_pair_of_their_batch() -> None:
     """On uniformly random pairs nothing can be known, but for what the sampler leaves out."""
     generator = np.random.default_rng(0)

@@ -25,7 +25,7 @@ PARTS = {"train": 0, "validation": 1, "test": 2}
 
 
 def class_count(label: IntArray, part: NDArray[np.uint8] | None, parts: Sequence[str]) -> int:
-    """Return the number of classes; raise an error unless the examples can be evaluated."""
+    """Return one more than the highest class; raise an error unless examples can be evaluated."""
     if part is None:
         raise EvaluationError(
             "the examples are not divided; give part: 0 train, 1 validation, 2 test"
@@ -33,12 +33,11 @@ def class_count(label: IntArray, part: NDArray[np.uint8] | None, parts: Sequence
     unknown = [name for name in parts if name not in PARTS]
     if unknown:
         raise ParameterError(f"no part is called {unknown[0]!r}; give {', '.join(PARTS)}")
-    classes = int(label.max()) + 1 if len(label) else 0
-    if classes < 2 or label.min() < 0:
+    if len(np.unique(label)) < 2 or label.min() < 0:
         raise EvaluationError("labels must be classes from 0 on, at least two; see NodeLabels")
     if not (part == PARTS["train"]).any():
         raise EvaluationError("no example is for training (part 0); the heuristics need some")
-    return classes
+    return int(label.max()) + 1
 
 
 def evaluate_classes(

@@ -27,6 +27,7 @@ TITLES = {
     "wikipedia": "Wikipedia",
     "wikipedia-batch": "Wikipedia",
     "wikipedia-tgb": "Wikipedia, TGB's split",
+    "movielens-100k": "MovieLens-100k",
     "uci": "UCI",
     "uci-batch": "UCI",
     "uci-snapshots": "UCI, snapshots",
@@ -43,6 +44,7 @@ TITLES = {
 SHORT = (
     ("wikipedia", "random-dst", "all"),
     ("wikipedia", "historical", "all"),
+    ("movielens-100k", "random-dst", "first"),
     ("uci", "random-dst", "new"),
     ("uci-snapshots", "all-nodes", "all"),
     ("bitcoin-alpha-reversed-live", "all-nodes", "all"),

@@ -162,6 +162,28 @@ def recording(workers: dict[str, Any]) -> str:
     return _measured(rows, "python benchmarks/workers.py --memory NODES EDGES COLUMNS")
 
 
+STAGES = ("heuristics", "record", "train", "score", "observations", "total")
+
+
+def runs(measured: dict[str, Any]) -> str:
+    """Return the seconds of whole runs by stage, with memory and disk."""
+    rows = [
+        f"| data | events | {' | '.join(f'{stage} s' for stage in STAGES)} | µs per event |"
+        " CPU s | peak resident | disk |",
+        "|---|---|" + "---|" * (len(STAGES) + 4),
+    ]
+    for row in measured.get("rows", []):
+        seconds = " | ".join(f"{row['seconds'][stage]:,.1f}" for stage in STAGES)
+        rows.append(
+            f"| {row['data']} | {row['events']:,} | {seconds} | {row['us_per_event']:,.0f} |"
+            f" {row['cpu_s']:,.0f} | {_size(row['peak_bytes'])} | {_size(row['disk_bytes'])} |"
+        )
+    table = _measured(rows, "tidegraph bench run-growth")
+    if len(rows) > 2 and (RESULTS / "run_growth.svg").is_file():
+        table += "\n![Whole runs by events](../benchmarks/results/run_growth.svg)\n"
+    return table
+
+
 SIDES = {
     "passes_1_thread": "passes, 1 thread",
     "passes_2_threads": "passes, 2 threads",
@@ -219,6 +241,7 @@ def main() -> int:
         "classification": classification(scale),
         "recording": recording(results("workers.json")),
         "workers": sides(results("workers.json")),
+        "runs": runs(results("run_growth.json")),
     }
     text = PAGE.read_text(encoding="utf-8")
     fresh = BLOCK.sub(lambda found: found[1] + tables[found[2]] + found[3], text)

@@ -2,13 +2,13 @@
 
 python benchmarks/link_prediction.py [SECTION ...] [--seeds 0,1,2] [--fast] [--output FILE]
 
-Only the named sections are measured again. Events: TGN's split of Wikipedia, UCI and MovieLens-100k under four
-kinds of negatives, with the knowledge of each event and, for the first two, of each batch; on
-Wikipedia, all test events also rank every page, once more with TGB's split. Snapshots: ROLAND's fixed
-split of UCI and both Bitcoin graphs, the latter also with every edge reversed, as ROLAND uses them;
-live, the model keeps learning during the test, as ROLAND does. Results include heuristics and the
-seconds of every stage. --fast uses the beginning of each stream and little training to try
-everything out; its numbers mean nothing and are printed, not written.
+Only the named sections are measured again. Events: TGN's split of Wikipedia, UCI and
+MovieLens-100k under four kinds of negatives, with the knowledge of each event and, for the first
+two, of each batch; on Wikipedia, all test events also rank every page, once more with TGB's split.
+Snapshots: ROLAND's fixed split of UCI and both Bitcoin graphs, the latter also with every edge
+reversed, as ROLAND uses them; live, the model keeps learning during the test, as ROLAND does.
+Results include heuristics and the seconds of every stage. --fast uses the beginning of each stream
+and little training to try everything out; its numbers mean nothing and are printed, not written.
 """
 
 from __future__ import annotations

@@ -314,6 +314,15 @@ def test_few_candidates_are_the_latest_partners_and_the_most_active(model: Path)
     np.testing.assert_allclose(probability, predictor.predict_proba(src, dst, now), rtol=1e-5)
 
 
+def test_a_ranking_of_few_candidates_does_not_say_that_there_are_no_others(model: Path) -> None:
+    result = run("predict", model, "--src", "p1", "--rank", "9", "--candidates", "4")
+    assert result.exit_code == 0
+    assert "--candidates 20 ranks all" in result.stderr
+    assert "there are only" not in result.stderr
+    result = run("predict", model, "--src", "p1", "--rank", "90")
+    assert "there are only 19 nodes" in result.stderr
+
+
 @pytest.mark.parametrize(
     "words",
     [

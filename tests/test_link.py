@@ -370,6 +370,24 @@ def test_a_ranking_leaves_out_what_is_not_wanted(fitted: LinkPredictor) -> None:
     assert len(fitted.rank(source, NOW, candidates=[source])[0]) == 0
 
 
+def test_a_ranking_of_few_candidates_fills_up_with_those_that_are_wanted(
+    fitted: LinkPredictor,
+) -> None:
+    past = STREAM.before(NOW)
+    for source in np.unique(past.src)[:10].tolist():
+        unknown = np.setdiff1d(past.dst, [*past.dst[past.src == source], source])
+        new, _ = fitted.rank(source, NOW, k=6, most=6, without_known=True)
+        assert len(new) == min(6, len(unknown))
+        assert np.isin(new, unknown).all()
+        assert len(fitted.rank(source, NOW, k=6, most=6)[0]) == 6  # without itself
+
+
+def test_a_ranking_is_for_one_time(fitted: LinkPredictor) -> None:
+    for times in ([NOW, NOW + 1], [NOW], []):
+        with pytest.raises(DataError, match="one time"):
+            fitted.rank_all(times, 3)
+
+
 def test_unknown_nodes_are_named(fitted: LinkPredictor) -> None:
     with pytest.raises(TidegraphError, match=f"node {NODES}"):
         fitted.decision_function(0, NODES, NOW)

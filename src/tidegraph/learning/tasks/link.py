@@ -290,8 +290,8 @@ class LinkPredictor(LinkSettings, Estimator):
 
         Candidates are the nodes that were destinations before `t`, unless others are given;
         `without_known` leaves out those that `src` was linked to before. Where there are more than
-        `most`, those count that a walk of three hops from `src` reaches, its latest partners
-        first, and the most popular ones of late; None reads all of them.
+        `most`, so many of them count: those that a walk of three hops from `src` reaches, its
+        latest partners first, and the most popular ones of late; None reads all of them.
         """
         self._check_fitted()
         if np.ndim(src) or np.ndim(t):
@@ -330,6 +330,8 @@ class LinkPredictor(LinkSettings, Estimator):
         _K.check(k)
         if most is not None:
             _MOST.check(most)
+        if np.ndim(t):
+            raise DataError(f"t holds {np.size(t)} times; rank at one time")
         time = int(self._columns(t=t)[0][0])
         sources = (
             np.unique(self._stream.before(time).src) if src is None else self._columns(src=src)[0]
@@ -340,21 +342,22 @@ class LinkPredictor(LinkSettings, Estimator):
             else np.unique(self._columns(dst=candidates)[0])
         )
         few = most is not None and candidates is None and len(everyone) > most
+
+        def candidates_of(source: int) -> IntArray:
+            def wanted(nodes: IntArray) -> NDArray[np.bool_]:
+                kept = nodes != source if without_self else np.ones(len(nodes), dtype=np.bool_)
+                return kept & ~self._met(source, nodes, time) if without_known else kept
+
+            if few and most:
+                return self._candidates.of(source, time, most, wanted)
+            return everyone[wanted(everyone)]
+
         found = [(sources[:0], everyone[:0], np.zeros(0, np.float32))]
         at_once = max(1, _PAIRS_AT_ONCE // max(1, most if few and most else len(everyone)))
         for rows in pieces(len(sources), at_once):
-            asked = [
-                self._candidates.of(source, time, most) if few and most else everyone
-                for source in sources[rows].tolist()
-            ]
+            asked = [candidates_of(source) for source in sources[rows].tolist()]
             place = np.repeat(rows, [len(each) for each in asked])
             begin, end = sources[place], np.concatenate(asked)
-            kept = np.ones(len(end), dtype=np.bool_)
-            if without_self:
-                kept &= begin != end
-            if without_known:
-                kept &= ~self._met(begin, end, time)
-            begin, end, place = begin[kept], end[kept], place[kept]
             logit = self.decision_function(begin, end, time)
             order = np.lexsort((end, -logit, place))
             ordered = place[order]
@@ -366,9 +369,9 @@ class LinkPredictor(LinkSettings, Estimator):
         ranked = [np.concatenate(column) for column in zip(*found, strict=True)]
         return ranked[0], ranked[1], ranked[2]
 
-    def _met(self, src: IntArray, dst: IntArray, t: int) -> NDArray[np.bool_]:
-        """Return whether `src` was linked to `dst` before `t`."""
-        known = self._history.of_links(src, dst, np.full(len(src), t))
+    def _met(self, src: int, dst: IntArray, t: int) -> NDArray[np.bool_]:
+        """Return whether `src` was linked to each of `dst` before `t`."""
+        known = self._history.of_links(np.full(len(dst), src), dst, np.full(len(dst), t))
         met: NDArray[np.bool_] = known[:, self._history.link_names.index("pair.known")] > 0
         return met
 

@@ -297,7 +297,7 @@ def test_a_ranking_for_all_is_that_of_each(model: Path, tmp_path: Path, new: boo
 def test_few_candidates_are_the_latest_partners_and_the_most_active(model: Path) -> None:
     predictor = LinkPredictor.load(model)
     stream, now = predictor.stream, EARLIER[-1][2] + 1
-    src, dst, probability = predictor.rank_all(now, 100, most=4)
+    src, dst, probability = predictor.rank_all(now, 4, most=4)
     weight = np.zeros(stream.nodes)
     half = (now - int(stream.t[0])) / 30
     np.add.at(weight, stream.dst, 0.5 ** ((now - stream.t) / half))
@@ -312,6 +312,15 @@ def test_few_candidates_are_the_latest_partners_and_the_most_active(model: Path)
         assert latest == source or latest in found
         assert (np.diff(probability[src == source]) <= 0).all()
     np.testing.assert_allclose(probability, predictor.predict_proba(src, dst, now), rtol=1e-5)
+
+
+def test_a_ranking_of_few_candidates_does_not_say_that_there_are_no_others(model: Path) -> None:
+    result = run("predict", model, "--src", "p1", "--rank", "9", "--candidates", "4")
+    assert result.exit_code == 0
+    assert "--candidates 20 ranks all" in result.stderr
+    assert "there are only" not in result.stderr
+    result = run("predict", model, "--src", "p1", "--rank", "90")
+    assert "there are only 19 nodes" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,20 @@ def test_the_file_of_other_events_is_replaced(tmp_path: Path) -> None:
         assert HistoryFile.open(path).description["events"] == len(stream)
 
 
+def test_a_damaged_history_cannot_be_merged_and_says_what_to_do(tmp_path: Path) -> None:
+    stream = stream_of(random_rows(6, 300, 9), 9)
+    history = History.of(stream, HALF_LIVES, tmp_path / "history")
+    whole = bytearray((tmp_path / "history").read_bytes())
+    header = json.loads(whole[history_file._PREFIX.unpack_from(whole)[3] :])
+    first, count, _ = header["arrays"]["role0.partner"]
+    whole[first : first + count] = b"\xff" * count
+    (tmp_path / "history").write_bytes(whole)  # in place: it is mapped already
+    history.append(stream_of([(1, 2, int(stream.t[-1]))], 9))
+    with pytest.raises(StateFileError, match=r"damaged: .*record again"):
+        history.save(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_damaged_file_is_rejected(tmp_path: Path) -> None:
     stream = stream_of(random_rows(6, 300, 9), 9)
     path = tmp_path / "history"

@@ -365,8 +365,8 @@ def test_a_ranking_of_few_candidates_scores_them_as_that_of_all(fitted: LinkPred
         fitted.predict_proba(src, dst, NOW), probability, rtol=1e-4, atol=1e-5
     )
     source = int(sources[0])
-    few = set(fitted._candidates.of(source, NOW, 12).tolist()) - {source}
-    assert set(fitted.rank(source, NOW, k=12, most=12)[0].tolist()) == few
+    few = fitted._candidates.of(source, NOW, 12, lambda nodes: nodes != source)
+    assert set(fitted.rank(source, NOW, k=12, most=12)[0].tolist()) == set(few.tolist())
     for whole in (fitted.rank_all(NOW, 5, src=sources, most=most) for most in (None, everyone)):
         assert (whole[2] >= probability - 1e-5).all()
     # As many as are wanted are read, however few that is.
@@ -387,6 +387,24 @@ def test_a_ranking_leaves_out_what_is_not_wanted(fitted: LinkPredictor) -> None:
     without, _ = fitted.rank(source, NOW, k=NODES, candidates=[source, 1, 2])
     assert set(without.tolist()) == {1, 2} - {source}
     assert len(fitted.rank(source, NOW, candidates=[source])[0]) == 0
+
+
+def test_a_ranking_of_few_candidates_fills_up_with_those_that_are_wanted(
+    fitted: LinkPredictor,
+) -> None:
+    past = STREAM.before(NOW)
+    for source in np.unique(past.src)[:10].tolist():
+        unknown = np.setdiff1d(past.dst, [*past.dst[past.src == source], source])
+        new, _ = fitted.rank(source, NOW, k=6, most=6, without_known=True)
+        assert len(new) == min(6, len(unknown))
+        assert np.isin(new, unknown).all()
+        assert len(fitted.rank(source, NOW, k=6, most=6)[0]) == 6  # without itself
+
+
+def test_a_ranking_is_for_one_time(fitted: LinkPredictor) -> None:
+    for times in ([NOW, NOW + 1], [NOW], []):
+        with pytest.raises(DataError, match="one time"):
+            fitted.rank_all(times, 3)
 
 
 def test_unknown_nodes_are_named(fitted: LinkPredictor) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -26,6 +28,10 @@ def history_of(stream: EventStream) -> History:
     history = History(NODES, HALF_LIVES)
     history.append(stream)
     return history
+
+
+def everyone(nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return np.ones(len(nodes), dtype=np.bool_)
 
 
 def exact(stream: EventStream, half_life: float | None, node: int, t: int) -> NDArray[np.float64]:
@@ -97,9 +103,18 @@ def test_a_node_without_a_past_reaches_nobody() -> None:
 
 def test_limits_and_nodes_out_of_range_are_rejected() -> None:
     history = history_of(stream_of())
-    for limits in ({"own": 0}, {"neighbours": 257}, {"followed": 65}, {"r_max": -1.0}):
-        with pytest.raises(ParameterError):
-            LocalPropagation(history, **limits).of_links([0], [1], [5])
+    wrong: dict[str, Any] = {
+        "own": 0,
+        "neighbours": 257,
+        "followed": -1,
+        "following": 65,
+        "r_max": -1.0,
+    }
+    for limit, value in wrong.items():
+        with pytest.raises(ParameterError, match=f"{limit} is {value}; give"):
+            LocalPropagation(history, **{limit: value})
+    few = LocalPropagation(history, own=3)  # and what followed all of them, at most
+    assert few.of_links([0], [1], [500]).any()
     with pytest.raises(DataError):
         LocalPropagation(history).of_links([0], [NODES], [5])
 
@@ -112,9 +127,26 @@ def test_candidates_were_destinations_before_and_include_the_latest_partners() -
         known = np.unique(past.dst)
         np.testing.assert_array_equal(candidates.before(t), known)
         for source in np.unique(past.src)[:5].tolist():
-            few = candidates.of(source, t, 8)
+            few = candidates.of(source, t, 8, everyone)
             assert len(few) <= 8
             assert (np.diff(few) > 0).all()
             assert np.isin(few, known).all()
             assert past.dst[past.src == source][-1] in few
-            np.testing.assert_array_equal(candidates.of(source, t, NODES), known)
+            np.testing.assert_array_equal(candidates.of(source, t, NODES, everyone), known)
+            others = known[known % 3 > 0]
+            few = candidates.of(source, t, 8, lambda nodes: nodes % 3 > 0)
+            assert len(few) == min(8, len(others))
+            assert np.isin(few, others).all()
+
+
+def test_another_thread_that_asks_meanwhile_about_another_time_changes_no_candidates() -> None:
+    class Shared(Candidates):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name == "_popular":  # another thread, at once, with what is popular at its time
+                super().__setattr__(name, (0, np.zeros(0, np.int64)))
+
+    stream = stream_of(4)
+    local, end = LocalPropagation(history_of(stream)), int(stream.t[-1]) + 1
+    alone, shared = (kind(stream, local).of(1, end, 8, everyone) for kind in (Candidates, Shared))
+    np.testing.assert_array_equal(alone, shared)

@@ -174,13 +174,13 @@ def predict(
         echo_json({**about, "output": str(output), "rows": len(columns["src"])})
         return
     if rank is not None:
-        _note_candidates(stream, now, candidates)
+        all_ranked = _note_candidates(stream, now, candidates)
         source = asked.nodes("src", stream)[0]
         nodes, found = predictor.rank(source, now, rank, most=candidates, without_known=new)
         names = _names(stream, nodes, "dst")
         columns = {"rank": list(range(1, len(names) + 1)), "dst": names}
         columns["probability"] = found.tolist()
-        if len(names) < rank:
+        if len(names) < rank and all_ranked:
             only = "that it has not met" if new else "that were destinations before"
             there = f"only {counted(len(names), 'node')}" if names else "no nodes"
             click.echo(f"Note: there are {there} {only}", err=True)
@@ -222,7 +222,8 @@ def _of_pairs(predictor: LinkPredictor, asked: _Pairs, now: int) -> dict[str, li
     return {**asked.columns, "unknown": which, "probability": found}
 
 
-def _note_candidates(stream: EventStream, now: int, candidates: int) -> None:
+def _note_candidates(stream: EventStream, now: int, candidates: int) -> bool:
+    """Return whether so many candidates are all; say so if not."""
     import numpy as np
 
     there = len(np.unique(stream.before(now).dst))
@@ -232,6 +233,7 @@ def _note_candidates(stream: EventStream, now: int, candidates: int) -> None:
             f" active lately are ranked; --candidates {there} ranks all",
             err=True,
         )
+    return there <= candidates
 
 
 def _for_all(

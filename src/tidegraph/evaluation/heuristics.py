@@ -179,7 +179,8 @@ class Recency(Heuristic):
     def score(self, asked: Asked) -> FloatArray:
         known = asked.pair if self._of_pair else asked.destination
         result = np.zeros(len(asked))
-        result[known.met] = 1.0 / (1.0 + asked.t[known.met] - known.last)
+        # Whole numbers first: times in nanoseconds are not exact as floats.
+        result[known.met] = 1.0 / (1.0 + (asked.t[known.met] - known.last))
         return result
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidegraph.events.columns import IntArray
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.local import LocalPropagation
+
+Wanted: TypeAlias = Callable[[IntArray], NDArray[np.bool_]]  # which of some nodes
 
 _NEVER = np.iinfo(np.int64).max
 _FADING = 30  # half-lives of popularity between the first event and a question
@@ -41,13 +46,18 @@ class Candidates:
         """Return all destinations before `t`, ascending."""
         return np.flatnonzero(self._since < t)
 
-    def of(self, source: int, t: int, most: int) -> IntArray:
-        """Return at most so many destinations before `t`, ascending, for one source."""
-        reached = self._local.likeliest(source, t, most)
-        reached = reached[self._since[reached] < t][: max(1, most // 2)]
-        others = self._most_popular(t)
-        others = others[:most][~np.isin(others[:most], reached)]
-        return np.sort(np.concatenate([reached, others[: most - len(reached)]]))
+    def of(self, source: int, t: int, most: int, wanted: Wanted) -> IntArray:
+        """Return at most so many destinations before `t` that are wanted, ascending, for one
+        source.
+        """
+        reached = self._local.likeliest(source, t, self._stream.nodes)
+        reached = _first(reached[self._since[reached] < t], max(1, most // 2), wanted)
+        others = _first(
+            self._most_popular(t),
+            most - len(reached),
+            lambda nodes: wanted(nodes) & ~np.isin(nodes, reached),
+        )
+        return np.sort(np.concatenate([reached, others]))
 
     def _most_popular(self, t: int) -> IntArray:
         """Return destinations by their events of late, most first, as known at `t` or just before.
@@ -60,10 +70,21 @@ class Candidates:
         first = int(stream.t[0])
         pace = max(1, (int(stream.t[-1]) - first) // _RENEWED)
         as_of = min(first + (t - first) // pace * pace, int(stream.t[-1]) + 1)
-        if self._popular[0] != as_of:
+        popular = self._popular  # once: another thread may renew it meanwhile
+        if popular[0] != as_of:
             past = stream.before(as_of)
             fading = np.exp2((past.t - as_of) * (_FADING / max(1, as_of - first)))
             weight = np.bincount(past.dst, fading, stream.nodes)
             nodes = np.flatnonzero(weight)
-            self._popular = as_of, nodes[np.argsort(-weight[nodes], kind="stable")]
-        return self._popular[1]
+            popular = self._popular = as_of, nodes[np.argsort(-weight[nodes], kind="stable")]
+        return popular[1]
+
+
+def _first(nodes: IntArray, most: int, wanted: Wanted) -> IntArray:
+    """Return the first nodes that are wanted, at most so many, and ask about few of the others."""
+    found, begin, size = nodes[:0], 0, most
+    while len(found) < most and begin < len(nodes):
+        piece = nodes[begin : begin + size]
+        found = np.concatenate([found, piece[wanted(piece)]])
+        begin, size = begin + size, 2 * size
+    return found[:most]

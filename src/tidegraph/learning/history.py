@@ -23,7 +23,7 @@ from tidegraph.core.errors import (
 from tidegraph.events.moments import time_numbers
 from tidegraph.events.names import known_nodes
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.history_file import HistoryFile
+from tidegraph.learning.history_file import HistoryFile, Take
 
 _GAPS = ("last", "second_last", "fifth_last")
 _LAST = (5, 20)  # events over which a share is taken
@@ -137,11 +137,14 @@ class History:
             "last": int(stream.t[-1]) if len(stream) else self._last,
         }
         columns = _columns(stream)
-        self._stand_on(
-            HistoryFile.create(
-                path, self._near, about, lambda take: self._native.merge(*columns, nodes, take)
-            )
-        )
+
+        def produce(take: Take) -> None:
+            try:
+                self._native.merge(*columns, nodes, take)
+            except ValueError as error:
+                raise StateFileError(f"{error}; record again") from None
+
+        self._stand_on(HistoryFile.create(path, self._near, about, produce))
 
     def _check_room(self, stream: EventStream) -> None:
         count = len(self) + len(stream)

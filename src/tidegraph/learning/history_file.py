@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tidegraph.core.durable import link_or_copy, not_written, put_in_place, replace_file
 from tidegraph.core.errors import StateFileError
 
-__all__ = ["HistoryFile"]
+__all__ = ["HistoryFile", "Take"]
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Take: TypeAlias = Callable[[str, Bytes], None]

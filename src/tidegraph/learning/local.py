@@ -5,11 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tidegraph.core.declarations import Setting
 from tidegraph.learning.history import History
 
 FloatArray = NDArray[np.float32]
 
 _CHANNELS = 4  # at most, as in native/local.hpp
+_LIMITS = (
+    Setting("own", int, 64, "newest events of a node", least=1, most=256),
+    Setting("neighbours", int, 32, "newest events of a neighbour", least=1, most=256),
+    Setting("followed", int, 8, "own events after which to look", least=0, most=256),
+    Setting("following", int, 8, "how many events later", least=0, most=64),
+    Setting("r_max", float, 1e-5, "least share passed on", least=0),
+)
 _MEASURES = (
     "hop_1",
     "hop_2",
@@ -52,7 +60,10 @@ class LocalPropagation:
         self._history = history
         longest = np.argsort(np.negative(history.half_lives), kind="stable")[: _CHANNELS - 1]
         self._half_lives = longest.tolist()
-        self._limits = (own, neighbours, followed, following, r_max)
+        given = (own, neighbours, followed, following, r_max)
+        for limit, value in zip(_LIMITS, given, strict=True):
+            limit.check(value)
+        self._limits = (own, neighbours, min(followed, own), following, r_max)
         self.channels: tuple[float | None, ...] = (
             None,
             *(history.half_lives[number] for number in self._half_lives),

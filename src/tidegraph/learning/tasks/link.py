@@ -330,6 +330,8 @@ class LinkPredictor(LinkSettings, Estimator):
         _K.check(k)
         if most is not None:
             _MOST.check(most)
+        if np.ndim(t):
+            raise DataError(f"t holds {np.size(t)} times; rank at one time")
         time = int(self._columns(t=t)[0][0])
         sources = (
             np.unique(self._stream.before(time).src) if src is None else self._columns(src=src)[0]
@@ -341,21 +343,22 @@ class LinkPredictor(LinkSettings, Estimator):
         )
         width = len(everyone) if most is None else min(len(everyone), max(most, k))
         all_of_them = candidates is not None or width == len(everyone)
+
+        def candidates_of(source: int) -> IntArray:
+            def wanted(nodes: IntArray) -> NDArray[np.bool_]:
+                kept = nodes != source if without_self else np.ones(len(nodes), dtype=np.bool_)
+                return kept & ~self._met(source, nodes, time) if without_known else kept
+
+            if all_of_them:
+                return everyone[wanted(everyone)]
+            return self._candidates.of(source, time, width, wanted)
+
         found = [(sources[:0], everyone[:0], np.zeros(0, np.float32))]
         at_once = max(1, _PAIRS_AT_ONCE // max(1, len(everyone) if all_of_them else width))
         for rows in pieces(len(sources), at_once):
-            asked = [
-                everyone if all_of_them else self._candidates.of(source, time, width)
-                for source in sources[rows].tolist()
-            ]
+            asked = [candidates_of(source) for source in sources[rows].tolist()]
             place = np.repeat(rows, [len(each) for each in asked])
             begin, end = sources[place], np.concatenate(asked)
-            kept = np.ones(len(end), dtype=np.bool_)
-            if without_self:
-                kept &= begin != end
-            if without_known:
-                kept &= ~self._met(begin, end, time)
-            begin, end, place = begin[kept], end[kept], place[kept]
             logit = self.decision_function(begin, end, time)
             order = np.lexsort((end, -logit, place))
             ordered = place[order]
@@ -367,9 +370,9 @@ class LinkPredictor(LinkSettings, Estimator):
         ranked = [np.concatenate(column) for column in zip(*found, strict=True)]
         return ranked[0], ranked[1], ranked[2]
 
-    def _met(self, src: IntArray, dst: IntArray, t: int) -> NDArray[np.bool_]:
-        """Return whether `src` was linked to `dst` before `t`."""
-        known = self._history.of_links(src, dst, np.full(len(src), t))
+    def _met(self, src: int, dst: IntArray, t: int) -> NDArray[np.bool_]:
+        """Return whether `src` was linked to each of `dst` before `t`."""
+        known = self._history.of_links(np.full(len(dst), src), dst, np.full(len(dst), t))
         met: NDArray[np.bool_] = known[:, self._history.link_names.index("pair.known")] > 0
         return met
 

@@ -34,7 +34,7 @@ $(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE) $(PACKAGES)
 	@cp "$$(ls -t build/*/_native.pyi | head -1)" src/tidegraph/_native.pyi
 	@touch $@
 
-# Fewer columns, examples and epochs than by default, so that it ends within three minutes on two cores.
+# Fewer columns, examples and epochs than by default, so that it ends within a minute on two cores.
 demo: $(READY)  ## stream the shipped flights, train on them, write runs/demo/report.html
 	@$(BIN)/tidegraph demo
 	@$(BIN)/tidegraph run nyc-flights --name demo --set columns=32 --set max_examples=30000 --set epochs=3

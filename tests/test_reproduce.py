@@ -378,6 +378,12 @@ def test_models_differ_only_in_the_parts_that_they_read(monkeypatch: pytest.Monk
         assert any(all(default[part] == each[part] for part in parts) for each in read[name])
 
 
+def test_all_flights_that_train_fit_into_the_default_of_the_parts() -> None:
+    trained = len(evaluation.tgn_split(datasets.load_dataset("nyc-flights")).train)
+    assert trained <= LinkPredictor().max_examples
+    assert f"nyc-flights, has {trained:,}" in " ".join(TARGETS["parts"].notes)
+
+
 def test_a_table_of_parts_says_how_many_events_were_judged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

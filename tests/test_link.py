@@ -179,6 +179,26 @@ def test_a_model_saved_before_records_had_a_choice_is_one_of_float32(tmp_path: P
     )
 
 
+def test_a_model_of_another_release_is_rejected_with_what_to_do(tmp_path: Path) -> None:
+    predictor(epochs=1).fit(STREAM, SPLIT).save(tmp_path / "model")
+    file = tmp_path / "model" / "model.safetensors"
+    weights, about = read_arrays(file)
+    for change, words in (
+        ({"later_setting": 3}, "the setting later_setting, .* train again"),
+        ({"pair_features": ["history"]}, r"train again: it reads \d+ numbers .* there are \d+"),
+    ):
+        write_arrays(file, weights, about | {"settings": about["settings"] | change})
+        with pytest.raises(StateFileError, match=words):
+            LinkPredictor.load(tmp_path / "model")
+    write_arrays(file, weights, about)
+    history = tmp_path / "model" / "trajectories" / "history"
+    content = history.read_bytes()
+    history.unlink()  # the file may have other names
+    history.write_bytes(content[:16] + b"\x01" + content[17:])
+    with pytest.raises(StateFileError, match=r"version 1; .* train or record again"):
+        LinkPredictor.load(tmp_path / "model")
+
+
 def test_a_saved_model_answers_without_torch(tmp_path: Path) -> None:
     learner = predictor(epochs=1).fit(STREAM, SPLIT)
     learner.save(tmp_path / "model")

@@ -139,6 +139,15 @@ def test_candidates_were_destinations_before_and_include_the_latest_partners() -
             assert np.isin(few, others).all()
 
 
+def test_there_are_enough_candidates_though_popularity_is_counted_now_and_then() -> None:
+    burst = np.arange(NODES)
+    stream = EventStream(
+        np.append(burst, 0), np.append((burst + 1) % NODES, 1), np.append(0 * burst, 10**9), NODES
+    )
+    candidates = Candidates(stream, LocalPropagation(history_of(stream)))
+    assert len(candidates.of(0, 1, 20, everyone)) == 20
+
+
 def test_another_thread_that_asks_meanwhile_about_another_time_changes_no_candidates() -> None:
     class Shared(Candidates):
         def __setattr__(self, name: str, value: object) -> None:

@@ -154,11 +154,15 @@ def _in_unit(events: EventStream, stream: EventStream) -> EventStream:
         return replace(events, t=events.t * finer, unit=stream.unit)
     if coarser and not (events.t % coarser).any():
         return replace(events, t=events.t // coarser, unit=stream.unit)
-    advice = f"round them to {stream.unit}" if coarser else "give the unit they count"
+    units = f"count {events.unit}, those of earlier events {stream.unit}"
+    problem = f"times of {_title(events)} {units}"
+    if coarser:
+        raise DataError(
+            f"{problem}, and some of them lie in between; round them to whole {stream.unit}, or"
+            " train on all events together"
+        )
     raise TableError(
-        f"times of {_title(events)} count {events.unit}, those of earlier events {stream.unit}",
-        f"{advice}, such as {{unit}}",
-        unit=[{"unit": stream.unit}],
+        problem, "give the unit they count, such as {unit}", unit=[{"unit": stream.unit}]
     )
 
 
@@ -222,10 +226,9 @@ def _named_alike(events: EventStream, stream: EventStream) -> EventStream:
     ids = names.values
     if not names.are_integers or (known is None and ids.min() < 0):
         kind = "integers from 0 on" if known is None else "integers"
-        other = next(
-            (name for name in map(str, ids.tolist()) if not are_integers([name]) or name[0] == "-"),
-            ids[0],
-        )
+        plain = re.compile(r"0|[1-9]\d*" if known is None else r"0|-?[1-9]\d*")
+        others = (name for name in ids.tolist() if not plain.fullmatch(str(name)))
+        other = next(others, max(ids.tolist(), key=lambda name: len(str(name))))  # it is too large
         raise DataError(
             f"ids of earlier events are {kind}, and {_title(events)} has others, such as {other};"
             " give such ids, or train on all events together"

@@ -51,13 +51,13 @@ class Candidates:
         source.
         """
         reached = self._local.likeliest(source, t, self._stream.nodes)
-        reached = _first(reached[self._since[reached] < t], max(1, most // 2), wanted)
-        others = _first(
-            self._most_popular(t),
-            most - len(reached),
-            lambda nodes: wanted(nodes) & ~np.isin(nodes, reached),
-        )
-        return np.sort(np.concatenate([reached, others]))
+        reached = reached[self._since[reached] < t]
+        found = _with_more(reached[:0], reached, max(1, most // 2), wanted)
+        found = _with_more(found, self._most_popular(t), most, wanted)
+        if len(found) < most:  # few were popular just before
+            found = _with_more(found, reached, most, wanted)
+            found = _with_more(found, self.before(t), most, wanted)
+        return np.sort(found)
 
     def _most_popular(self, t: int) -> IntArray:
         """Return destinations by their events of late, most first, as known at `t` or just before.
@@ -80,11 +80,12 @@ class Candidates:
         return popular[1]
 
 
-def _first(nodes: IntArray, most: int, wanted: Wanted) -> IntArray:
-    """Return the first nodes that are wanted, at most so many, and ask about few of the others."""
-    found, begin, size = nodes[:0], 0, most
+def _with_more(found: IntArray, nodes: IntArray, most: int, wanted: Wanted) -> IntArray:
+    """Add the first of the nodes that are wanted and not found yet, up to so many in all."""
+    begin, size = 0, most
     while len(found) < most and begin < len(nodes):
         piece = nodes[begin : begin + size]
-        found = np.concatenate([found, piece[wanted(piece)]])
+        more = piece[wanted(piece) & ~np.isin(piece, found)]
+        found = np.append(found, more)[:most]
         begin, size = begin + size, 2 * size
-    return found[:most]
+    return found

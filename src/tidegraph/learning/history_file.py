@@ -54,7 +54,7 @@ class HistoryFile:
         if self.version != _VERSION:
             raise StateFileError(
                 f"{source} has format version {self.version}; this release reads version"
-                f" {_VERSION}: open it with the release that wrote it, or record again"
+                f" {_VERSION}: open it with the release that wrote it, or train or record again"
             )
         if size != place + length:
             raise StateFileError(

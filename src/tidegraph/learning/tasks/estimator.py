@@ -173,6 +173,9 @@ class Estimator(Recorded):
         weights: dict[str, NDArray[Any]] = self._built.weights()
         return weights
 
+    def _check_features(self, columns: int) -> None:
+        """Raise ValueError if the network was trained on so many features, and there are others."""
+
     def _plain(self) -> bool:
         """Return whether `PairNetwork` gives the answers, so that questions need no torch."""
         return False
@@ -395,6 +398,11 @@ class Estimator(Recorded):
                 raise StateFileError(
                     f"{directory} was saved with {name} {saved!r}; leave {name}=... out"
                 )
+        for name in about["settings"].keys() - declared(cls).keys():
+            raise StateFileError(
+                f"{directory} was saved with the setting {name}, which this release does not have;"
+                " open it with the release that wrote it, or train again"
+            )
         # Models saved before there was a choice were recorded in float32.
         estimator = cls(**{"dtype": "float32", **about["settings"], **modules})
         estimator._span = about["span"]
@@ -405,6 +413,7 @@ class Estimator(Recorded):
         estimator._features = estimator._new_features()
         estimator._saved_weights = weights
         with _fitting_weights():
+            estimator._check_features(len(weights["mean"]))
             if estimator._plain():
                 PairNetwork(weights)
             else:
@@ -424,7 +433,8 @@ def _fitting_weights() -> Iterator[None]:
         yield
     except (KeyError, ValueError, RuntimeError) as error:
         raise StateFileError(
-            f"the saved weights do not fit the network; give the modules it was saved with: {error}"
+            "the saved weights do not fit the network; give the modules it was saved with, or train"
+            f" again: {error}"
         ) from None
 
 

@@ -156,6 +156,11 @@ class LinkPredictor(LinkSettings, Estimator):
 
         return LinkNetwork(self, columns, features)
 
+    def _check_features(self, columns: int) -> None:
+        found = len(self._features) if self._reads_pairs() else 0
+        if found != columns:
+            raise ValueError(f"it reads {columns} numbers of a pair, and there are {found}")
+
     def _plain(self) -> bool:
         return self.encoder is None and self.decoder == "pair" and self.device == "cpu"
 

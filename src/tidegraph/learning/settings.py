@@ -339,6 +339,8 @@ class LinkSettings(ModelSettings):
 
     model = "LinkPredictor"
 
+    # The learning rate falls until the last epoch, and networks of early ones do worse later on.
+    patience: int = inherited(TrainingSettings, "patience", 10)
     decoder: DecoderName | Callable[..., Any] = setting(
         "pair",
         "how to combine two nodes, where all but pair need an encoder; in Python also a callable"

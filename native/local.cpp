@@ -26,7 +26,7 @@ void add_product(const Lanes& a, const Lanes& b, Lanes& to) {
   for (std::size_t lane = 0; lane < kLanes; ++lane) to[lane] += a[lane] * b[lane];
 }
 
-// 2^x for x <= 0, with a relative error below 2^-21; 0 below 2^-100. 1 above 0, which only times in
+// 2^x for x <= 0, with a relative error below 2^-16; 0 below 2^-100. 1 above 0, which only times in
 // damaged tables lead to.
 inline float power_of_two(float x) {
   const float held = x < -100.0f ? -100.0f : x > 0.0f ? 0.0f : x;

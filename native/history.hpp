@@ -65,6 +65,14 @@ class History {
                  std::span<const std::int64_t> t, std::span<const std::int64_t> as_of, int threads,
                  std::span<float> out) const;
 
+  // Per pair, of the source and then of the destination: log of the time since it was first a
+  // source, and first a destination.
+  static constexpr std::size_t kAgeColumns = 4;
+  // [src.size(), kAgeColumns], as of t and from what happened before as_of.
+  void age_rows(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
+                std::span<const std::int64_t> t, std::span<const std::int64_t> as_of, int threads,
+                std::span<float> out) const;
+
   std::size_t nodes() const { return nodes_; }
   std::size_t events() const { return tables_.t.size() + later_.t.size(); }
   std::size_t later_events() const { return later_.t.size(); }

@@ -226,4 +226,23 @@ void History::link_rows(std::span<const std::int64_t> src, std::span<const std::
   parallel_for((src.size() + kChunk - 1) / kChunk, threads, chunk);
 }
 
+void History::age_rows(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
+                       std::span<const std::int64_t> t, std::span<const std::int64_t> as_of,
+                       int threads, std::span<float> out) const {
+  const std::function<void(std::size_t)> chunk = [&](std::size_t i) {
+    Moment now{0, events(), 0};
+    for (std::size_t row = i * kChunk; row < std::min(src.size(), (i + 1) * kChunk); ++row) {
+      now = moment(t[row], as_of[row], now.events);  // most questions come in the order of time
+      float* at = out.data() + row * kAgeColumns;
+      for (const std::int64_t node : {src[row], dst[row]})
+        for (const int role : {0, 1}) {
+          const Series series = role_series(node, role);
+          const bool known = series.size() && series.event(0) < now.events;
+          *at++ = known ? log_since(time(series.event(0)), now.t) : now.unseen;
+        }
+    }
+  };
+  parallel_for((src.size() + kChunk - 1) / kChunk, threads, chunk);
+}
+
 }  // namespace tidegraph

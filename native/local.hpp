@@ -32,8 +32,8 @@ class LocalPropagation {
     std::vector<std::size_t> half_lives;
     // How many of the newest events of a node are read: of the one that is asked about, and of its
     // neighbours. At most History::Latest::kMost.
-    std::size_t own = 64, neighbours = 32;
-    std::size_t followed = 8, following = 8;  // own events, and what happened after theirs
+    std::size_t own = 64, neighbours = 128;
+    std::size_t followed = 16, following = 8;  // own events, and what happened after theirs
     float r_max = 1e-5f;
   };
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Row", "link_row"]
+__all__ = ["Row", "age_row", "link_row"]
 
 Row = tuple[int, int, int]  # source, destination, time
 
@@ -95,6 +95,17 @@ def link_row(
         ],
         dtype=np.float32,
     )
+
+
+def age_row(rows: Sequence[Row], src: int, dst: int, t: int) -> NDArray[np.float32]:
+    """Return the row of `Ages.of_links` for one pair and time, from the events known then."""
+    unseen = log1p(t - rows[0][2] if rows else 0) + 1
+    told = []
+    for node in (src, dst):
+        for role in (0, 1):
+            times = [row[2] for row in rows if row[role] == node]
+            told.append(log1p(t - times[0]) if times else unseen)
+    return np.array(told, dtype=np.float32)
 
 
 def _recent(times: Sequence[int], t: int, half_life: float) -> float:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.history_oracle import link_row
+from tests.history_oracle import age_row, link_row
 
 from tidegraph.core.errors import DataError, EventError, ParameterError
 from tidegraph.events.stream import EventStream
-from tidegraph.learning.history import History
+from tidegraph.learning.history import Ages, History
 
 NODES = 5
 HALF_LIVES = (3.0, 40.0)
@@ -32,6 +34,15 @@ def stream_of(rows: list[tuple[int, int, int]]) -> EventStream:
 def history_of(rows: list[tuple[int, int, int]]) -> History:
     history = History(NODES, HALF_LIVES)
     history.append(stream_of(rows))
+    return history
+
+
+def kept_in_a_file(rows: list[tuple[int, int, int]], later: list[tuple[int, int, int]]) -> History:
+    """Return a history whose first events are in a file, and the later ones in lists."""
+    history = history_of(rows)
+    with tempfile.TemporaryDirectory() as directory:
+        history.save(Path(directory) / "history")
+    history.append(stream_of(later))
     return history
 
 
@@ -140,6 +151,39 @@ def test_what_is_known_ends_at_one_time_and_its_age_is_counted_to_another(
     expected = [link_row(past + future, u, v, t, HALF_LIVES, as_of=as_of) for u, v in pairs]
     np.testing.assert_array_equal(told, expected)
     np.testing.assert_array_equal(told, [link_row(past, u, v, t, HALF_LIVES) for u, v in pairs])
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=events, later=events, as_of=st.integers(-5, 70), wait=st.integers(0, 90))
+def test_the_age_of_a_node_is_the_time_since_its_first_event_in_a_role(
+    rows: list[tuple[int, int, int]], later: list[tuple[int, int, int]], as_of: int, wait: int
+) -> None:
+    past, t = [row for row in rows if row[2] < as_of], as_of + wait
+    future = sorted(((u, v, max(w, as_of)) for u, v, w in later), key=lambda row: row[2])
+    pairs = [(src, dst) for src in range(NODES) for dst in range(NODES)]
+    src, dst = np.array(pairs).T
+    times, known = np.full(len(pairs), t), np.full(len(pairs), as_of)
+    for history in (history_of(past + future), kept_in_a_file(past, future)):
+        told = Ages(history).of_links(src, dst, times, known)
+        np.testing.assert_array_equal(told, [age_row(past, u, v, t) for u, v in pairs])
+    asked_then = Ages(history_of(past + future)).of_links(src, dst, known)
+    np.testing.assert_array_equal(asked_then, [age_row(past, u, v, as_of) for u, v in pairs])
+
+
+def test_ages_are_named_by_node_and_role() -> None:
+    history = history_of([(0, 1, 5), (1, 2, 8), (0, 1, 9)])
+    told = dict(zip(Ages.link_names, Ages(history).of_links([0], [1], [10])[0], strict=True))
+    never = np.log1p(5) + 1
+    assert told == pytest.approx(
+        {
+            "src.time_since_first_as_src": np.log1p(5),
+            "src.time_since_first_as_dst": never,
+            "dst.time_since_first_as_src": np.log1p(2),
+            "dst.time_since_first_as_dst": np.log1p(5),
+        }
+    )
+    with pytest.raises(DataError, match="as_of is 8 for a question about 7"):
+        Ages(history).of_links([0], [1], [7], [8])
 
 
 def test_what_happens_after_a_time_cannot_be_known_at_it() -> None:

@@ -87,6 +87,15 @@ void bind_history(nb::module_& module) {
           "src"_a.noconvert(), "dst"_a.noconvert(), "t"_a.noconvert(), "as_of"_a.noconvert(),
           "out"_a.noconvert(), release())
       .def(
+          "age_rows",
+          [threads](const Held& held, const Ids& src, const Ids& dst, const Ids& t,
+                    const Ids& as_of, const Out<float, 2>& out) {
+            held.history.age_rows(view(src), view(dst), view(t), view(as_of), threads(),
+                                  {out.data(), out.size()});
+          },
+          "src"_a.noconvert(), "dst"_a.noconvert(), "t"_a.noconvert(), "as_of"_a.noconvert(),
+          "out"_a.noconvert(), release())
+      .def(
           "local_rows",
           [threads](const Held& held, std::vector<std::size_t> half_lives, std::size_t own,
                     std::size_t neighbours, std::size_t followed, std::size_t following,

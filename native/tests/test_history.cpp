@@ -46,6 +46,15 @@ class Oracle {
     recent(all_);
     return out_;
   }
+  std::vector<float> ages(std::int64_t src, std::int64_t dst) {
+    out_.clear();
+    for (const std::int64_t node : {src, dst})
+      for (const int role : {0, 1}) {
+        const Times& times = nodes_[{node, role}].t;
+        since(times, std::max<std::size_t>(times.size(), 1));
+      }
+    return out_;
+  }
 
  private:
   using Pair = std::pair<std::int64_t, std::int64_t>;
@@ -163,7 +172,7 @@ TEST(a_history_answers_as_if_it_counted_directly_however_its_events_arrived) {
     CHECK_EQUAL(kept.history->events(), events);
     CHECK_EQUAL(kept.history->nodes(), nodes);
     std::vector<std::int64_t> src, dst, t;
-    std::vector<float> expected, of_nodes;
+    std::vector<float> expected, of_nodes, ages;
     for (std::size_t query = 0; query < 8; ++query) {
       t.insert(t.end(), 2, some_time(random, stream));
       src.insert(src.end(), 2, std::int64_t(random.below(nodes)));
@@ -173,12 +182,17 @@ TEST(a_history_answers_as_if_it_counted_directly_however_its_events_arrived) {
         const std::vector<float> row = oracle.row(src[src.size() - 2 + same], dst.back());
         expected.insert(expected.end(), row.begin(), row.end());
         of_nodes.insert(of_nodes.end(), row.begin(), row.begin() + kept.history->node_columns());
+        const std::vector<float> age = oracle.ages(src[src.size() - 2 + same], dst.back());
+        ages.insert(ages.end(), age.begin(), age.end());
       }
     }
     CHECK(same_bits(links(*kept.history, src, dst, t), expected));
     std::vector<float> out(src.size() * kept.history->node_columns());
     kept.history->node_rows(src, t, 2, out);
     CHECK(same_bits(out, of_nodes));
+    out.resize(ages.size());
+    kept.history->age_rows(src, dst, t, t, 2, out);
+    CHECK(same_bits(out, ages));
   }
 }
 

@@ -166,7 +166,7 @@ class Sketches:
 
 
 class PartOfLinks(Protocol):
-    """Numbers about pairs: `History`, `LocalPropagation`, `Sketches` or `EdgeFeatures`."""
+    """Numbers about pairs: `History`, `Ages`, `LocalPropagation`, `Sketches` or `EdgeFeatures`."""
 
     link_names: tuple[str, ...]
 

@@ -20,6 +20,7 @@ from tidegraph.core.errors import (
     StateFileError,
     StorageError,
 )
+from tidegraph.events.columns import IntArray
 from tidegraph.events.moments import time_numbers
 from tidegraph.events.names import known_nodes
 from tidegraph.events.stream import EventStream
@@ -212,6 +213,26 @@ class History:
 
         It is about what happened before `as_of`, by default `t`, as long ago as it is at `t`.
         """
+        asked = self._asked(src, dst, t, as_of)
+        out = np.empty((len(asked[0]), self._native.link_columns), dtype=np.float32)
+        with self._lock:
+            self._native.link_rows(*asked, out)
+        return out
+
+    def ages(
+        self, src: ArrayLike, dst: ArrayLike, t: ArrayLike, as_of: ArrayLike | None = None
+    ) -> NDArray[np.float32]:
+        """Return since when both nodes of each pair are known; see `Ages`."""
+        asked = self._asked(src, dst, t, as_of)
+        out = np.empty((len(asked[0]), len(Ages.link_names)), dtype=np.float32)
+        with self._lock:
+            self._native.age_rows(*asked, out)
+        return out
+
+    def _asked(
+        self, src: ArrayLike, dst: ArrayLike, t: ArrayLike, as_of: ArrayLike | None
+    ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return the columns of a question about pairs, checked; `as_of` is `t` by default."""
         sources, targets, times = self._nodes(src), self._nodes(dst), _times(t)
         known = times if as_of is None else _times(as_of)
         _same_length(sources, targets, times, known)
@@ -221,10 +242,7 @@ class History:
                 f"as_of is {known[late]} for a question about {times[late]}; what happens after a"
                 " time cannot be known at it"
             )
-        out = np.empty((len(sources), self._native.link_columns), dtype=np.float32)
-        with self._lock:
-            self._native.link_rows(sources, targets, times, known, out)
-        return out
+        return sources, targets, times, known
 
     def walks_to(
         self,
@@ -264,6 +282,30 @@ class History:
 
     def _nodes(self, nodes: ArrayLike) -> NDArray[np.int64]:
         return np.ascontiguousarray(known_nodes(nodes, self.nodes))
+
+
+class Ages:
+    """How long ago both nodes of a pair were first a source, and first a destination.
+
+    Numbers are logarithms of 1 + time, from events strictly before the time of the question. A node
+    that never was one gets a longer time than any other.
+    """
+
+    link_names: tuple[str, ...] = tuple(
+        f"{end}.time_since_first_as_{role}" for end in ("src", "dst") for role in ("src", "dst")
+    )
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def of_links(
+        self, src: ArrayLike, dst: ArrayLike, t: ArrayLike, as_of: ArrayLike | None = None
+    ) -> NDArray[np.float32]:
+        """Return a row for each pair and time, `[len(src), len(link_names)]`.
+
+        It is about what happened before `as_of`, by default `t`, as long ago as it is at `t`.
+        """
+        return self._history.ages(src, dst, t, as_of)
 
 
 @contextlib.contextmanager

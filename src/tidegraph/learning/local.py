@@ -13,8 +13,8 @@ FloatArray = NDArray[np.float32]
 _CHANNELS = 4  # at most, as in native/local.hpp
 _LIMITS = (
     Setting("own", int, 64, "newest events of a node", least=1, most=256),
-    Setting("neighbours", int, 32, "newest events of a neighbour", least=1, most=256),
-    Setting("followed", int, 8, "own events after which to look", least=0, most=256),
+    Setting("neighbours", int, 128, "newest events of a neighbour", least=1, most=256),
+    Setting("followed", int, 16, "own events after which to look", least=0, most=256),
     Setting("following", int, 8, "how many events later", least=0, most=64),
     Setting("r_max", float, 1e-5, "least share passed on", least=0),
 )
@@ -52,8 +52,8 @@ class LocalPropagation:
         history: History,
         *,
         own: int = 64,
-        neighbours: int = 32,
-        followed: int = 8,
+        neighbours: int = 128,
+        followed: int = 16,
         following: int = 8,
         r_max: float = 1e-5,
     ) -> None:

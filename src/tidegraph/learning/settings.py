@@ -56,10 +56,12 @@ def activity_half_lives(span: float) -> tuple[float, ...]:
 def default_epochs(examples: int) -> int:
     """Return the passes over so many examples, each a pair or a label.
 
-    >>> default_epochs(600_000), default_epochs(1_600_000)
-    (10, 5)
+    >>> default_epochs(100_000), default_epochs(600_000), default_epochs(2_000_000)
+    (10, 5, 4)
     """
-    return max(3, min(10, 8_000_000 // max(1, examples)))
+    examples = max(1, examples)
+    enough = max(5, min(10, 1_500_000 // examples))  # few examples make few steps per pass
+    return max(3, min(enough, 8_000_000 // examples))
 
 
 # A run --------------------------------------------------------------------------------------------
@@ -283,7 +285,8 @@ class TrainingSettings:
 
     epochs: int | None = setting(
         None,
-        "passes over the examples, at most; none: 10, or as many as make 8 million, but 3 at least",
+        "passes over the examples, at most; none: 5, up to 10 for fewer than 300,000 examples, and"
+        " from 1.6 million on fewer, but 3 at least",
         "more where the curves still fall",
         least=1,
     )
@@ -341,6 +344,16 @@ class LinkSettings(ModelSettings):
 
     # The learning rate falls until the last epoch, and networks of early ones do worse later on.
     patience: int = inherited(TrainingSettings, "patience", 10)
+    learning_rate: float = inherited(TrainingSettings, "learning_rate", 6e-3)
+    hidden: int = setting(
+        256,
+        "width of the network's first layer; with the decoder pair the others have a quarter of it",
+        "less for small data",
+        least=1,
+        most=_WIDEST,
+    )
+    # Examples are many, and passes over them few.
+    dropout: float = inherited(NetworkSettings, "dropout", 0.0)
     decoder: DecoderName | Callable[..., Any] = setting(
         "pair",
         "how to combine two nodes, where all but pair need an encoder; in Python also a callable"

@@ -11,7 +11,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _Own = TypeVar("_Own", bound="Estimator")
 
-_FORMAT = 1
 _EXAMPLES_AT_ONCE = 1 << 15
 _PACE = Setting("pace", float, 0.1, "share of the learning rate", above=0, below=1000)
 _REPLAY = Setting("replay", float, 0.0, "earlier examples repeated per example", least=0)
@@ -46,6 +45,8 @@ _REPLAY = Setting("replay", float, 0.0, "earlier examples repeated per example",
 
 class Estimator(Recorded):
     """Base class of the tasks."""
+
+    saved_format: ClassVar[int] = 1  # of model files; another one if a model reads other numbers
 
     epochs_: list[Epoch]
     _features: Any  # what the network reads, as a function of a question
@@ -357,7 +358,7 @@ class Estimator(Recorded):
         own = {name: _full_name(value) for name, value in settings.items() if callable(value)}
         about = {
             "task": type(self).__name__,
-            "format": _FORMAT,
+            "format": self.saved_format,
             "settings": {**settings, **own},
             "own_modules": own,
             "span": self._span,
@@ -385,10 +386,11 @@ class Estimator(Recorded):
             problem = "holds no model" if directory.exists() else "does not exist"
             raise StateFileError(f"{directory} {problem}; give a directory that save wrote")
         weights, about = read_arrays(directory / "model.safetensors")
-        if about.get("format") != _FORMAT or about.get("task") != cls.__name__:
+        if about.get("format") != cls.saved_format or about.get("task") != cls.__name__:
             raise StateFileError(
                 f"{directory} holds a {about.get('task')}, format {about.get('format')}; this reads"
-                f" a {cls.__name__}, format {_FORMAT}"
+                f" a {cls.__name__}, format {cls.saved_format}; open it with the release that"
+                " wrote it, or train again"
             )
         own = about["own_modules"]
         for name in {**own, **modules}:

@@ -26,6 +26,7 @@ from tidegraph.learning.features import (
     Sketches,
     carried,
 )
+from tidegraph.learning.history import Ages
 from tidegraph.learning.inference import PairNetwork, sigmoid
 from tidegraph.learning.local import LocalPropagation
 from tidegraph.learning.settings import SAMPLERS, LinkSettings, Task
@@ -72,6 +73,7 @@ class LinkPredictor(LinkSettings, Estimator):
     """
 
     task: ClassVar[Task] = "link"
+    saved_format: ClassVar[int] = 2  # 1 walked over fewer events, and knew no ages
 
     # Fitting --------------------------------------------------------------------------------------
 
@@ -96,7 +98,7 @@ class LinkPredictor(LinkSettings, Estimator):
         local = LocalPropagation(self._history)
         self._candidates = Candidates(self._stream, local)
         if "history" in self.pair_features:
-            parts.append(self._history)
+            parts += [self._history, Ages(self._history)]
         if "local" in self.pair_features:
             parts.append(local)
         if "sketches" in self.pair_features and self._reads_pairs():

@@ -123,7 +123,9 @@ def test_a_finished_run_is_not_repeated(tmp_path: Path) -> None:
     assert same(weights(module), expected)
 
 
-def scored(scores: list[float], patience: int) -> tuple[list[Epoch], list[list[Tensor]], nn.Module]:
+def scored(
+    scores: list[float], patience: int | None
+) -> tuple[list[Epoch], list[list[Tensor]], nn.Module]:
     """A training whose validation scores are given, and the weights after each of its epochs."""
     module, loss, _ = problem()
     seen: list[list[Tensor]] = []
@@ -141,6 +143,12 @@ def test_the_best_epoch_is_kept() -> None:
     assert [epoch.validation for epoch in epochs] == [1.0, 3.0, 2.0, 2.5]
     assert same(weights(module), seen[1])
     assert not same(seen[1], seen[3])
+
+
+def test_without_patience_training_goes_on_and_the_last_epoch_is_kept() -> None:
+    epochs, seen, module = scored([3.0, 1.0, 2.0, 1.0], patience=None)
+    assert len(epochs) == 4
+    assert same(weights(module), seen[3])
 
 
 def test_training_stops_when_nothing_gets_better() -> None:

@@ -22,6 +22,7 @@ from tidegraph.learning.settings import (
 )
 
 _LEAST_SIZE = 1e-6  # of a change; smaller ones are rounding
+_NARROWEST = 64  # units; of few, all may be 0 for good
 _SIZE_SCALE = 4.0  # logarithms of sizes lie between -7 and 2
 
 # Encoders -----------------------------------------------------------------------------------------
@@ -254,14 +255,14 @@ class _Decoder(nn.Module):
 
     reads_pairs = False
     vectors: ClassVar[int]  # of the width of an encoded node
-    narrowing = 1  # how much narrower hidden layers are than the first one
+    narrowing = 1  # how much narrower than the first hidden layer the others are
 
     def __init__(
         self, width: int, pair: int, *, hidden: int = 128, layers: int = 2, dropout: float = 0.0
     ) -> None:
         super().__init__()
         columns = self.vectors * width + (pair if self.reads_pairs else 0)
-        later = max(1, hidden // self.narrowing)
+        later = min(hidden, max(_NARROWEST, hidden // self.narrowing))
         self.net = mlp(columns, hidden, layers, 1, later=later, dropout=dropout)
 
     def logits(self, *parts: Tensor) -> Tensor:
@@ -290,7 +291,8 @@ class Hadamard(_Decoder):
 class Pair(_Decoder):
     """Pair features; with an encoder also both vectors and their product.
 
-    Hidden layers after the first are a quarter as wide: half the work of a training, and as good.
+    Hidden layers after the first are a quarter as wide, but no narrower than 64 units on that
+    account: half the work of a training, and as good.
     """
 
     reads_pairs = True

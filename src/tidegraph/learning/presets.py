@@ -24,6 +24,7 @@ _PLAIN: dict[str, dict[str, Any]] = {
         "epochs": 10,
         "learning_rate": 3e-3,
         "dropout": 0.1,
+        "patience": 10,
     },
     # Better against pairs that happened before, at some cost against random ones.
     "historical": {"past_negatives": 2, "past_weight": 1.0},
@@ -186,6 +187,7 @@ def preset(name: str, data: str | None = None) -> dict[str, Any]:
         "decoder": "concatenation",
         "width": hidden,
         "layers": 1,  # and the output layer: two
+        "patience": 10,
         "random_negatives": 1,
         "past_negatives": 0,
         "any_node": True,  # as the paper's program draws them

@@ -299,8 +299,11 @@ class TrainingSettings:
     learning_rate: float = setting(
         3e-3, "the highest learning rate of the training", above=0, below=100
     )
-    patience: int = setting(
-        5, "epochs without a better validation score after which to stop", least=1
+    patience: int | None = setting(
+        5,
+        "epochs without a better validation score after which to stop, with the network of the best"
+        " one; none: train through all, and keep the last",
+        least=1,
     )
     seed: int = setting(
         0,
@@ -343,11 +346,12 @@ class LinkSettings(ModelSettings):
     model = "LinkPredictor"
 
     # The learning rate falls until the last epoch, and networks of early ones do worse later on.
-    patience: int = inherited(TrainingSettings, "patience", 10)
+    patience: int | None = inherited(TrainingSettings, "patience", None)
     learning_rate: float = inherited(TrainingSettings, "learning_rate", 6e-3)
     hidden: int = setting(
         256,
-        "width of the network's first layer; with the decoder pair the others have a quarter of it",
+        "width of the network's first layer; with the decoder pair the others have a quarter of it,"
+        " but at least 64 where the first has",
         "less for small data",
         least=1,
         most=_WIDEST,

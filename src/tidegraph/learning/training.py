@@ -178,6 +178,8 @@ def fit(
 ) -> list[Epoch]:
     """Fit `module`, leave it with the weights of the best epoch by `validate`, return all epochs.
 
+    Without patience the last epoch counts as the best.
+
     `loss` takes positions below `examples`, ascending with time, and returns the mean over them.
     All randomness follows from the seed and the number of the epoch, so a run that is stopped and
     resumed from its `checkpoint` ends with the same weights as one that is not.
@@ -230,7 +232,8 @@ def fit(
                 progress(done, training.epochs * batches, f"epoch {number + 1}")
         module.eval()
         total, score = ranks.share((total * ranks.size, validate() if ranks.leads else 0.0))
-        if not epochs or score > max(epoch.validation for epoch in epochs):
+        last_counts = training.patience is None or not epochs
+        if last_counts or score > max(epoch.validation for epoch in epochs):
             best = {name: tensor.clone() for name, tensor in module.state_dict().items()}
         epochs.append(Epoch(number, total / batches, score, time.perf_counter() - begun))
         if checkpoint is not None and ranks.leads:
@@ -240,8 +243,8 @@ def fit(
     return epochs
 
 
-def _exhausted(epochs: list[Epoch], patience: int) -> bool:
-    if not epochs:
+def _exhausted(epochs: list[Epoch], patience: int | None) -> bool:
+    if patience is None or not epochs:
         return False
     best = max(range(len(epochs)), key=lambda number: epochs[number].validation)
     return len(epochs) - 1 - best >= patience

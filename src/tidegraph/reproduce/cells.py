@@ -149,9 +149,10 @@ def _learn(
         model.train(split, progress=_part(report, 0.3, 0.9))
     report(0.9, "scoring")
     epochs = model.epochs_
+    best = int(np.argmax([epoch.validation for epoch in epochs]))
     learned = {
         "epochs": len(epochs),
-        "best_epoch": 1 + int(np.argmax([epoch.validation for epoch in epochs])),
+        "best_epoch": len(epochs) if model.patience is None else 1 + best,
         "epoch_s": [round(epoch.elapsed_s, 3) for epoch in epochs],
     }
     if model.reads_record:

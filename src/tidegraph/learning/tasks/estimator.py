@@ -75,7 +75,9 @@ class Estimator(Recorded):
         checkpoint: str | Path | None = None,
         progress: Progress | bool | None = None,
     ) -> _Own:
-        """Learn from the training part of a split, stop by its validation part, return self.
+        """Learn from the training part of a split, score its validation part, return self.
+
+        With `patience`, that score decides when to stop and which epoch counts.
 
         Without a split the last 15 % of the events decide when to stop, and all others train.
         Representations follow all events of the stream; an answer for a time uses those before it.

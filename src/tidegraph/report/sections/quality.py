@@ -36,10 +36,11 @@ def learning(seen: Observations) -> Html | None:
         return None
     validation = validation_curve(seen, "validation", 1)
     epoch = [entry["epoch"] for entry in history]
-    best = epoch[int(np.argmin(validation.y))]
+    last = seen.about["settings"].get("patience", 0) is None
+    kept = epoch[-1] if last else epoch[int(np.argmin(validation.y))]
     words = (
         f"{counted(len(history), 'epoch')} in {sum(entry['seconds'] for entry in history):,.0f} s;"
-        f" the model has the weights of epoch {best}, the best on validation events."
+        f" the model has the weights of epoch {kept}, the {'last' if last else 'best on validation events'}."
     )
     rows = [
         [str(e["epoch"]), f"{e['loss']:.4f}", f"{-e['validation']:.4f}", f"{e['seconds']:.1f}"]
@@ -50,7 +51,7 @@ def learning(seen: Observations) -> Html | None:
         "Good: both fall and flatten. If validation rises while training falls, the model"
         " memorises.",
         [Curve("training", epoch, [e["loss"] for e in history], 0, dots=True), validation],
-        rules=[Rule("best", x=best)] if len(epoch) > 1 else [],
+        rules=[Rule("best", x=kept)] if len(epoch) > 1 and not last else [],
         numbers=(["epoch", "training", "validation", "seconds"], rows),
     )
     return section("How it learned", element("p", words), figures(drawing), name="learning")

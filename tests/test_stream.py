@@ -473,6 +473,16 @@ def test_streams_with_other_ids_cannot_be_joined() -> None:
         first.joined(replace(later, names=None))
 
 
+def test_a_stray_number_in_later_events_is_rejected() -> None:
+    earlier = EventStream([0, 1], [1, 2], [1, 2])
+    with pytest.raises(EventError, match="node 1000000000 would make 999999998 new nodes"):
+        EventStream([0], [10**9], [3]).continuing(earlier)
+    assert EventStream([0], [10**6], [3]).continuing(earlier).nodes == 10**6 + 1
+    # As many nodes as numbers are no stray ones.
+    many = np.arange(3, 1_500_003)
+    assert EventStream(many, many + 1, np.full(len(many), 3)).continuing(earlier).nodes == 1_500_004
+
+
 def test_later_events_may_bring_new_nodes() -> None:
     early = EventStream([0, 1], [1, 2], [1, 2], names=["ann", "bob", "cem"])
     late = EventStream([0, 1], [1, 2], [3, 4], names=["eve", "cem", "dan"])

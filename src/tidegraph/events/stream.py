@@ -32,6 +32,7 @@ from tidegraph.events.vocabulary import Vocabulary, padded
 # One entry per event.
 _ROWS = ("src", "dst", "t", "weight", "op", "edge_features", "categories", "labels")
 _FORMAT = 1  # of saved streams
+_UNUSED_NODES = 1_000_000  # numbers that later events may leave out before their next node
 _set = object.__setattr__
 ALWAYS = 1 - columns.TIME_LIMIT  # the time of a label that holds before all events
 
@@ -348,6 +349,7 @@ class EventStream:
         if of_nodes is not None and "labels" in changes:
             changes["node_labels"] = replace(of_nodes, label=frozen(changes.pop("labels")))
         if self.names is None or earlier.names is None:
+            self._check_dense(earlier.nodes)
             return self._with(nodes=max(self.nodes, earlier.nodes), **changes)
         if self.names.are_integers != earlier.names.are_integers:
             raise EventError("one stream has integers as names, the other text; use one kind")
@@ -370,6 +372,17 @@ class EventStream:
             node_features=None,
             **changes,
         )
+
+    def _check_dense(self, known: int) -> None:
+        """Reject a number so far beyond the known nodes that a stray id is likelier than a node."""
+        ends = np.concatenate([self.src, self.dst])
+        new = np.unique(ends[ends >= known])
+        if len(new) and new[-1] > known + _UNUSED_NODES + 100 * len(new):
+            raise EventError(
+                f"node {new[-1]} would make {new[-1] + 1 - known} new nodes, of which these events"
+                f" use {len(new)}; correct the id, or give both streams names so that nodes are"
+                " numbered as they appear"
+            )
 
     def before(self, t: Any) -> EventStream:
         """Return the events strictly before `t`, a number in the stream's unit or a date."""

@@ -8,8 +8,8 @@ runs/calls/config.toml       all settings
            command.txt       the command that started it
            stages.json       which stages are done
            heuristics.json   what the heuristics achieve
-           seed-0/           trajectories, checkpoint, model, history and score of a seed, and the
-                             telemetry of the first
+           seed-0/           checkpoint, model, history and score of a seed; if the model reads
+                             representations, their trajectories and the telemetry of the first
 """
 
 from __future__ import annotations

@@ -38,9 +38,10 @@ def learning(seen: Observations) -> Html | None:
     epoch = [entry["epoch"] for entry in history]
     last = seen.about["settings"].get("patience", 0) is None
     kept = epoch[-1] if last else epoch[int(np.argmin(validation.y))]
+    which = "last" if last else "best on validation events"
     words = (
         f"{counted(len(history), 'epoch')} in {sum(entry['seconds'] for entry in history):,.0f} s;"
-        f" the model has the weights of epoch {kept}, the {'last' if last else 'best on validation events'}."
+        f" the model has the weights of epoch {kept}, the {which}."
     )
     rows = [
         [str(e["epoch"]), f"{e['loss']:.4f}", f"{-e['validation']:.4f}", f"{e['seconds']:.1f}"]

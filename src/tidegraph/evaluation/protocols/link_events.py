@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -122,7 +122,7 @@ def evaluate_link(
         if score is not None:
             begun = time.perf_counter()
             report = partial(work.add, what=f"{part}, scoring")
-            true, *false = [scoring.ask(score, *some, *times, report=report) for some in pairs]
+            true, *false = _by_model(score, pairs, times, report)
             scores.append((model, true, false, time.perf_counter() - begun))
             for name, others in zip(drawn, false, strict=True):
                 positive = np.arange(2 * len(true)) < len(true)
@@ -157,6 +157,27 @@ def _repeated_in_batch(pair: IntArray, t: IntArray, batch_size: int) -> float:
     keys = batch * len(pair) + number.reshape(-1)
     _, first, place = np.unique(keys, return_index=True, return_inverse=True)
     return float(np.mean(t[first[place.reshape(-1)]] < t))
+
+
+def _by_model(
+    score: PairScore,
+    pairs: Sequence[_Pairs],
+    times: tuple[IntArray, ...],
+    report: Callable[[int], None],
+) -> FloatArray:
+    """Ask about true pairs and the false ones of each sampler; return scores, [1 + samplers, B].
+
+    The pairs of an event are next to each other, since most have its source: a model that walks
+    from there walks once.
+    """
+    kinds, count = len(pairs), len(times[0])
+    found = np.empty((kinds, count))
+    for rows in scoring.slices(count, max(1, scoring.PAIRS_AT_ONCE // kinds)):
+        src, dst = (np.stack([some[end][rows] for some in pairs], axis=1) for end in (0, 1))
+        when = (np.repeat(column[rows], kinds) for column in times)
+        answers = scoring.ask(score, src.ravel(), dst.ravel(), *when, report=report)
+        found[:, rows] = answers.reshape(-1, kinds).T
+    return found
 
 
 def _by_heuristics(

@@ -100,6 +100,10 @@ LAYERS: dict[str, list[str]] = {
         "directory estimate sweep training",
         "run",
     ],
+    "live": [
+        "answers settings",
+        "live",
+    ],
     "bench": [
         "graphs measuring plots results",
         "competitors",

@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     __version__: str
     from tidegraph import evaluation
     from tidegraph.core.errors import (
+        BusyError,
         ClusterError,
         DataError,
         EvaluationError,
         EventError,
         ParameterError,
         PrecisionError,
+        RowError,
         ShortOfMemoryError,
         StateFileError,
         StorageError,
@@ -39,12 +41,17 @@ if TYPE_CHECKING:
     from tidegraph.events.tables import read_table, scan_table
     from tidegraph.events.vocabulary import Vocabulary
     from tidegraph.learning.tasks import EventClassifier, LinkPredictor, NodeClassifier
+    from tidegraph.live.answers import Answer, Receipt
+    from tidegraph.live.live import Live
+    from tidegraph.live.settings import LiveSettings
     from tidegraph.store.shards import ShardedTrajectories, record_shards
     from tidegraph.store.trajectories import Trajectories, record
 
 __all__ = [
+    "Answer",
     "Audit",
     "Batch",
+    "BusyError",
     "Channel",
     "ClusterError",
     "CompactGraph",
@@ -58,6 +65,8 @@ __all__ = [
     "EventStream",
     "Explanation",
     "LinkPredictor",
+    "Live",
+    "LiveSettings",
     "NodeClassifier",
     "NodeLabels",
     "Op",
@@ -65,6 +74,8 @@ __all__ = [
     "Plan",
     "PrecisionError",
     "Propagator",
+    "Receipt",
+    "RowError",
     "ShardedTrajectories",
     "ShortOfMemoryError",
     "Sketch",
@@ -115,6 +126,9 @@ _HOMES = {
     "events.tables": ("read_table", "scan_table"),
     "events.vocabulary": ("Vocabulary",),
     "learning.tasks": ("EventClassifier", "LinkPredictor", "NodeClassifier"),
+    "live.answers": ("Answer", "Receipt"),
+    "live.live": ("Live",),
+    "live.settings": ("LiveSettings",),
     "store.shards": ("ShardedTrajectories", "record_shards"),
     "store.trajectories": ("Trajectories", "record"),
 }

@@ -101,8 +101,10 @@ LAYERS: dict[str, list[str]] = {
         "run",
     ],
     "live": [
-        "answers settings",
+        "answers api_page bodies guard schemas settings",
         "live",
+        "metrics",
+        "service",
     ],
     "bench": [
         "graphs measuring plots results",

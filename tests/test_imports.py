@@ -101,7 +101,11 @@ LAYERS: dict[str, list[str]] = {
         "run",
     ],
     "live": [
-        "answers settings",
+        "answers columns failpoints order settings",
+        "events log snapshots",
+        "state",
+        "models movements",
+        "sources",
         "live",
     ],
     "bench": [

@@ -101,7 +101,11 @@ LAYERS: dict[str, list[str]] = {
         "run",
     ],
     "live": [
-        "answers api_page bodies guard schemas settings",
+        "answers api_page bodies columns failpoints guard order schemas settings",
+        "events log snapshots",
+        "state",
+        "models movements",
+        "sources",
         "live",
         "metrics",
         "service",

@@ -262,6 +262,17 @@ class History:
             )
         return found.astype(np.int64)
 
+    def latest(
+        self, node: int, t: int, most: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the newest events of a node before `t`, newest first, up to 256 of them: their
+        times, the other ends, and whether the node was the source.
+        """
+        (asked,), (time,) = self._nodes([node]), _times([t])
+        with self._lock:
+            times, partners, role = self._native.latest(int(asked), int(time), most)
+        return times, partners, role == 0
+
     def _nodes(self, nodes: ArrayLike) -> NDArray[np.int64]:
         return np.ascontiguousarray(known_nodes(nodes, self.nodes))
 

@@ -1,22 +1,125 @@
-"""`Live`: the verbs of a durable live state."""
+"""`Live`: the verbs of a durable live state, and the threads behind them.
+
+Callers check their events and queue. The first of them stores the events of all who queue in one
+transaction; those that come meanwhile wait for the next one, which one of them makes. One thread
+applies what the watermark has passed, another moves the watermark when nothing comes, a third saves
+the state. Questions about links see the past strictly before a time and need no lock. Those
+about representations wait for the step that is being applied.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
+import math
+import re
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.core import statefile
+from tidegraph.core.durable import only_writer
+from tidegraph.core.errors import (
+    BusyError,
+    ParameterError,
+    StateFileError,
+    StorageError,
+    TidegraphError,
+)
+from tidegraph.core.machine import memory_bytes
 from tidegraph.core.progress import Progress
-from tidegraph.live.answers import Answer, Receipt
+from tidegraph.core.resume import make_directory, require_free
+from tidegraph.events.columns import IntArray
+from tidegraph.events.moments import SECONDS, moment, span
+from tidegraph.live.answers import HEURISTICS, Answer, Receipt
+from tidegraph.live.events import Incoming, Kind, is_key
+from tidegraph.live.log import FILE, Log
+from tidegraph.live.models import Model, probability
+from tidegraph.live.movements import Movements
+from tidegraph.live.order import Buffer, Row, Watermark
 from tidegraph.live.settings import LiveSettings
+from tidegraph.live.snapshots import DIRECTORY as SNAPSHOTS
+from tidegraph.live.snapshots import Snapshots
+from tidegraph.live.sources import Source, source_of
+from tidegraph.live.state import About, Moment, State
 
 Wait: TypeAlias = Literal["durable", "applied"]
 
+_PATIENCE_S = 30.0  # how long a call waits if it does not say
+_GROUP = 2_000  # events after which a transaction takes no further caller in
+_AT_ONCE = 4_096  # events that are applied together while there are more, so that readers get in
+_REPLAYED = 100_000  # at once, when nobody reads yet
+_PAIRS = 1_000  # candidates whose features a ranking reads
+_BLOCK = 1 << 16  # nodes compared at once
+_WAL_BYTES = 16 << 20
+_OWN = re.compile(r"snapshots|models|trajectories|.*\.(part\d*|new)")  # before there is a log
+
+
+@dataclass(eq=False)
+class _Request:
+    """Events of one call on their way into the log."""
+
+    events: Incoming
+    key: str | None
+    done: bool = False
+    receipt: Receipt | None = None
+    last: int | None = None  # the latest time among its rows
+    error: BaseException | None = None
+
 
 class Live:
-    """A graph that is fed and asked at the same time, in a directory that survives crashes."""
+    """A graph that is fed and asked at the same time, in a directory that survives crashes.
 
-    unit: str
+    `open` returns one. Events that `ingest` has returned for are on disk: whatever happens to the
+    process or the machine, they are there exactly once when the directory is opened again. Any
+    number of threads may call. One process at a time has a directory open.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: LiveSettings,
+        log: Log,
+        state: State,
+        buffer: Buffer,
+        notes: list[str],
+        unlock: contextlib.ExitStack,
+    ) -> None:
+        self.directory, self.settings, self.notes = directory, settings, notes
+        self._log, self._state, self._buffer = log, state, buffer
+        self._unlock = unlock
+        self._lateness = lateness_of(settings, state.about)
+        self._watermark = Watermark(*log.meta["watermark"])
+        self._counts = dict(log.meta["counts"])
+        self._model: Model | None = None
+        self._snapshots = Snapshots(directory)
+        self._movements = Movements(directory, state, enabled=settings.record)
+        # Guards the queues, and is notified of whatever a thread may wait for.
+        self._news = threading.Condition()
+        self._storing = threading.Lock()  # held by the caller that stores for all
+        self._requests: deque[_Request] = deque()
+        self._stored: deque[tuple[list[Row], int, int | None]] = deque()
+        self._waiting = 0  # events in both queues
+        self._wanted_mark = False
+        self._closing = threading.Event()
+        self._failure: BaseException | None = None
+        self._arrived = time.monotonic()
+        self._pace: deque[tuple[float, int]] = deque(maxlen=64)  # when how many were applied
+        self._saving = threading.Lock()
+        self._saved = Moment(), time.monotonic(), 0
+        self._threads: list[threading.Thread] = []
+
+    # Opening and closing --------------------------------------------------------------------------
 
     @classmethod
     def open(
@@ -27,87 +130,77 @@ class Live:
         settings: LiveSettings | None = None,
         progress: Progress | None = None,
     ) -> Live:
-        """Continue what a directory holds, or start a new one, empty or from a source."""
-        raise NotImplementedError
+        """Continue what a directory holds, or start a new one, empty or from a source.
 
-    def ingest(
-        self,
-        events: Any,
-        *,
-        key: str | None = None,
-        wait: Wait = "durable",
-        timeout_s: float | None = None,
-    ) -> Receipt:
-        """Store events, and return once they are on disk, or applied."""
-        raise NotImplementedError
+        source: the directory of a run or model, a `LinkPredictor`, or an `EventStream`. A new
+            directory takes its events, names, unit of time and model over. One that has a state
+            ignores it if it is the same, and raises ParameterError otherwise.
+        progress: called as `progress(events applied, events, text)` while the log is replayed.
+        """
+        path, settings = Path(directory), settings or LiveSettings()
+        make_directory(path)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(only_writer(path))
+            log = cls._opened_log(path, source, settings)
+            stack.callback(log.close)
+            notes: list[str] = []
+            state, buffer = _restored(path, log, notes, progress)
+            live = cls(path, settings, log, state, buffer, notes, stack.pop_all())
+        live._start()
+        return live
 
-    def score(self, src: Any, dst: Any, at: Any = None) -> Answer:
-        """Return `probability` [n] of pairs."""
-        raise NotImplementedError
+    @classmethod
+    def _opened_log(cls, path: Path, given: Any, settings: LiveSettings) -> Log:
+        file = path / FILE
+        if not _is_new(file):
+            log = Log(file)
+            if given is not None:
+                was, now = log.meta["source"], source_of(given, settings).digest
+                if was != now:
+                    log.close()
+                    raise ParameterError(
+                        f"{path} was started from other events; leave the source out to continue"
+                        " it, or give a new directory"
+                    )
+            return log
+        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):  # of a start that was killed
+            (path / name).unlink(missing_ok=True)
+        require_free(path, "a live state", own=_OWN, error=StateFileError)
+        source = source_of(given, settings)
+        lateness_of(settings, source.about)  # checks it before anything is written
+        return _created(file, source)
 
-    def top(self, node: Any, k: int = 10, at: Any = None) -> Answer:
-        """Return `names` and `probability` of the likeliest next destinations."""
-        raise NotImplementedError
+    def _start(self) -> None:
+        for work in (self._apply, self._mark, self._keep):
+            thread = threading.Thread(target=self._guarded, args=(work,), daemon=True)
+            thread.name = f"tidegraph-live-{work.__name__.strip('_')}"
+            self._threads.append(thread)
+            thread.start()
 
-    def similar(self, node: Any, k: int = 10) -> Answer:
-        """Return `names` and `similarity` of the nodes nearest by representation."""
-        raise NotImplementedError
-
-    def embedding(self, nodes: Any, at: Any = None) -> Answer:
-        """Return `names` and `embedding` [n, channels, columns]."""
-        raise NotImplementedError
-
-    def node(self, name: Any, side: str | None = None) -> Answer:
-        """Return who a node is: counts, first and last event, newest partners."""
-        raise NotImplementedError
-
-    def history(self, name: Any, points: int = 200) -> Answer:
-        """Return how a node moved: `times`, `moved`, `similarity` to now."""
-        raise NotImplementedError
-
-    def explain(self, src: Any, dst: Any, at: Any = None) -> Answer:
-        """Return the probability of a pair and what drives it."""
-        raise NotImplementedError
-
-    def forget(self, name: Any, *, refit: bool = False) -> Answer:
-        """Remove a node from memory and from every file."""
-        raise NotImplementedError
-
-    def snapshot(self) -> int:
-        """Save the state now; return its sequence number."""
-        raise NotImplementedError
-
-    def stats(self) -> dict[str, Any]:
-        """Return counts, times and sizes in plain types."""
-        raise NotImplementedError
-
-    def quality(self) -> dict[str, Any]:
-        """Return how well events were predicted before they were known, by bucket of time."""
-        raise NotImplementedError
-
-    def versions(self) -> list[dict[str, Any]]:
-        """Return the models there are, oldest first."""
-        raise NotImplementedError
-
-    def train(self, *, wait: bool = False, timeout_s: float | None = None) -> str | None:
-        """Train a model on the events so far; return its version if `wait`."""
-        raise NotImplementedError
-
-    def rollback(self, version: str) -> None:
-        """Answer with an earlier version from now on."""
-        raise NotImplementedError
-
-    def recent(self, after_seq: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        """Return what was applied last, oldest first."""
-        raise NotImplementedError
-
-    def digest(self) -> str:
-        """Return a digest of everything that answers depend on."""
-        raise NotImplementedError
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Run a thread; where it fails, the calls that wait for it fail too instead of hanging."""
+        try:
+            work()
+        except BaseException as error:  # reported to every caller
+            with self._news:
+                self._failure = error
+                self._news.notify_all()
 
     def close(self) -> None:
-        """Save the state and stop."""
-        raise NotImplementedError
+        """Store and apply what was accepted, save the state and stop."""
+        with self._storing, self._news:  # whoever stores may finish
+            if self._closing.is_set():
+                return
+            self._closing.set()
+            self._news.notify_all()
+        for thread in self._threads:
+            thread.join()
+        try:
+            if self._failure is None:
+                with contextlib.suppress(StorageError):  # a full disk: the log has everything
+                    self.snapshot()
+        finally:
+            self._unlock.close()
 
     def __enter__(self) -> Live:
         return self
@@ -119,3 +212,716 @@ class Live:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def unit(self) -> str:
+        """The unit of all times."""
+        return self._state.about.unit
+
+    # Events ---------------------------------------------------------------------------------------
+
+    def ingest(
+        self,
+        events: Any,
+        *,
+        key: str | None = None,
+        wait: Wait = "durable",
+        timeout_s: float | None = None,
+    ) -> Receipt:
+        """Store events, and return once they are on disk.
+
+        events: objects with `src` and `dst`, and if wanted `t`, `weight`, `id` and `op` ("add",
+            "remove", "set"; "remove_node" and "features" have `node` instead of the ends); columns
+            of these; or an `EventStream`. Without `t` an event happens now. One whose `id` is known
+            is a duplicate, and changes nothing.
+        key: a call with the key of an earlier one changes nothing and returns its receipt.
+        wait: "applied" waits until answers follow the events, which ends the wait for late ones
+            after `idle_s`.
+        timeout_s: raises StorageError after so long. The events may or may not be stored then: give
+            them again, with the same key or ids.
+        """
+        if wait not in ("durable", "applied"):
+            raise ParameterError(f"wait is {wait!r}; give durable or applied")
+        if key is not None and not is_key(key):
+            raise ParameterError(f"key is {str(key)[:40]!r}; give a text of 1 to 1,024 characters")
+        read = self._state.about.reader.read(events, self.settings.max_batch)
+        until = time.monotonic() + (_PATIENCE_S if timeout_s is None else timeout_s)
+        request = _Request(read, key)
+        with self._news:
+            self._check_running()
+            if self._waiting and self._waiting + len(read) > self.settings.queue_events:
+                raise BusyError(
+                    f"{self._waiting:,} events wait already, and queue_events is"
+                    f" {self.settings.queue_events:,}; send these again in a moment",
+                    retry_after_s=max(0.1, self._waiting / max(1.0, self._events_per_s())),
+                )
+            self._requests.append(request)
+            self._waiting += len(read)
+        if not self._storing.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise _timed_out("stored")
+        try:
+            while not request.done:
+                self._check_running()
+                self._store_group()
+        finally:
+            self._storing.release()
+        if request.error is not None:
+            raise _again(request.error)
+        assert request.receipt is not None
+        if wait == "applied":
+            return self._applied(request, until)
+        return request.receipt
+
+    def _applied(self, request: _Request, until: float) -> Receipt:
+        receipt, last = request.receipt, request.last
+        assert receipt is not None
+        marked = time.monotonic() + self.settings.idle_s
+
+        def there() -> bool:
+            now = self._state.moment
+            return now.seq >= receipt.seq and (
+                last is None or (now.until is not None and now.until > last)
+            )
+
+        with self._news:
+            while not there():
+                self._check_running()
+                now = time.monotonic()
+                if now >= until:
+                    raise _timed_out("applied")
+                if now >= marked:
+                    self._wanted_mark, marked = True, math.inf
+                    self._news.notify_all()
+                self._news.wait(min(until, marked) - now)
+        return dataclasses.replace(receipt, applied=True, watermark=self._watermark.low)
+
+    def _check_running(self) -> None:
+        if self._failure is not None:
+            raise _again(self._failure)
+        if self._closing.is_set():
+            raise StorageError(f"{self.directory} is being closed; open it again")
+
+    def _mark(self) -> None:
+        """Move the watermark on when nothing arrives, until closed: the work of a thread."""
+        while not self._closing.is_set():
+            with self._news:
+                if not self._wanted_mark:
+                    self._news.wait(self.settings.idle_s / 4)
+            if self._mark_is_due():
+                with self._storing:
+                    if self._mark_is_due() and not self._closing.is_set():
+                        self._store_mark()
+
+    def _mark_is_due(self) -> bool:
+        if not self._watermark.holds_back:
+            self._wanted_mark = False
+            return False
+        return self._wanted_mark or time.monotonic() - self._arrived >= self.settings.idle_s
+
+    def _store_mark(self) -> None:
+        """Let everything that waits be applied; a row of the log, so that a replay repeats it."""
+        watermark, seq = self._watermark.marked(), self._log.last + 1
+        assert watermark.low is not None
+        row = Row(watermark.low - 1, seq, Kind.MARK, "")
+        self._wanted_mark = False
+        self._arrived = time.monotonic()
+        try:
+            self._log.append([row], meta={"watermark": dataclasses.astuple(watermark)})
+        except StorageError as error:  # a full disk: they wait until there is room
+            self._note(str(error))
+            return
+        self._hand_on([], seq, watermark, 0)
+
+    def _store_group(self) -> None:
+        """Store what callers have queued, in one transaction; by the caller that may."""
+        group: list[_Request] = []
+        size = 0
+        with self._news:
+            while self._requests and (not group or size < _GROUP):
+                group.append(self._requests.popleft())
+                size += len(group[-1].events)
+        try:
+            stored = self._classified(group)
+            self._log.append(
+                stored.rows,
+                ids=stored.ids,
+                receipts=stored.receipts,
+                meta={
+                    "watermark": dataclasses.astuple(stored.watermark),
+                    "counts": stored.counts,
+                },
+            )
+        except BaseException as error:
+            with self._news:
+                self._waiting -= size
+            for request in group:
+                request.error, request.done = error, True
+            if not isinstance(error, Exception):  # Ctrl-C
+                raise
+            return
+        self._counts = stored.counts
+        self._arrived = time.monotonic()
+        for request, receipt in zip(group, stored.answers, strict=True):
+            request.receipt, request.done = receipt, True
+        self._hand_on(stored.rows, self._log.last, stored.watermark, size - len(stored.rows))
+
+    def _classified(self, group: list[_Request]) -> _Stored:
+        """Return what to store of the events of some callers, and what to answer them."""
+        given = [each for request in group for each in request.events.id or () if each is not None]
+        known = self._log.known_ids(given) if given else set()
+        stored = _Stored(self._watermark, dict(self._counts))
+        seq, answered = self._log.last, dict[str, Receipt]()
+        for request in group:
+            if request.key is not None:
+                first = answered.get(request.key) or _receipt(self._log.receipt(request.key))
+                if first is not None:
+                    stored.answers.append(first)
+                    stored.counts["repeated"] += 1
+                    continue
+            events = request.events
+            kept = _not_known(events, known)
+            t = events.t if kept is None else events.t[kept]
+            watermark, effective, late = stored.watermark.admit(t, self._lateness)
+            if late.any() and self.settings.late == "reject":
+                kept = np.flatnonzero(~late) if kept is None else kept[~late]
+                effective = effective[~late]
+            rows = _rows(events, kept, effective, seq + 1)
+            if events.id is not None:
+                ids = [events.id[place] for place in _places(kept, len(events))]
+                stored.ids += [
+                    (each, row.seq) for each, row in zip(ids, rows, strict=True) if each is not None
+                ]
+                known.update(each for each in ids if each is not None)
+            stored.watermark = watermark
+            stored.rows += rows
+            receipt = Receipt(
+                seq=seq + len(rows),
+                first_seq=seq + 1,
+                accepted=len(rows),
+                duplicate=len(events) - len(t),
+                late=int(np.count_nonzero(late)),
+                watermark=watermark.low,
+                applied=False,
+                unit=self.unit,
+            )
+            seq += len(rows)
+            request.last = int(effective.max()) if len(effective) else None
+            stored.counts["events"] += receipt.accepted
+            stored.counts["duplicate"] += receipt.duplicate
+            stored.counts["late"] += receipt.late
+            stored.answers.append(receipt)
+            if request.key is not None:
+                answered[request.key] = receipt
+                stored.receipts.append((request.key, json.dumps(receipt.plain())))
+        return stored
+
+    def _hand_on(self, rows: list[Row], seq: int, watermark: Watermark, dropped: int) -> None:
+        with self._news:
+            self._watermark = watermark
+            self._stored.append((rows, seq, watermark.low))
+            self._waiting -= dropped
+            self._news.notify_all()
+
+    def _apply(self) -> None:
+        """Apply what is stored and due, until closed: the work of a thread."""
+        while True:
+            with self._news:
+                while not self._stored:
+                    if self._closing.is_set():
+                        return
+                    self._news.wait(1.0)
+                taken = [self._stored.popleft()]
+                size = len(taken[0][0])
+                while self._stored and size < _AT_ONCE:
+                    taken.append(self._stored.popleft())
+                    size += len(taken[-1][0])
+            with self._state.lock:  # a snapshot has the rows that wait, or sees them applied
+                for rows, _, _ in taken:
+                    self._buffer.add(rows)
+                _, seq, low = taken[-1]
+                ready = self._buffer.release(low)
+                self._state.apply(ready, Moment(seq, low))
+            self._pace.append((time.monotonic(), self._state.counts["applied"]))
+            with self._news:
+                self._waiting -= size
+                self._news.notify_all()
+
+    # Keeping --------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        """Save the state now and then, until closed: the work of a thread."""
+        while not self._closing.wait(0.5):
+            try:
+                if self._is_due():
+                    self.snapshot()
+                elif self._log.wal_bytes > _WAL_BYTES:
+                    self._log.checkpoint()
+            except StorageError as error:  # a full disk: the log has everything
+                self._note(str(error))
+
+    def _is_due(self) -> bool:
+        moment, at, applied = self._saved
+        if self._state.moment == moment:
+            return False
+        return (
+            self._state.counts["applied"] - applied >= self.settings.snapshot_every_events
+            or time.monotonic() - at >= self.settings.snapshot_every_s
+        )
+
+    def snapshot(self) -> int:
+        """Save the state now, and return the sequence number it stands at."""
+        with self._saving:
+            with self._state.lock:
+                description, arrays = self._state.capture()
+                moment = self._state.moment
+                description["first_waiting"] = self._buffer.first_seq(moment.seq + 1)
+            if moment != self._saved[0] or not self._snapshots.numbers():
+                self._snapshots.write(moment.seq, description, arrays)
+                self._log.checkpoint()
+                self._compact()
+            self._saved = moment, time.monotonic(), description["counts"]["applied"]
+        return moment.seq
+
+    def _compact(self) -> None:
+        """Delete rows of the log that every snapshot contains and that are old enough."""
+        if self.settings.keep_log == "all" or len(self._snapshots.numbers()) < 2:
+            return
+        kept = span(self.settings.keep_log, self.unit)
+        oldest, _ = statefile.read(self._snapshots.path(self._snapshots.numbers()[0]))
+        newest = self._watermark.newest or 0
+        self._log.compact(oldest["first_waiting"], newest - kept)
+
+    def _note(self, text: str) -> None:
+        if not self.notes or self.notes[-1] != text:
+            self.notes = [*self.notes[-19:], text]
+
+    # Questions ------------------------------------------------------------------------------------
+
+    def _asked_at(self, at: Any, now: Moment) -> int:
+        """Return the time of a question: by default right after the last applied event."""
+        if now.until is None:
+            return 0
+        return now.until if at is None else min(now.until, self._time(at))
+
+    def _time(self, at: Any) -> int:
+        if isinstance(at, float) and at.is_integer():
+            at = int(at)
+        return moment(at, self.unit)
+
+    def _answer(
+        self, now: Moment, data: dict[str, Any], error: NDArray[np.float64] | None = None
+    ) -> Answer:
+        version = HEURISTICS if self._model is None else self._model.version
+        return Answer(
+            data=data, as_of_seq=now.seq, as_of_time=now.until, error=error, version=version
+        )
+
+    def score(self, src: Any, dst: Any, at: Any = None) -> Answer:
+        """Return the `probability` [n] of links between `src` and `dst`, one or many of each.
+
+        It is asked for right after the last applied event, or at an earlier time `at`, with what
+        was known by then.
+        """
+        now, model, state = self._state.moment, self._model, self._state
+        sources, targets = _many(src), _many(dst)
+        if len(sources) != len(targets) and 1 not in (len(sources), len(targets)):
+            raise ParameterError(
+                f"there are {len(sources)} src and {len(targets)} dst; give as many of each, or one"
+            )
+        ends = [[state.number(name, "src") for name in sources]]
+        ends.append([state.number(name, "dst") for name in targets])
+        a, b = (np.ascontiguousarray(each) for each in np.broadcast_arrays(*map(_numbers, ends)))
+        t = np.full(len(a), self._asked_at(at, now))
+        found = probability(model, state.past, a, b, t)
+        return self._answer(now, {"src": sources, "dst": targets, "probability": found})
+
+    def top(self, node: Any, k: int = 10, at: Any = None) -> Answer:
+        """Return the `k` likeliest next destinations of a node: `names` and `probability`."""
+        _check_count(k)
+        now, model, state = self._state.moment, self._model, self._state
+        number, t = state.number(node, "src"), self._asked_at(at, now)
+        past = state.past
+        everyone = past.candidates.before(t)
+        wanted = everyone[everyone != number]
+        if len(wanted) > max(_PAIRS, k):
+            wanted = past.candidates.of(number, t, max(_PAIRS, k), lambda nodes: nodes != number)
+        count = len(wanted)
+        found = probability(model, past, np.full(count, number), wanted, np.full(count, t))
+        best = np.lexsort((wanted, -found))[:k]
+        names = [state.name(each) for each in wanted[best].tolist()]
+        return self._answer(now, {"node": node, "names": names, "probability": found[best]})
+
+    def similar(self, node: Any, k: int = 10) -> Answer:
+        """Return the `k` nodes nearest to one by representation: `names`, and as `similarity` the
+        mean of their cosines over the channels.
+        """
+        _check_count(k)
+        state = self._state
+        with state.lock:
+            now, number, nodes = state.moment, state.number(node), len(state.names)
+            own = _directions(state.propagator.embedding([number]))[0]
+            error = self._promised([number])
+            found = np.empty(nodes, dtype=np.float32)
+            for first in range(0, nodes, _BLOCK):
+                block = np.arange(first, min(first + _BLOCK, nodes))
+                found[block] = _directions(state.propagator.embedding(block)) @ own
+        found[number] = -np.inf
+        best = np.argpartition(-found, min(k, nodes) - 1)[:k] if nodes > k else np.arange(nodes)
+        best = best[np.lexsort((best, -found[best]))]
+        best = best[best != number]
+        names = [state.name(each) for each in best.tolist()]
+        return self._answer(now, {"node": node, "names": names, "similarity": found[best]}, error)
+
+    def embedding(self, nodes: Any, at: Any = None) -> Answer:
+        """Return representations: `names`, and `embedding` [n, channels, columns].
+
+        The `error` of the answer bounds, per node, the distance from the exact ones. Those of an
+        earlier time `at` come from the record, which is completed first.
+        """
+        state = self._state
+        asked = _many(nodes)
+        if at is not None:
+            store = self._movements.caught_up(_PATIENCE_S)
+            with state.lock:
+                now = state.moment
+                numbers = [state.number(name) for name in asked]
+            t = self._asked_at(at, now)
+            data = {"names": asked, "at": t, "embedding": store.state(numbers, t)}
+            return self._answer(now, data, _norm(store.bound(numbers, t)))
+        with state.lock:
+            now = state.moment
+            numbers = [state.number(name) for name in asked]
+            data = {"names": asked, "embedding": state.propagator.embedding(numbers)}
+            return self._answer(now, data, self._promised(numbers))
+
+    def _promised(self, numbers: list[int]) -> NDArray[np.float64]:
+        return _norm(self._state.propagator.threshold(numbers))
+
+    def node(self, name: Any) -> Answer:
+        """Return who a node is: `events_as_src`, `events_as_dst`, `degree`, `first` and `last`
+        time, and its newest `partners` with times and directions.
+        """
+        state = self._state
+        with state.lock:
+            now, number = state.moment, state.number(name)
+            degree = len(state.propagator.edges_of(number)[0])
+        t = self._asked_at(None, now)
+        history = state.past.history
+        counts = history.of_nodes([number], [t])[0]
+        column = history.node_names.index
+        times, partners, as_src = history.latest(number, t, 20)
+        data: dict[str, Any] = {
+            "name": state.name(number),
+            "number": number,
+            "degree": degree,
+            "first": state.first_seen(number),
+            "last": int(times[0]) if len(times) else None,
+            "partners": [
+                {"name": state.name(partner), "t": when, "as_src": bool(role)}
+                for partner, when, role in zip(
+                    partners.tolist(), times.tolist(), as_src.tolist(), strict=True
+                )
+            ],
+        }
+        for role in ("src", "dst"):
+            data[f"events_as_{role}"] = round(math.expm1(counts[column(f"events_as_{role}")]))
+        return self._answer(now, data)
+
+    def history(self, name: Any, points: int = 200) -> Answer:
+        """Return how a node moved: `times`, how far it `moved` at each, and its `similarity` then
+        to where it is now, the mean of cosines over channels; at most so many points.
+        """
+        _check_count(points)
+        state = self._state
+        store = self._movements.caught_up(_PATIENCE_S)
+        now, number = state.moment, state.number(name)
+        times, states = store.changes(number)
+        chosen = np.unique(np.linspace(0, len(times) - 1, min(points + 1, len(times))).astype(int))
+        times, states = times[chosen], states[chosen]
+        moved = np.linalg.norm(np.diff(states, axis=0).reshape(len(times) - 1, -1), axis=1)
+        turned = _directions(states) @ _directions(states[-1:])[0]
+        data = {
+            "name": state.name(number),
+            "times": times[1:],  # the first record is from before any event
+            "moved": moved,
+            "similarity": turned[1:],
+        }
+        bound = store.bound([number], self._asked_at(None, now))
+        return self._answer(now, data, _norm(bound))
+
+    def explain(self, src: Any, dst: Any, at: Any = None) -> Answer:
+        """Return the `probability` of a pair, `facts` about it, and `reasons` that drive it: what
+        the network reads, in groups, and how much the logit falls without each.
+        """
+        now, model, state = self._state.moment, self._model, self._state
+        a, b, t = state.number(src, "src"), state.number(dst, "dst"), self._asked_at(at, now)
+        pair = np.array([a]), np.array([b]), np.array([t])
+        past = state.past
+        read = past.history.of_links(*pair)[0]
+        column = past.history.link_names.index
+        times, partners, _ = past.history.latest(a, t, 256)
+        met = times[partners == b]
+        walks = past.local.of_links(*pair)[0]
+        facts = {
+            "meetings": round(math.expm1(read[column("pair.events")])),
+            "last_met": int(met[0]) if len(met) else None,
+            "source_events": round(math.expm1(read[column("src.events_as_src")])),
+            "destination_events": round(math.expm1(read[column("dst.events_as_dst")])),
+            "in_common": float(np.expm1(walks[past.local.link_names.index("common_neighbours")])),
+        }
+        data = {
+            "src": src,
+            "dst": dst,
+            "probability": float(probability(model, past, *pair)[0]),
+            "facts": facts,
+            "reasons": [] if model is None else model.reasons(past, a, b, t),
+        }
+        return self._answer(now, data)
+
+    def forget(self, name: Any, *, refit: bool = False) -> Answer:
+        """Remove a node from memory and from every file."""
+        raise NotImplementedError
+
+    # Looking at it --------------------------------------------------------------------------------
+
+    def recent(self, after_seq: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Return what was applied last, oldest first: rows with sequence numbers above one.
+
+        `rejected` says why a row did not fit the graph; it is None for those that did.
+        """
+        with self._state.lock:
+            rows = [each for each in self._state.recent if each[0].seq > after_seq]
+        return [
+            {
+                "seq": row.seq,
+                "t": row.t,
+                "op": Kind(row.op).name.lower(),
+                "src": row.src,
+                "dst": row.dst,
+                "weight": row.weight,
+                "rejected": reason,
+            }
+            for row, reason in sorted(rows, key=lambda each: each[0].seq)[:limit]
+        ]
+
+    def _events_per_s(self) -> float:
+        if len(self._pace) < 2:
+            return 0.0
+        (begin, first), (end, last) = self._pace[0], self._pace[-1]
+        if time.monotonic() - end > 5:
+            return 0.0
+        return (last - first) / max(1e-3, end - begin)
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts, times and sizes in plain types."""
+        state, now = self._state, self._state.moment
+        engine = state.propagator.statistics()
+        return {
+            "events": self._counts["events"],
+            "seq": self._log.last,
+            "applied_seq": now.seq,
+            "applied": state.counts["applied"],
+            "rejected": state.counts["rejected"],
+            "watermark": self._watermark.low,
+            "newest": self._watermark.newest,
+            "lateness": self._lateness,
+            "late": self._counts["late"],
+            "duplicates": self._counts["duplicate"],
+            "repeated_requests": self._counts["repeated"],
+            "queue": self._waiting,
+            "held_back": len(self._buffer),
+            "nodes": len(state.names),
+            "edges": engine["edges"],
+            "unit": self.unit,
+            "memory_bytes": memory_bytes(),
+            "disk_bytes": self._log.bytes + self._snapshots.bytes,
+            "events_per_s": self._events_per_s(),
+            "certified_error": state.about.r_max,
+            "version": HEURISTICS if self._model is None else self._model.version,
+            "notes": list(self.notes),
+        }
+
+    def digest(self) -> str:
+        """Return a digest of all that answers depend on, the model apart."""
+        with self._state.lock:
+            waiting = json.dumps(self._buffer.plain()).encode()
+            return statefile.digest([self._state.digest().encode(), waiting])
+
+
+@dataclass(eq=False)
+class _Stored:
+    """What a transaction stores, and the receipts of the callers."""
+
+    watermark: Watermark
+    counts: dict[str, int]
+    rows: list[Row] = field(default_factory=list)
+    ids: list[tuple[str, int]] = field(default_factory=list)
+    receipts: list[tuple[str, str]] = field(default_factory=list)
+    answers: list[Receipt] = field(default_factory=list)
+
+
+def _not_known(events: Incoming, known: set[str]) -> IntArray | None:
+    """Return the places of events that are no duplicates; None: all of them."""
+    if events.id is None:
+        return None
+    seen: set[str] = set()
+    places = []
+    for place, each in enumerate(events.id):
+        if each is None or (each not in known and each not in seen):
+            places.append(place)
+            if each is not None:
+                seen.add(each)
+    return np.array(places, dtype=np.int64)
+
+
+def _places(places: IntArray | None, count: int) -> Sequence[int]:
+    return range(count) if places is None else places.tolist()
+
+
+def _rows(events: Incoming, places: IntArray | None, t: IntArray, seq: int) -> list[Row]:
+    """Return events at some places as rows of the log, at the times they take effect."""
+    numbers = range(seq, seq + len(t))
+    if places is None and events.op is None and events.weight is None:
+        columns = zip(t.tolist(), numbers, events.src, events.dst, strict=True)
+        return [Row(when, number, 0, src, dst) for when, number, src, dst in columns]
+    rows = []
+    for when, number, place in zip(t.tolist(), numbers, _places(places, len(events)), strict=True):
+        rows.append(
+            Row(
+                when,
+                number,
+                0 if events.op is None else events.op[place],
+                events.src[place],
+                events.dst[place],
+                None if events.weight is None else events.weight[place],
+                None if events.features is None else events.features[place],
+            )
+        )
+    return rows
+
+
+def lateness_of(settings: LiveSettings, about: About) -> int:
+    """Return how long to wait for late events, in the directory's unit."""
+    timeless = about.unit not in SECONDS or about.unit == "year"
+    if timeless and settings.lateness == LiveSettings.lateness:
+        return 0
+    return span(settings.lateness, about.unit)
+
+
+def _is_new(file: Path) -> bool:
+    """Return whether a log was never begun, or its creation was never finished."""
+    if not file.exists():
+        return True
+    try:
+        with contextlib.closing(sqlite3.connect(file)) as connection:
+            found = connection.execute("select count(*) from sqlite_master").fetchone()[0]
+    except sqlite3.Error:
+        return False  # what is there is damaged, which opening it says
+    return bool(found == 0)
+
+
+def _created(file: Path, source: Source) -> Log:
+    """Return a new log that holds the events of a source, all at once or not at all."""
+    rows = source.rows()
+    watermark = Watermark()
+    if rows:
+        watermark = Watermark(max(row.t for row in rows)).marked()
+    return Log(
+        file,
+        create={
+            "about": dataclasses.asdict(source.about),
+            "source": source.digest,
+            "watermark": dataclasses.astuple(watermark),
+            "counts": {"events": len(rows), "duplicate": 0, "late": 0, "repeated": 0},
+        },
+        rows=rows,
+    )
+
+
+def _restored(
+    directory: Path, log: Log, notes: list[str], progress: Progress | None
+) -> tuple[State, Buffer]:
+    """Return the state that the newest whole snapshot and the log after it describe."""
+    found = Snapshots(directory).newest(notes)
+    if found is None:
+        state, first = State(About.of(log.meta["about"]), near=directory), 1
+    else:
+        state = State.restore(*found, str(directory / SNAPSHOTS), near=directory)
+        first = found[0]["first_waiting"]
+    if first < log.first:
+        raise StateFileError(
+            f"{directory} has no whole snapshot, and its log begins at event {log.first:,};"
+            " restore the directory from a copy"
+        )
+    if state.moment.seq > log.last:
+        raise StateFileError(
+            f"{directory} has a snapshot of event {state.moment.seq:,}, and its log ends at"
+            f" {log.last:,}: the log was replaced by an older one; restore the directory from a"
+            " copy"
+        )
+    buffer = Buffer()
+    for rows in log.rows(first, since=state.moment.until):
+        buffer.add([row for row in rows if row.op != Kind.MARK])
+    low = Watermark(*log.meta["watermark"]).low
+    ready = buffer.release(low)
+    done = 0
+    while done < len(ready):
+        end = min(done + _REPLAYED, len(ready))
+        while end < len(ready) and ready[end].t == ready[end - 1].t:
+            end += 1
+        state.apply(ready[done:end], Moment(log.last, ready[end - 1].t + 1))
+        done = end
+        if progress is not None:
+            progress(done, len(ready), "replaying the log")
+    state.moment = Moment(log.last, low)
+    return state, buffer
+
+
+def _receipt(values: dict[str, Any] | None) -> Receipt | None:
+    return None if values is None else Receipt(**values)
+
+
+def _again(error: BaseException) -> BaseException:
+    """Return an error of another thread, to be raised in this one."""
+    if isinstance(error, StorageError):
+        return StorageError(*error.args)
+    if isinstance(error, TidegraphError):
+        return error
+    return StorageError(f"the live state has stopped: {type(error).__name__}: {error}")
+
+
+def _timed_out(what: str) -> StorageError:
+    return StorageError(
+        f"the events were not {what} in time; they may be stored: send them again with the same key"
+        " or ids"
+    )
+
+
+def _many(values: Any) -> list[Any]:
+    """Return one name or several as a list."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def _numbers(values: Sequence[int]) -> IntArray:
+    return np.array(values, dtype=np.int64)
+
+
+def _check_count(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ParameterError(f"{value!r} is no number of results; give 1 or more")
+
+
+def _directions(states: NDArray[Any]) -> NDArray[np.float32]:
+    """Return states [n, channels, columns] whose products are means of cosines over channels."""
+    norms = np.linalg.norm(states, axis=2, keepdims=True)
+    scaled = states / np.maximum(norms, 1e-12) / math.sqrt(states.shape[1])
+    found: NDArray[np.float32] = scaled.reshape(len(states), -1).astype(np.float32)
+    return found
+
+
+def _norm(bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return bounds of all channels and columns of a node as one, in the L2 norm."""
+    norms: NDArray[np.float64] = np.linalg.norm(bounds.reshape(len(bounds), -1), axis=1)
+    return norms

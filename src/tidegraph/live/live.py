@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import re
@@ -684,15 +685,19 @@ class Live:
 
     # Looking at it --------------------------------------------------------------------------------
 
-    def recent(self, after_seq: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        """Return what was applied last, oldest first: rows with sequence numbers above one.
+    def recent(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Return what was applied last, oldest first: at most so many rows behind a `place`.
 
-        `rejected` says why a row did not fit the graph; it is None for those that did.
+        Places count the rows in the order they were applied, which is that of time, not that of
+        `seq`. `rejected` says why a row did not fit the graph; it is None for those that did.
         """
         with self._state.lock:
-            rows = [each for each in self._state.recent if each[0].seq > after_seq]
+            end = self._state.counts["applied"] + self._state.counts["rejected"]
+            wanted = min(limit, end - after, len(self._state.recent))
+            rows = list(itertools.islice(reversed(self._state.recent), max(0, wanted)))
         return [
             {
+                "place": end - back,
                 "seq": row.seq,
                 "t": row.t,
                 "op": Kind(row.op).name.lower(),
@@ -701,7 +706,7 @@ class Live:
                 "weight": row.weight,
                 "rejected": reason,
             }
-            for row, reason in sorted(rows, key=lambda each: each[0].seq)[:limit]
+            for back, (row, reason) in reversed(list(enumerate(rows)))
         ]
 
     def _events_per_s(self) -> float:

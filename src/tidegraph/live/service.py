@@ -183,6 +183,13 @@ class _Service:
             "error": stats.get("certified_error"),
         }
 
+    def _later(self, verb: str) -> Callable[..., Any]:
+        """Return a verb that not every live state has."""
+        found = getattr(self._live, verb, None)
+        if found is None:
+            raise RequestError(501, "not_here", f"this server has no {verb}")
+        return cast(Callable[..., Any], found)
+
     async def _body(self, request: Request, most: int) -> bytes:
         length = request.headers.get("content-length")
         reading = bodies.read_body(request.stream(), length, most)
@@ -334,34 +341,34 @@ class _Service:
 
     async def quality(self) -> Response:
         """Return how good predictions were before their events, by time, next to heuristics."""
-        return await self._figures(self._live.quality)
+        return await self._figures(self._later("quality"))
 
     async def versions(self) -> Response:
         """Return the models that were trained, and which one answers."""
-        return await self._figures(self._live.versions, "versions")
+        return await self._figures(self._later("versions"), "versions")
 
     async def train(self, request: Request) -> Response:
         """Train a new version on the events so far; it answers once it is complete."""
         asked: schemas.TrainBody = await self._parsed(request, schemas.TrainBody)
-        return await self._figures(lambda: self._live.train(wait=asked.wait), "version")
+        return await self._figures(lambda: self._later("train")(wait=asked.wait), "version")
 
     async def rollback(self, request: Request) -> Response:
         """Go back to an earlier version."""
         asked: schemas.RollbackBody = await self._parsed(request, schemas.RollbackBody)
-        return await self._figures(lambda: self._live.rollback(asked.version), "version")
+        return await self._figures(lambda: self._later("rollback")(asked.version), "version")
 
     async def stream(self, request: Request) -> Response:
         """Follow what happens, as server-sent events; `Last-Event-ID` resumes."""
         if self._streaming >= self._settings.streams:
             raise BusyError(f"{self._streaming} clients follow the stream already", _RETRY_S)
         given = request.headers.get("last-event-id", "")
-        after = int(given) if _INTEGER.fullmatch(given) else None
+        after = int(given) if _INTEGER.fullmatch(given) else 0
         headers = {"X-Accel-Buffering": "no"}  # a proxy is to pass on what there is
         return StreamingResponse(
             self._happening(after), media_type="text/event-stream", headers=headers
         )
 
-    async def _happening(self, after: int | None) -> AsyncIterator[bytes]:
+    async def _happening(self, after: int) -> AsyncIterator[bytes]:
         self._streaming += 1
         try:
             yield b"retry: 1000\n\n"
@@ -369,7 +376,7 @@ class _Service:
             while not self.app.state.stopping:
                 found = await self._read(self._live.recent, after, _STREAMED)
                 for happened in found:
-                    after = happened["seq"]
+                    after = happened["place"]
                     data = msgspec.json.encode(happened)
                     yield b"id: %d\nevent: applied\ndata: %s\n\n" % (after, data)
                 if found:
@@ -526,12 +533,16 @@ def _add_handlers(app: FastAPI) -> None:
         message = f"{error.detail}; /docs lists what there is"
         return _failed(RequestError(error.status_code, code, message), error.headers)
 
+    async def of_missing(request: Request, error: Exception) -> Response:
+        return _failed(RequestError(501, "not_here", "this server cannot do that"))
+
     async def of_client(request: Request, error: Exception) -> Response:
         return Response(status_code=400)  # nobody reads it
 
     app.add_exception_handler(TidegraphError, ours)
     app.add_exception_handler(RequestValidationError, of_parameters)
     app.add_exception_handler(HTTPException, of_http)
+    app.add_exception_handler(NotImplementedError, of_missing)
     app.add_exception_handler(ClientDisconnect, of_client)
 
 

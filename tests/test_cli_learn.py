@@ -573,18 +573,19 @@ def test_a_training_leaves_behind_only_what_can_be_resumed(
         raise error("as soon as it begins")
 
     stream, path = datasets.generate_communities(20, 200), tmp_path / "model"
+    recorded = {**QUICK, "pair_features": ["history", "sketches"]}
     with monkeypatch.context() as patch:
         patch.setattr(LinkPredictor, "train", fail)
         with pytest.raises(error):
-            train(stream, path, settings=QUICK)
+            train(stream, path, settings=recorded)
     assert unfinished(path).exists() == kept
     assert not path.exists()
     # A start with other settings is rejected and does not touch what can be resumed.
     if kept:
         with pytest.raises(StateFileError, match="setting alpha"):
-            train(stream, path, settings={**QUICK, "alpha": 0.3})
+            train(stream, path, settings={**recorded, "alpha": 0.3})
         assert unfinished(path).exists()
-    train(stream, path, settings=QUICK)
+    train(stream, path, settings=recorded)
     assert [file.name for file in tmp_path.iterdir()] == ["model"]
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas.testing as pd_testing
 import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tidegraph import EventStream, LinkPredictor, Sketch, evaluation, generate_communities
+from tidegraph import EventStream, LinkPredictor, Op, Sketch, evaluation, generate_communities
 from tidegraph.core.errors import (
     DataError,
     EventError,
@@ -72,13 +73,15 @@ def test_a_path_is_no_stream() -> None:
         LinkPredictor().fit("calls.csv")  # type: ignore[arg-type]
 
 
+# Settings of a model that reads representations, so that they are recorded.
+RECORDED: dict[str, Any] = {"pair_features": ("history", "sketches")}
 DISTRIBUTIONS: list[Any] = ["gaussian", "uniform", "sign"]
 
 
 @pytest.mark.parametrize("chosen", DISTRIBUTIONS)
 def test_states_are_those_of_the_chosen_features_alone(chosen: Any) -> None:
     how: dict[str, Any] = {"half_lives": (), "high_pass": False, "dtype": "float32"}
-    model = predictor(distribution=chosen, epsilon=0.0, r_max=1e-3, **how)
+    model = predictor(distribution=chosen, epsilon=0.0, r_max=1e-3, **RECORDED, **how)
     model.observe(STREAM, SPLIT)
     nodes, end = np.arange(NODES), int(STREAM.t[-1]) + 1
     states, bound = model._trajectories.state(nodes, end), model._trajectories.bound(nodes, end)
@@ -120,12 +123,13 @@ def test_a_graph_to_start_from_is_known_from_the_first_event_on() -> None:
     half = EVENTS // 2
     later = replace(STREAM[half:], initial=Edges(STREAM.src[:half], STREAM.dst[:half], None))
     split = evaluation.tgb_split(later)
-    with_past = predictor(epochs=1).fit(later, split)
-    without = predictor(epochs=1).fit(replace(later, initial=None), split)
     nodes = np.unique(STREAM.src[:half])
-    first = np.full(len(nodes), int(later.t[0]))
-    known, unknown = (p._trajectories.state(nodes, first) for p in (with_past, without))
-    assert np.abs(known - unknown).max() > 0.1
+    for how in ({}, RECORDED):
+        with_past = predictor(epochs=1, **how).fit(later, split)
+        without = predictor(epochs=1, **how).fit(replace(later, initial=None), split)
+        first = int(later.t[0])
+        known, unknown = (p.embeddings(first, nodes) for p in (with_past, without))
+        assert np.abs(known - unknown).to_numpy().max() > 0.1
 
 
 def test_no_negative_for_training_comes_from_events_kept_out_of_it() -> None:
@@ -226,7 +230,7 @@ def test_epochs_are_fewer_where_examples_are_many() -> None:
 
 
 def test_a_failed_observation_changes_nothing() -> None:
-    learner = predictor(epochs=1).fit(STREAM, SPLIT)
+    learner = predictor(epochs=1, **RECORDED).fit(STREAM, SPLIT)
     src, dst, t = questions(20)
     before = learner.decision_function(src, dst, t)
 
@@ -653,7 +657,7 @@ def test_modules_of_ones_own_are_given_again_when_loading(tmp_path: Path) -> Non
 def test_channels_follow_the_settings() -> None:
     model = predictor(high_pass=False, half_lives=(20.0,), beta=0.3)
     model.observe(STREAM.before(NOW), SPLIT)
-    channels = model._trajectories.channels
+    channels = model.propagator(STREAM).channels
     assert [channel.half_life for channel in channels] == [None, 20.0]
     assert all(channel.gamma > 0 for channel in channels)
 
@@ -928,24 +932,82 @@ def test_predictions_are_those_that_scikit_learn_would_give(fitted: LinkPredicto
     assert fitted.score(*asked, 1 - likely) == 0
 
 
+def state_before(model: LinkPredictor, t: int) -> NDArray[Any]:
+    """Representations as an engine has them that saw only the events before `t`."""
+    engine = model.propagator(STREAM)
+    engine.apply_steps(STREAM.before(t).steps())
+    return engine.embedding().reshape(NODES, -1)
+
+
 def test_embeddings_as_of_a_time_are_a_data_frame(fitted: LinkPredictor) -> None:
     model = named(fitted, [f"node-{number}" for number in range(NODES)])
     frame = model.embeddings(at=NOW)
-    states = fitted._trajectories.state(np.arange(NODES), NOW)
-    np.testing.assert_array_equal(frame.to_numpy(), states.reshape(NODES, -1))
+    np.testing.assert_array_equal(frame.to_numpy(), state_before(fitted, NOW))
     assert list(frame.index[:2]) == ["node-0", "node-1"]
     assert frame.columns.is_unique
     assert list(frame.columns[[0, 16]]) == ["low_pass_0", "high_pass_0"]
     few = model.embeddings(at=np.datetime64(NOW, "s"), nodes=["node-3", "node-1"])
     assert few.equals(frame.loc[["node-3", "node-1"]])
-    now = fitted._trajectories.state(np.arange(NODES), int(STREAM.t[-1]) + 1)
-    np.testing.assert_array_equal(model.embeddings().to_numpy(), now.reshape(NODES, -1))
+    now = state_before(fitted, int(STREAM.t[-1]) + 1)
+    np.testing.assert_array_equal(model.embeddings().to_numpy(), now)
+    assert model.embeddings(at=NOW).equals(frame)  # back from a later time
     one = model.embeddings(at=NOW, nodes="node-3")
     assert one.equals(model.embeddings(at=NOW, nodes=["node-3"]))
     assert model.embeddings(nodes=3).shape == (1, frame.shape[1])
     assert model.embeddings(at=NOW, nodes=[]).shape == (0, frame.shape[1])
     with pytest.raises(ParameterError, match="nodes is a list of lists"):
         model.embeddings(nodes=[[1], [2, 3]])
+
+
+def test_embeddings_with_and_without_a_record_agree_within_its_error() -> None:
+    how: dict[str, Any] = {"epochs": 1, "epsilon": 0.0, "dtype": "float32"}
+    recorded, replayed = (predictor(**how, **more).fit(STREAM, SPLIT) for more in (RECORDED, {}))
+    for at in (int(STREAM.t[0]), NOW, int(STREAM.t[-1]) + 1, NOW):
+        pd_testing.assert_frame_equal(recorded.embeddings(at), replayed.embeddings(at), rtol=1e-6)
+
+
+def test_embeddings_of_a_model_that_learned_on_follow_new_nodes() -> None:
+    times = np.array([1, 2]) + int(STREAM.t[-1])
+    fresh = EventStream([NODES, 0], [1, NODES], times, unit=STREAM.unit)
+    model = predictor(epochs=1).fit(STREAM, SPLIT)
+    assert len(model.embeddings()) == NODES
+    model.advance(fresh)
+    whole = predictor(epochs=1).fit(STREAM.joined(fresh), SPLIT)
+    assert model.embeddings().equals(whole.embeddings())
+    assert len(model.embeddings()) == NODES + 1
+
+
+def test_an_interrupted_replay_begins_again() -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    model = predictor(epochs=1).fit(STREAM, SPLIT)
+    model.embeddings(at=int(STREAM.t[9]))
+    with pytest.raises(KeyboardInterrupt):
+        model.embeddings(progress=stop)
+    np.testing.assert_array_equal(model.embeddings(at=NOW), state_before(model, NOW))
+
+
+def test_a_model_that_reads_no_representations_records_none(tmp_path: Path) -> None:
+    model = predictor(epochs=1, path=str(tmp_path / "kept")).fit(STREAM, SPLIT)
+    model.save(tmp_path / "model")
+    for kept in (tmp_path / "kept", tmp_path / "model" / "trajectories"):
+        assert [file.name for file in kept.iterdir()] == ["history"]
+    loaded = LinkPredictor.load(tmp_path / "model")
+    assert loaded.embeddings(NOW).equals(model.embeddings(NOW))
+    assert not LinkPredictor().reads_record
+    assert LinkPredictor(encoder="lstm").reads_record
+    assert LinkPredictor(**RECORDED).reads_record
+
+
+def test_events_that_remove_edges_are_rejected() -> None:
+    removed = replace(STREAM, op=np.where(np.arange(EVENTS) == 7, Op.REMOVE, Op.ADD))
+    with pytest.raises(DataError, match=r"removes or sets edges.*Op\.ADD"):
+        predictor(epochs=1).fit(removed, SPLIT)
+    model = predictor(epochs=1).fit(STREAM, SPLIT)
+    later = EventStream([0], [1], [int(STREAM.t[-1]) + 1], NODES, op=[Op.REMOVE])
+    with pytest.raises(DataError, match="removes or sets edges"):
+        model.advance(later)
 
 
 def test_a_seed_below_zero_is_rejected() -> None:
@@ -997,7 +1059,7 @@ def test_a_save_that_fails_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = generate_communities(20, 300)
-    model = LinkPredictor(columns=2, epochs=1, hidden=4).fit(stream)
+    model = LinkPredictor(columns=2, epochs=1, hidden=4, **RECORDED).fit(stream)
 
     def full(source: object, target: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -198,7 +198,9 @@ def test_the_replay_covers_the_stream_and_keeps_its_promise(seen: Observations) 
 def watched(tmp_path: Path) -> Path:
     """The telemetry of a recording."""
     watch = telemetry.Telemetry(STREAM, SPLIT)
-    model = LinkPredictor(**SMALL, path=str(tmp_path / "store"))
+    model = LinkPredictor(
+        **SMALL, pair_features=("history", "sketches"), path=str(tmp_path / "store")
+    )
     model.observe(STREAM, SPLIT, watch=watch)
     watch.save(tmp_path / "telemetry")
     return tmp_path / "telemetry"

@@ -277,8 +277,9 @@ def test_models_that_share_a_store_score_as_they_would_alone(
     tmp_path: Path, made_up: EventStream
 ) -> None:
     plan = Plan([0], fast=False)
-    plan.models("events", ["made-up"], "first", "default", **NETWORK)
-    plan.models("events", ["made-up"], "second", "default", **NETWORK, layers=1)
+    read: dict[str, Any] = {**NETWORK, "pair_features": ("history", "sketches")}
+    plan.models("events", ["made-up"], "first", "default", **read)
+    plan.models("events", ["made-up"], "second", "default", **read, layers=1)
     (first,), (second,) = plan.cells.values()
     assert first.recorded == second.recorded
 

@@ -30,6 +30,7 @@ from tidegraph.events import datasets
 from tidegraph.learning.settings import RECORD_SETTINGS, TASKS
 from tidegraph.learning.tasks import LinkPredictor, NodeClassifier
 from tidegraph.report import telemetry
+from tidegraph.report.sections.stream import engine
 from tidegraph.runs import config, evaluate, fitting, stages
 from tidegraph.runs import run as run_module
 from tidegraph.runs.config import Settings
@@ -42,6 +43,9 @@ from tidegraph.store.manifest import StoreManifest
 
 QUICK = {"columns": 4, "epochs": 3, "hidden": 8, "batch_size": 512, "threads": 1}
 QUICKLY = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
+# Most runs here read representations, so that they have a record to be interrupted and shared.
+RECORDED = {"pair_features": ["history", "sketches"]}
+QUICKLY += ["--set", "pair_features=history,sketches"]
 
 
 class Killed(BaseException):
@@ -108,7 +112,7 @@ def settled(*words: str, **model: Any) -> Settings:
         "data": {"name": "toy"},
         "seeds": [0, 1],
         "evaluation": {"samplers": ["random-dst"]},
-        "model": {**QUICK, **model},
+        "model": {**QUICK, **RECORDED, **model},
     }
     return config.resolve(tree, config.assignments(words))
 
@@ -135,6 +139,9 @@ def undisturbed(whole: Path) -> dict[str, Any]:
 # The plan -----------------------------------------------------------------------------------------
 
 
+SKETCHES = "pair_features=history,local,sketches"
+
+
 def test_an_estimate_grows_with_events_and_columns() -> None:
     def cost(events: int, *words: str) -> Estimate:
         settings = config.resolve({"data": {"name": "toy"}}, config.assignments(words))
@@ -144,9 +151,10 @@ def test_an_estimate_grows_with_events_and_columns() -> None:
     for less, more in (
         (small, usual),
         (usual, large),
-        (cost(10**6, "columns=8"), usual),
-        (cost(10**6, "quick=true"), usual),
-        (usual, cost(10**6, "seeds=0,1,2", "keep=true", "dtype=float32")),
+        (cost(10**6, "columns=8", SKETCHES), cost(10**6, SKETCHES)),
+        (cost(10**6, "quick=true", SKETCHES), cost(10**6, SKETCHES)),
+        (usual, cost(10**6, SKETCHES)),
+        (usual, cost(10**6, SKETCHES, "seeds=0,1,2", "keep=true", "dtype=float32")),
     ):
         assert less.seconds is not None
         assert more.seconds is not None
@@ -154,8 +162,8 @@ def test_an_estimate_grows_with_events_and_columns() -> None:
         assert less.memory <= more.memory
         assert less.disk < more.disk
     assert cost(10**6, "skip=heuristics").seconds < usual.seconds  # type: ignore[operator]
-    read = ("history", "history,local", "history,local,sketches")
-    history, walks, sketches = (cost(10**6, f"pair_features={each}").seconds for each in read)
+    read = ("pair_features=history", "pair_features=history,local", SKETCHES)
+    history, walks, sketches = (cost(10**6, each).seconds for each in read)
     assert history < walks == usual.seconds < sketches  # type: ignore[operator]
     assert cost(10**6, "preset=paper-lstm").seconds is None
     # Linear: no part grows faster than the events.
@@ -187,7 +195,7 @@ def test_a_run_that_the_disk_cannot_hold_is_rejected_and_changes_nothing(
 def test_a_run_has_the_numbers_of_an_evaluation(
     stream: EventStream, undisturbed: dict[str, Any]
 ) -> None:
-    expected = evaluate(stream, seeds=(0, 1), settings=QUICK, name="toy")
+    expected = evaluate(stream, seeds=(0, 1), settings={**QUICK, **RECORDED}, name="toy")
     for name in ("metrics", "heuristics", "split", "protocol", "seeds", "training_negatives"):
         assert undisturbed[name] == expected[name]
     assert undisturbed["elapsed_s"].keys() == {
@@ -290,6 +298,27 @@ def test_a_run_propagates_its_stream_once_and_again_only_without_telemetry(
     Run.resumed(directory).execute()
     assert len(replays) == 1
     assert "The stream was replayed" in (directory / "report.html").read_text()
+
+
+@pytest.mark.usefixtures("real_report")
+def test_a_run_that_reads_no_representations_records_none_and_replays_the_latest_events(
+    stream: EventStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry, "REPLAYED", 100)
+    monkeypatch.setattr(telemetry, "_AT_ONCE", 64)
+    monkeypatch.setattr(telemetry, "_EXPLAIN_S", 0.0)
+    directory = tmp_path / "toy"
+    settings = settled("pair_features=history,local")
+    Run(directory, settings, stream).execute()
+    assert not list(directory.rglob("*manifest.json"))
+    seen = report.read_observations(directory / "observations")
+    assert seen is not None
+    # All events of the time at which the latest 100 begin belong to them.
+    watched = len(stream) - int(np.searchsorted(stream.t, stream.t[len(stream) - 100]))
+    assert seen.arrays["replay.events"].sum() == watched
+    assert f"its latest {watched} events one time after the other" in str(engine(seen))
+    again = Run(directory, settings, stream).execute()
+    assert again["reused"] == ["data", "heuristics", "score/0", "score/1", "observations"]
 
 
 # Interruptions ------------------------------------------------------------------------------------

@@ -131,10 +131,9 @@ void bind_history(nb::module_& module) {
             const std::size_t bound = held.history.events_before(t, held.history.events());
             held.history.latest(node, bound, std::min(most, History::Latest::kMost), found);
             const std::size_t size = found.size;
-            return std::tuple(
-                own(std::vector<std::int64_t>(found.time, found.time + size)),
-                own(std::vector<std::int64_t>(found.partner, found.partner + size)),
-                own(std::vector<std::uint8_t>(found.role, found.role + size)));
+            return std::tuple(own(std::vector<std::int64_t>(found.time, found.time + size)),
+                              own(std::vector<std::int64_t>(found.partner, found.partner + size)),
+                              own(std::vector<std::uint8_t>(found.role, found.role + size)));
           },
           "node"_a, "t"_a, "most"_a)
       .def_prop_ro("nodes", [](const Held& held) { return held.history.nodes(); })

@@ -30,14 +30,15 @@ _NODES_AT_ONCE = 1 << 14
 @option("--verify", "Of what propagate wrote: compare every byte with its digest.", is_flag=True)
 @JSON_OPTION
 def embeddings(directory: Path, when: str | None, output: Path | None, verify: bool) -> None:
-    """Write the representations of all nodes to a table, as of any time a model has recorded.
+    """Write the representations of all nodes to a table, as of any time.
 
     \b
       tidegraph embeddings runs/calls -o now.parquet
       tidegraph embeddings calls.model --as-of 2024-05-29 -o then.parquet
 
     The first column is the node, by the id in your data; the others are named after the channel (a
-    filter and its half-life) and the number of the feature.
+    filter and its half-life) and the number of the feature. A model whose network does not read
+    representations, as that of links by default, propagates its events for this.
 
     Of a directory that tidegraph propagate wrote, show what it holds, whether it is complete, and
     how exact it is; it has no times and needs no table, since tidegraph.Embeddings maps it.
@@ -68,7 +69,7 @@ def embeddings(directory: Path, when: str | None, output: Path | None, verify: b
 
 def _pieces(estimator: Estimator, t: int, nodes: int, report: Any) -> Iterator[Columns]:
     for first in range(0, nodes, _NODES_AT_ONCE):
-        report(first, nodes, "nodes")
         some = range(first, min(first + _NODES_AT_ONCE, nodes))
-        frame = estimator.embeddings(t, list(some))
+        frame = estimator.embeddings(t, list(some), progress=report)
+        report(some.stop, nodes, "nodes")
         yield {"node": frame.index.tolist(), **{name: frame[name].to_numpy() for name in frame}}

@@ -40,6 +40,11 @@ class Replay:
         self._piece = max(1, len(steps) // _PIECES)
 
     @property
+    def total(self) -> int:
+        """The number of all steps."""
+        return len(self._all)
+
+    @property
     def events(self) -> int:
         """The number of events applied so far."""
         return int(self._all.offsets[self.steps])

@@ -1,6 +1,6 @@
 """What the engine does while it propagates a stream: its work, a map of the nodes, who moved.
 
-A run looks at the engine while it records, so that its report needs no second propagation.
+A run that records looks at the engine meanwhile, so that its report needs no second propagation.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ IntArray = NDArray[np.int64]
 Gathered = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # facts and arrays, by name
 
 INTERVALS = 60  # of curves over time
+REPLAYED = 200_000  # events at the end of a stream that are replayed one time after the other
+_AT_ONCE = 1 << 17  # of the events before them, applied together
 _CERTIFIED_NODES = 512  # nodes whose certificates are read after each interval
 _MAP_NODES = 1_500
 _CANDIDATES = 50_000  # nodes among which the movers are searched
@@ -59,15 +61,20 @@ class Telemetry:
 
     `gathered` is None until the whole stream has passed; it stays None if a recording is resumed,
     since nobody saw how it began.
+
+    latest: look at about so many events at the end, which begin at the row `begin`; None: at all.
     """
 
-    def __init__(self, stream: EventStream, split: Split) -> None:
-        self.steps = stream.steps()
+    def __init__(self, stream: EventStream, split: Split, latest: int | None = None) -> None:
         self.gathered: Gathered | None = None
         self._stream, self.stretch = stream, _last_stretch(stream, split)
+        begin = 0 if latest is None else min(max(0, len(stream) - latest), self.stretch)
+        self.begin = int(np.searchsorted(stream.t, stream.t[begin], side="left"))
+        self.steps = stream[self.begin :].steps()
+        self._rows = self.begin + self.steps.offsets
         # Parts end where steps do, one of them where the stretch begins.
-        bounds = np.append(np.linspace(0, len(stream), INTERVALS + 1)[1:], self.stretch)
-        self._stops = np.unique(np.searchsorted(self.steps.offsets, bounds))
+        bounds = np.append(np.linspace(self.begin, len(stream), INTERVALS + 1)[1:], self.stretch)
+        self._stops = np.unique(np.searchsorted(self._rows, bounds))
         self._certified_nodes = evenly(stream.nodes, _CERTIFIED_NODES)
         self._movable = _movable(stream, self.stretch)
         self._looks: list[tuple[int, int, float]] = []  # steps, nodes touched, seconds since before
@@ -82,7 +89,7 @@ class Telemetry:
         self._looks.append((done, touched, seconds))
         if done:
             self._certified.append(_certified(propagator, self._certified_nodes))
-        if self.steps.offsets[done] == self.stretch:
+        if self._rows[done] == self.stretch:
             self._before = propagator.embedding(self._movable)[:, 0]
         if done == len(self.steps):
             self.gathered = self._gather(propagator)
@@ -93,7 +100,7 @@ class Telemetry:
     def _gather(self, propagator: Propagator) -> Gathered:
         stream = self._stream
         done, touched, seconds = (np.array(column) for column in zip(*self._looks, strict=True))
-        ends = self.steps.offsets[done]
+        ends = self._rows[done]
         about: dict[str, Any] = {
             "channels": [_channel_name(channel, stream.unit) for channel in propagator.channels],
             "r_max": propagator.r_max,
@@ -150,7 +157,7 @@ def engine(
     report: Progress,
 ) -> Gathered:
     """Return the telemetry in the file, or that of a replay, and why nodes moved."""
-    telemetry, about = Telemetry(stream, split), None
+    telemetry, about = Telemetry(stream, split, REPLAYED), None
     with contextlib.suppress(OSError, StateFileError):
         if file is not None:
             about, arrays = statefile.read(file)
@@ -169,6 +176,8 @@ def replay(
 ) -> Gathered:
     """Propagate the stream through a new engine for nothing but the telemetry."""
     propagator = predictor.propagator(stream)
+    earlier = Replay(propagator, stream[: telemetry.begin].steps(events=_AT_ONCE), progress=report)
+    earlier.advance(earlier.total)
     again = Replay(propagator, telemetry.steps, progress=report)
     while telemetry.gathered is None:
         again.advance(telemetry(propagator, again.steps, again.touched))

@@ -122,7 +122,9 @@ def _link(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
 
     times = _StageTimes()
     trial = workplace.trial_of(cell)
-    predictor = LinkPredictor(**cell.settings, seed=cell.seed, path=str(workplace.record(cell)))
+    predictor = LinkPredictor(**cell.settings, seed=cell.seed)
+    if predictor.reads_record:
+        predictor.set_params(path=str(workplace.record(cell)))
     learned = _learn(predictor, trial.events, trial.training, times, report)
     with times.stage("score"):
         scores = trial.evaluate(predictor)
@@ -130,9 +132,9 @@ def _link(cell: Cell, workplace: Workplace, report: Report) -> dict[str, Any]:
         "metrics": scores.table[MODEL],
         "examples": scores.examples,
         "training_negatives": predictor.training_negatives,
-        "moved": _moved(predictor, trial),
+        **({"moved": _moved(predictor, trial)} if predictor.reads_record else {}),
         **learned,
-        "record_s": workplace.record_s(cell, times),
+        "record_s": workplace.record_s(cell, times) if predictor.reads_record else 0.0,
         **times.stages(),
     }
 
@@ -147,12 +149,14 @@ def _learn(
         model.train(split, progress=_part(report, 0.3, 0.9))
     report(0.9, "scoring")
     epochs = model.epochs_
-    return {
+    learned = {
         "epochs": len(epochs),
         "best_epoch": 1 + int(np.argmax([epoch.validation for epoch in epochs])),
         "epoch_s": [round(epoch.elapsed_s, 3) for epoch in epochs],
-        "records_per_event": model._trajectories.records / max(1, len(model._stream)),
     }
+    if model.reads_record:
+        learned["records_per_event"] = model._trajectories.records / max(1, len(model._stream))
+    return learned
 
 
 def _moved(predictor: LinkPredictor, trial: Trial) -> float:

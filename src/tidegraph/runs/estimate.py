@@ -10,6 +10,7 @@ from pathlib import Path
 from tidegraph.core.errors import ParameterError
 from tidegraph.core.words import bytes_in_words
 from tidegraph.learning.settings import default_epochs
+from tidegraph.report.telemetry import REPLAYED
 from tidegraph.runs.config import Settings
 from tidegraph.store.recording import SEGMENT_BYTES
 from tidegraph.store.segments import Layout
@@ -21,6 +22,7 @@ from tidegraph.store.segments import Layout
 _RECORDS_PER_EVENT, _MOVED = 1.5, 27.0
 _EVENT_CELL_US = 0.3  # to propagate and record an event, per channel and column
 _EVENT_US = 25  # the same whatever the columns, and to save and to describe it
+_UNRECORDED_US = 6  # to save, count and describe an event that is not recorded
 _PAIR_US = 8  # to read the features of a pair
 _SKETCH_COLUMN_US = 0.25  # of its sketches
 _WALK_US, _LONE_WALK_US = 8, 25  # one that serves all negatives of an event, and one of its own
@@ -77,8 +79,10 @@ def estimate(
     columns = model["columns"] if columns is None else columns
     cells, layout = channels * columns, Layout(channels, columns, model["dtype"])
     per_node = max(1.0, events / nodes)
+    reads = model.get("pair_features", ("sketches",))  # other tasks read representations
+    recorded = model["encoder"] is not None or "sketches" in reads
     records = nodes + events * min(12, _RECORDS_PER_EVENT + _MOVED / math.sqrt(per_node))
-    record = int(records * layout.record_bytes)
+    record = int(records * layout.record_bytes) if recorded else 0
     # Segments stay until all of them are merged; the record of an earlier seed until this is done.
     records_kept = 1 + (seeds if settings.keep else min(2, seeds))
     # Pairs to read and to learn from; a label counts once for each network.
@@ -87,10 +91,10 @@ def estimate(
     pairs = int(min(0.7 * events, model["max_examples"]) * per_event)
     epochs = model["epochs"] or default_epochs(pairs)
     asked = _TESTED * events * (1 + len(settings.evaluation.samplers or ("", "")))
-    reads = model.get("pair_features", ("sketches",))  # other tasks read representations
     pair_us = _PAIR_US + (_SKETCH_COLUMN_US * columns if "sketches" in reads else 0)
     walk_us, lone_us = (_WALK_US, _LONE_WALK_US) if "local" in reads else (0, 0)
-    of_seed_us = events * (_EVENT_US + _EVENT_CELL_US * cells) / 2
+    propagated = events if recorded else min(events, REPLAYED) if settings.report.html else 0
+    of_seed_us = (propagated * (_EVENT_US + _EVENT_CELL_US * cells) + events * _UNRECORDED_US) / 2
     of_seed_us += pairs * (pair_us + walk_us + epochs * _STEP_US * model["hidden"] / 256 / 2)
     of_seed_us += asked * (pair_us + lone_us + _STEP_US / 3)
     once_us = 0 if "heuristics" in settings.skip else asked * _HEURISTIC_PAIR_US

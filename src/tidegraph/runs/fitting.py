@@ -1,4 +1,4 @@
-"""The stages that make one model in a directory: record the stream, train, save."""
+"""The stages that make one model in a directory: prepare what it reads, train, save."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from tidegraph.core.progress import Progress
 from tidegraph.core.resume import read_json, write_json
 from tidegraph.evaluation import Split
 from tidegraph.events.stream import EventStream
+from tidegraph.learning.tasks.recorded import STORE
 from tidegraph.report import Telemetry
 from tidegraph.runs.stages import Spent, Stages, delete, read_stages
 from tidegraph.runs.trials import Model
 from tidegraph.store.trajectories import Trajectories, copy_store
 
-STORE, CHECKPOINT, MODEL = "trajectories", "training.safetensors", "model"
+CHECKPOINT, MODEL = "training.safetensors", "model"
 _log = logging.getLogger(__name__)
 
 
@@ -56,17 +57,21 @@ class Fitting:
         return self.stages.finished(f"train{self.suffix}", self.trained_as, *self._outputs)
 
     def record(self, model: Model, *, lenders: Iterable[Path] = ()) -> None:
-        """Record the stream, resume recording, or take the record of a run among `lenders`."""
+        """Prepare what the model reads of the stream: its history and, if it reads one, its record.
+
+        Resume recording, or take the record of a run among `lenders`.
+        """
         name = f"record{self.suffix}"
         self.progress(0, 1, "looking for records")
         if self.stages.finished(name, self.recorded_as, self.store):
             model.observe(self.events, self.split)  # finds the record complete
             return
         with self.stages.stage(name, self.recorded_as, self.store, self.telemetry) as spent:
-            if not self.store.exists():
+            if model.reads_record and not self.store.exists():
                 spent.taken_from = None
                 self._borrow(name, spent, lenders)
-            watch = Telemetry(self.events, self.split) if self.observed else None
+            watched = self.observed and model.reads_record
+            watch = Telemetry(self.events, self.split) if watched else None
             model.observe(self.events, self.split, progress=self.progress, watch=watch)
             if watch is not None:
                 watch.save(self.telemetry)

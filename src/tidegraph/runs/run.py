@@ -253,7 +253,8 @@ class _Seed:
         settings, trial = run.settings.model, run._trial
         of_record = {name: settings[name] for name in RECORD_SETTINGS}
         of_training = {name: value for name, value in settings.items() if name != "threads"}
-        recorded_as = fingerprint(**run._inputs, settings=of_record, seed=seed)
+        records = trial.model(seed=seed, path=None).reads_record
+        recorded_as = fingerprint(**run._inputs, settings=of_record, seed=seed, records=records)
         trained_as = fingerprint(
             before=recorded_as,
             settings=of_training,

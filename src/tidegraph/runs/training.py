@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from tidegraph.core.durable import only_writer, put_in_place
-from tidegraph.core.errors import DataError, ParameterError, StateFileError
+from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.core.progress import Progress, prefixed, silent
 from tidegraph.core.resume import resume_or_create
 from tidegraph.evaluation import Result, Split
-from tidegraph.events.batch import Op
 from tidegraph.events.stream import EventStream
 from tidegraph.learning import training
 from tidegraph.learning.settings import model_settings_of
 from tidegraph.learning.tasks import MODELS
+from tidegraph.learning.tasks.recorded import STORE
 from tidegraph.runs.evaluating import too_few
-from tidegraph.runs.fitting import CHECKPOINT, STORE, Fitting
+from tidegraph.runs.fitting import CHECKPOINT, Fitting
 from tidegraph.runs.protocol import Protocol, split_stream
 from tidegraph.runs.stages import Stages, fingerprint
 from tidegraph.runs.trials import Model, with_settings
@@ -65,17 +65,12 @@ def train(
     a killed process leaves next to it (`unfinished`) is resumed by the next call with the same
     events and settings, which ends with the same weights.
 
-    Started by `torchrun` in several processes that see one file system, the first propagates and
+    Started by `torchrun` in several processes that see one file system, the first prepares and
     writes while the others wait, and all train together; each of them returns the model.
     """
     protocol = None if protocol is None else Protocol.of(protocol)
     check_training(path, task=task, settings=settings)
     directory, work = Path(path), unfinished(path)
-    if task == "link" and stream.op is not None and (stream.op != Op.ADD).any():
-        raise DataError(
-            "the stream removes or sets edges, and the model learns which links appear; give only"
-            " the events that add, as stream.where(stream.op == Op.ADD) does"
-        )
     split = split_stream(stream, protocol)
     predictor = with_settings(MODELS[task](), settings, {"path": str(work / STORE)})
     with training.joined(predictor.device) as ranks, contextlib.ExitStack() as held:
@@ -87,7 +82,7 @@ def train(
             held.enter_context(_nothing_useless(work))
             fitting = _fitting(stream, split, predictor, work, report)
             fitting.record(predictor)
-        # From here on there is a record, and perhaps a model that only has to be put in place.
+        # From here on all that the model reads is there, and perhaps a model to be put in place.
         trained = ranks.share(fitting is not None and fitting.trained())
         if not trained:
             if not ranks.leads:
@@ -128,7 +123,7 @@ def _fitting(
         file=_INPUTS,
         kind="an unfinished run",
         advice="repeat that run to resume it, or delete it to start afresh",
-        result=work / STORE / "manifest.json",
+        result=work / STORE / "manifest.json" if predictor.reads_record else work / CHECKPOINT,
     )
     made_from = fingerprint(**inputs)
     return Fitting(

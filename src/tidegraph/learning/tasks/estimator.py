@@ -27,7 +27,7 @@ from tidegraph.events.stream import EventStream
 from tidegraph.events.vocabulary import Vocabulary
 from tidegraph.learning.inference import FloatArray, PairNetwork
 from tidegraph.learning.settings import TrainingSettings, default_epochs
-from tidegraph.learning.tasks.recorded import HISTORY, Recorded, all_or_nothing
+from tidegraph.learning.tasks.recorded import HISTORY, STORE, Recorded, all_or_nothing
 from tidegraph.learning.training import Epoch, Training, fit, read_arrays, write_arrays
 from tidegraph.store.trajectories import copy_store
 
@@ -150,7 +150,8 @@ class Estimator(Recorded):
         raise NotImplementedError
 
     def _made(self, features: int) -> Network:
-        columns = len(self._trajectories.channels) * self._trajectories.columns
+        record = self._record
+        columns = 0 if record is None else len(record.channels) * record.columns
         return self._new_network(columns, features).to(self.device)
 
     @property
@@ -240,7 +241,7 @@ class Estimator(Recorded):
         return self if lessons is None else self.train_further(lessons, progress=progress)
 
     def _like_own(self, events: EventStream) -> EventStream:
-        """Return later events with the codes that the model's own have."""
+        """Return events with the codes that the model's own have; reject those of another kind."""
         return events
 
     def _check_lessons(self, lessons: Any, vocabulary: Vocabulary) -> None:
@@ -315,7 +316,7 @@ class Estimator(Recorded):
         self._shared_events = file, self._stream
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write weights, settings, the events and the record of all nodes to a new directory.
+        """Write weights, settings, the events, their history and the record to a new directory.
 
         It appears when it is complete. overwrite: whether to replace a model that is already there,
         which stays until then.
@@ -342,8 +343,11 @@ class Estimator(Recorded):
             put_in_place(directory, whole)
 
     def _write(self, directory: Path) -> None:
-        copy_store(self._directory, directory / "trajectories")
-        self._history.save(directory / "trajectories" / HISTORY)
+        if self._record is None:
+            (directory / STORE).mkdir()
+        else:
+            copy_store(self._directory, directory / STORE)
+        self._history.save(directory / STORE / HISTORY)
         events_file, held = self._shared_events
         if events_file is not None and held is self._stream:
             link_or_copy(events_file, directory / "events")
@@ -406,7 +410,7 @@ class Estimator(Recorded):
         # Models saved before there was a choice were recorded in float32.
         estimator = cls(**{"dtype": "float32", **about["settings"], **modules})
         estimator._span = about["span"]
-        estimator._directory, estimator._saved = directory / "trajectories", True
+        estimator._directory, estimator._saved = directory / STORE, True
         estimator.epochs_ = [Epoch(**epoch) for epoch in about["epochs"]]
         estimator._open(EventStream.load(directory / "events"))
         estimator._restore(about)

@@ -16,7 +16,7 @@ from tidegraph.core.progress import Progress, silent
 from tidegraph.core.words import counted
 from tidegraph.evaluation import Result, Split
 from tidegraph.evaluation.protocols.scoring import BATCH_SIZE
-from tidegraph.events.columns import IntArray, whole_numbers
+from tidegraph.events.columns import IntArray, Op, whole_numbers
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.candidates import Candidates
 from tidegraph.learning.features import (
@@ -62,9 +62,10 @@ class _Examples:
 class LinkPredictor(LinkSettings, Estimator):
     """A model of how likely an edge `src -> dst` is at a time `t`, given the events before `t`.
 
-    `fit(stream)` runs the stream once through the propagation engine, records how every node moved,
-    and trains a small network on those records; training touches no graph. `settings.LinkSettings`
-    describes the settings.
+    `fit(stream)` counts what happened to nodes and pairs, and trains a small network on that and on
+    walks of a few hops over the events before each question. `settings.LinkSettings` describes the
+    settings. With an encoder, or `sketches` among `pair_features`, it first runs the stream through
+    the propagation engine and records how every node moved, and the network reads that too.
 
     Nodes are given as node numbers or by the names they have in the data, times as numbers in the
     stream's unit or as dates.
@@ -75,12 +76,20 @@ class LinkPredictor(LinkSettings, Estimator):
     # Fitting --------------------------------------------------------------------------------------
 
     def _check_learnable(self, stream: EventStream, split: Split) -> None:
+        self._like_own(stream)
         for part in ("train", "validation"):
             if len(getattr(split, part)) == 0:
                 raise DataError(
                     f"there are no events for {part} among {len(stream):,};"
                     " give a longer stream or another split"
                 )
+
+    @property
+    def reads_record(self) -> bool:
+        """Whether the network reads representations, so that the stream has to be recorded."""
+        return self.encoder is not None or (
+            "sketches" in self.pair_features and self._reads_pairs()
+        )
 
     def _new_features(self) -> PairFeatures:
         parts: list[PartOfLinks] = []
@@ -90,7 +99,7 @@ class LinkPredictor(LinkSettings, Estimator):
             parts.append(self._history)
         if "local" in self.pair_features:
             parts.append(local)
-        if "sketches" in self.pair_features:
+        if "sketches" in self.pair_features and self._reads_pairs():
             parts.append(Sketches(self._trajectories, self._sketch()))
         found = carried(self._stream) if self.edge_features else None
         if found is not None:
@@ -402,6 +411,14 @@ class LinkPredictor(LinkSettings, Estimator):
         return self.evaluate(split, samplers=("random-dst",), **options)
 
     # Learning on ----------------------------------------------------------------------------------
+
+    def _like_own(self, events: EventStream) -> EventStream:
+        if events.op is not None and (events.op != Op.ADD).any():
+            raise DataError(
+                "the stream removes or sets edges, and the model learns which links appear; give"
+                " only the events that add, as stream.where(stream.op == Op.ADD) does"
+            )
+        return events
 
     def _lessons(self, events: EventStream) -> IntArray:
         return len(self._stream) + np.arange(len(events))

@@ -1,4 +1,4 @@
-"""Settings as in scikit-learn, and the record of a stream: what both tasks share below learning."""
+"""Settings as in scikit-learn, and what models keep of a stream: all below learning."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tidegraph.core.declarations import declared
 from tidegraph.core.errors import ParameterError, UnknownNodeError
 from tidegraph.core.progress import Progress
+from tidegraph.core.resume import make_directory
 from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.propagator import Propagator
+from tidegraph.engine.verify import Replay
 from tidegraph.evaluation import Split
 from tidegraph.events.batch import Batch
 from tidegraph.events.columns import IntArray
@@ -44,7 +46,8 @@ _Own = TypeVar("_Own", bound="Recorded")
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
 
-HISTORY = "history"  # a file next to those of the record, and shared with them
+STORE = "trajectories"  # the directory of history and record, in a model or a run
+HISTORY = "history"  # a file in it, which models share as they share a record
 
 
 def all_or_nothing(
@@ -66,18 +69,20 @@ def all_or_nothing(
 
 
 class Recorded(ModelSettings):
-    """A model's settings, its record of how nodes moved, and the questions it can answer.
+    """A model's settings, its history and record of a stream, and the questions they answer.
 
-    Each task is a dataclass of its settings.
+    Each task is a dataclass of its settings. How nodes moved is recorded only for models that read
+    it; others propagate when they are asked for representations.
     """
 
     task: ClassVar[Task]
 
     _fitted = False
     _stream: EventStream
-    _directory: Path
-    _saved: bool  # whether the record is part of a saved model
-    _trajectories: Trajectories
+    _directory: Path  # of history and record
+    _saved: bool  # whether they are part of a saved model
+    _record: Trajectories | None  # None: the model does not read one
+    _replayed: tuple[int, Propagator] | None = None  # an engine after the first events
     _history: History
     _span: float  # of the training period
 
@@ -144,14 +149,21 @@ class Recorded(ModelSettings):
         progress: Progress | None = None,
         watch: Watch | None = None,
     ) -> None:
-        """Propagate and record: the part of `fit` that works on the graph."""
+        """Prepare what the network reads: the part of `fit` that works on the graph.
+
+        A model that reads representations propagates and records, any other only counts.
+        """
         self._check_learnable(stream, split)
         self._span = _span(stream, split)
         self._directory = self._temporary() if self.path is None else Path(self.path)
         self._saved = False
-        how: dict[str, Any] = {"epsilon": self.epsilon, "dtype": self.dtype}
-        how |= {"progress": progress, "watch": watch}
-        record(stream, self.propagator(stream), self._directory, **how)
+        if self.reads_record:
+            how: dict[str, Any] = {"epsilon": self.epsilon, "dtype": self.dtype}
+            how |= {"progress": progress, "watch": watch}
+            record(stream, self.propagator(stream), self._directory, **how)
+        else:
+            self.propagator(stream)  # rejects now what it would reject when it is needed
+            make_directory(self._directory)
         self._open(stream)
 
     def reopen(self, stream: EventStream, split: Split) -> None:
@@ -161,6 +173,16 @@ class Recorded(ModelSettings):
         self._span = _span(stream, split)
         self._directory, self._saved = Path(self.path), False
         self._open(stream)
+
+    @property
+    def reads_record(self) -> bool:
+        """Whether the network reads representations, so that the stream has to be recorded."""
+        return True
+
+    @property
+    def _trajectories(self) -> Trajectories:
+        assert self._record is not None  # only what reads a record asks for it
+        return self._record
 
     def _channels(self) -> list[Channel]:
         half_lives = default_half_lives(self._span) if self.half_lives is None else self.half_lives
@@ -197,14 +219,14 @@ class Recorded(ModelSettings):
         )
 
     def _temporary(self) -> Path:
-        """Return a place for a record that exists for as long as this object."""
+        """Return a place for history and record that exists for as long as this object."""
         directory = Path(tempfile.mkdtemp(prefix="tidegraph-"))
         weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         return directory / "trajectories"
 
     def _open(self, stream: EventStream) -> None:
-        self._stream = stream
-        self._trajectories = Trajectories.open(self._directory)
+        self._stream, self._replayed = stream, None
+        self._record = Trajectories.open(self._directory) if self.reads_record else None
         half_lives, file = activity_half_lives(self._span), self._directory / HISTORY
         self._history = History.of(stream, half_lives, file, keep=not self._saved)
 
@@ -212,14 +234,17 @@ class Recorded(ModelSettings):
         return self._stream.joined(events)
 
     def _append(self, events: EventStream, progress: Progress | None = None) -> None:
-        """Record later events, those of a saved model to a copy of its record."""
+        """Add later events to the history and the record, those of a saved model to a copy."""
         stream = self._joined(events)  # checks them before anything changes
-        if self._saved:
-            copy = self._temporary()
-            copy_store(self._directory, copy)
-            self._directory, self._saved = copy, False
-            self._trajectories = Trajectories.open(copy)
-        self._trajectories.append(events, progress=progress)
+        if self._record is not None:
+            if self._saved:
+                copy = self._temporary()
+                copy_store(self._directory, copy)
+                self._directory, self._saved = copy, False
+                self._record = Trajectories.open(copy)
+            self._record.append(events, progress=progress)
+        if stream.nodes > self._stream.nodes:
+            self._replayed = None
         self._history.append(events)
         self._stream = stream
 
@@ -240,11 +265,20 @@ class Recorded(ModelSettings):
             torch.from_numpy(state).flatten(1).to(self.device),
         )
 
-    def embeddings(self, at: Any = None, nodes: ArrayLike | None = None) -> pandas.DataFrame:
+    def embeddings(
+        self,
+        at: Any = None,
+        nodes: ArrayLike | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> pandas.DataFrame:
         """Return the representations of nodes as of a time, as a data frame with a row per node.
 
         They follow the events strictly before `at`, a number or a date; by default all events. The
         index holds the names of the nodes, and a column is named after its channel and number.
+
+        A model that has no record propagates the events before `at` first; asked about a later
+        time, it continues from there. `tidegraph.record` makes a record of all times.
         """
         try:
             import pandas
@@ -254,15 +288,30 @@ class Recorded(ModelSettings):
         self._check_fitted()
         last = int(self._stream.t[-1]) + 1
         (asked,) = self._columns(nodes=np.arange(self._stream.nodes) if nodes is None else nodes)
-        states = self._trajectories.state(asked, last if at is None else self._stream.time(at))
+        states = self._states(asked, last if at is None else self._stream.time(at), progress)
         names = [
             f"{'low' if channel.gamma > 0 else 'high'}_pass"
             + ("" if channel.half_life is None else f"_half_life_{channel.half_life:g}")
-            for channel in self._trajectories.channels
+            for channel in self._channels()
         ]
         columns = [f"{name}_{column}" for name in names for column in range(states.shape[2])]
         index = pandas.Index(self._stream.name(asked).tolist(), name="node")
         return pandas.DataFrame(states.reshape(-1, len(columns)), index=index, columns=columns)
+
+    def _states(self, nodes: IntArray, t: int, progress: Progress | None) -> NDArray[np.float32]:
+        """Return representations strictly before `t`, `[nodes, channels, columns]`."""
+        if self._record is not None:
+            return self._record.state(nodes, t)
+        events = self._stream.before(t)
+        done, engine = self._replayed or (0, None)
+        if engine is None or done > len(events):
+            done, engine = 0, self.propagator(self._stream)
+        if done < len(events):
+            self._replayed = None  # an interrupted replay leaves an engine between two times
+            replay = Replay(engine, events[done:].steps(), progress=progress)
+            replay.advance(replay.total)
+        self._replayed = len(events), engine
+        return engine.embedding(nodes).astype(np.float32, copy=False)
 
     # Questions ------------------------------------------------------------------------------------
 

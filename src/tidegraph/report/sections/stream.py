@@ -29,6 +29,8 @@ def engine(seen: Observations) -> Html:
     done, of = "replayed", " of engine time"
     if about.get("recorded"):
         done, of = "recorded", ", recording included"
+    elif events.sum() < sum(about["activity"]):
+        done = f"replayed, its latest {int(events.sum()):,} events one time after the other,"
     return section(
         "How the representations were updated",
         element(

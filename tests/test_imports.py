@@ -102,13 +102,14 @@ LAYERS: dict[str, list[str]] = {
     ],
     "live": [
         "answers api_page bodies columns failpoints guard order schemas settings",
-        "events log snapshots",
+        "client events ingesting log snapshots",
         "state",
         "models movements",
         "sources",
         "live",
-        "metrics",
+        "exporting metrics redis_source",
         "service",
+        "serving",
     ],
     "bench": [
         "graphs measuring plots results",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ParameterError,
         PrecisionError,
         RowError,
+        ServerError,
         ShortOfMemoryError,
         StateFileError,
         StorageError,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from tidegraph.events.vocabulary import Vocabulary
     from tidegraph.learning.tasks import EventClassifier, LinkPredictor, NodeClassifier
     from tidegraph.live.answers import Answer, Receipt
+    from tidegraph.live.client import Client
     from tidegraph.live.live import Live
     from tidegraph.live.settings import LiveSettings
     from tidegraph.store.shards import ShardedTrajectories, record_shards
@@ -53,6 +55,7 @@ __all__ = [
     "Batch",
     "BusyError",
     "Channel",
+    "Client",
     "ClusterError",
     "CompactGraph",
     "DataError",
@@ -76,6 +79,7 @@ __all__ = [
     "Propagator",
     "Receipt",
     "RowError",
+    "ServerError",
     "ShardedTrajectories",
     "ShortOfMemoryError",
     "Sketch",
@@ -127,6 +131,7 @@ _HOMES = {
     "events.vocabulary": ("Vocabulary",),
     "learning.tasks": ("EventClassifier", "LinkPredictor", "NodeClassifier"),
     "live.answers": ("Answer", "Receipt"),
+    "live.client": ("Client",),
     "live.live": ("Live",),
     "live.settings": ("LiveSettings",),
     "store.shards": ("ShardedTrajectories", "record_shards"),

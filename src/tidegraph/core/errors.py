@@ -75,3 +75,7 @@ class ShortOfMemoryError(TidegraphError, MemoryError):
 
 class ClusterError(TidegraphError, ConnectionError):
     """Workers or a cluster that were lost or never reached; finished work is intact."""
+
+
+class ServerError(TidegraphError, ConnectionError):
+    """A server that cannot be reached, rejects the token, or failed; it keeps what it confirmed."""

@@ -62,13 +62,14 @@ class Answer:
             "as_of_time": self.as_of_time,
             "error": None if self.error is None else self.error.tolist(),
             "version": self.version,
-            "data": _plain(self.data),
+            "data": plain_types(self.data),
         }
 
 
-def _plain(value: Any) -> Any:
+def plain_types(value: Any) -> Any:
+    """Return a value with its arrays as lists, to be written as JSON."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): plain_types(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [plain_types(each) for each in value]
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

@@ -273,6 +273,20 @@ class Live:
             return self._applied(request, until)
         return request.receipt
 
+    def position(self, source: str) -> str | None:
+        """Return how far a source has been read: the last position among keys `SOURCE@POSITION`.
+
+        A source that gives its events with such keys stores its position with them, so that it can
+        go on there after any crash, without a gap and without repetition. Positions are compared
+        as texts; write numbers with zeros in front.
+        """
+        found = self._log.last_key(f"{source}@")
+        return None if found is None else found.partition("@")[2]
+
+    def names(self) -> list[str]:
+        """Return the names of all nodes, in the order of their numbers."""
+        return list(self._state.names)
+
     def _applied(self, request: _Request, until: float) -> Receipt:
         receipt, last = request.receipt, request.last
         assert receipt is not None
@@ -589,11 +603,16 @@ class Live:
             t = self._asked_at(at, now)
             data = {"names": asked, "at": t, "embedding": store.state(numbers, t)}
             return self._answer(now, data, _norm(store.bound(numbers, t)))
+        return self.embedding_of([state.number(name) for name in asked], asked)
+
+    def embedding_of(self, numbers: Sequence[int], names: Sequence[Any] | None = None) -> Answer:
+        """Return the representations of nodes by their numbers, now."""
+        state = self._state
         with state.lock:
-            now = state.moment
-            numbers = [state.number(name) for name in asked]
-            data = {"names": asked, "embedding": state.propagator.embedding(numbers)}
-            return self._answer(now, data, self._promised(numbers))
+            data: dict[str, Any] = {"embedding": state.propagator.embedding(numbers)}
+            if names is not None:
+                data = {"names": list(names), **data}
+            return self._answer(state.moment, data, self._promised(list(numbers)))
 
     def _promised(self, numbers: list[int]) -> NDArray[np.float64]:
         return _norm(self._state.propagator.threshold(numbers))

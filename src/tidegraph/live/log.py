@@ -219,6 +219,15 @@ class Log:
             ).fetchone()
         return None if row is None else json.loads(row[0])
 
+    def last_key(self, prefix: str) -> str | None:
+        """Return the last key, in the order of their bytes, of a request that begins like this."""
+        with self._as_errors(), self._reading:
+            row = self._reader.execute(
+                "select max(key) from requests where key >= ? and key < ?",
+                (prefix, prefix + "\U0010ffff"),
+            ).fetchone()
+        return None if row is None else row[0]
+
     def rows(self, first: int, *, since: int | None = None) -> Iterator[list[Row]]:
         """Yield the rows from a sequence number on, of this time or later, some at once."""
         since = -(2**63) if since is None else since

@@ -8,10 +8,10 @@ import logging
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import anyio.to_thread
@@ -70,6 +70,7 @@ _Node = Annotated[str, Query(description="the name of a node")]
 _Nodes = Annotated[
     list[str], Query(min_length=1, max_length=schemas.MOST_NODES, description="names of nodes")
 ]
+_Source = Annotated[str, Query(min_length=1, max_length=200, description="the name of a source")]
 _Count = Annotated[int, Query(ge=1, le=1000, description="how many")]
 _Points = Annotated[int, Query(ge=2, le=2000, description="of the curve, at most")]
 _At = Annotated[
@@ -97,9 +98,21 @@ class ServiceSettings:
     streams: int = 32
 
 
-def create_app(live: Live, settings: ServiceSettings | None = None) -> FastAPI:
-    """Return the service as an ASGI application; whoever opened `live` closes it."""
-    return _Service(live, settings or ServiceSettings()).app
+class Described(Protocol):
+    """Something that works beside the service and can say how it is doing."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return that in plain types."""
+
+
+def create_app(
+    live: Live, settings: ServiceSettings | None = None, more: Sequence[Described] = ()
+) -> FastAPI:
+    """Return the service as an ASGI application; whoever opened `live` closes it.
+
+    more: sources and exports whose state `/v1/stats` shows.
+    """
+    return _Service(live, settings or ServiceSettings(), more).app
 
 
 def stop_streams(app: FastAPI) -> None:
@@ -110,8 +123,8 @@ def stop_streams(app: FastAPI) -> None:
 class _Service:
     """The application and what its routes share."""
 
-    def __init__(self, live: Live, settings: ServiceSettings) -> None:
-        self._live, self._settings = live, settings
+    def __init__(self, live: Live, settings: ServiceSettings, more: Sequence[Described]) -> None:
+        self._live, self._settings, self._more = live, settings, more
         self._writing = self._streaming = 0
         # Writers wait for a disk; readers must not wait for them.
         self._writers = anyio.CapacityLimiter(settings.writers)
@@ -179,7 +192,7 @@ class _Service:
         stats = self._live.stats()
         return {
             "as_of_seq": stats["applied_seq"],
-            "as_of_time": stats.get("as_of_time"),
+            "as_of_time": stats["watermark"],
             "error": stats.get("certified_error"),
         }
 
@@ -214,6 +227,7 @@ class _Service:
     def _add_routes(self) -> None:
         add = self._add
         add("POST /v1/events", self.events, schemas.Receipt, body=_EVENT_BODIES)
+        add("GET /v1/position", self.position, schemas.Figures)
         add("POST /v1/score", self.score, body=schemas.ScoreBody)
         add("POST /v1/explain", self.explain, body=schemas.PairBody)
         add("POST /v1/forget", self.forget, body=schemas.ForgetBody)
@@ -294,6 +308,10 @@ class _Service:
 
         return cast(Response, await self._write(ingested))
 
+    async def position(self, source: _Source) -> Response:
+        """Return how far a source has been read: of keys SOURCE@POSITION, the last POSITION."""
+        return await self._figures(lambda: self._live.position(source), "position")
+
     async def score(self, request: Request) -> Response:
         """Return how likely pairs are: `{"src": "ann", "dst": ["bob", "eve"]}`."""
         asked: schemas.ScoreBody = await self._parsed(request, schemas.ScoreBody)
@@ -337,7 +355,9 @@ class _Service:
 
     async def stats(self) -> Response:
         """Return counts, the watermark, and the use of memory and disk."""
-        return await self._figures(self._live.stats)
+        return await self._figures(
+            lambda: {**self._live.stats(), "beside": [each.plain() for each in self._more]}
+        )
 
     async def quality(self) -> Response:
         """Return how good predictions were before their events, by time, next to heuristics."""
@@ -547,7 +567,7 @@ def _add_handlers(app: FastAPI) -> None:
 
 
 def _failed(error: RequestError, headers: Mapping[str, str] | None = None) -> Response:
-    problem = {"code": error.code, "message": str(error)}
+    problem: dict[str, Any] = {"code": error.code, "message": str(error)}
     problem |= {} if error.line is None else {"line": error.line}
     problem |= {} if error.field is None else {"field": error.field}
     answer = _json({"error": problem})

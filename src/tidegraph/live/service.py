@@ -71,6 +71,7 @@ _Nodes = Annotated[
     list[str], Query(min_length=1, max_length=schemas.MOST_NODES, description="names of nodes")
 ]
 _Source = Annotated[str, Query(min_length=1, max_length=200, description="the name of a source")]
+_Place = Annotated[int, Query(ge=0, le=2**62, description="the place of the last one seen")]
 _Count = Annotated[int, Query(ge=1, le=1000, description="how many")]
 _Points = Annotated[int, Query(ge=2, le=2000, description="of the curve, at most")]
 _At = Annotated[
@@ -377,12 +378,12 @@ class _Service:
         asked: schemas.RollbackBody = await self._parsed(request, schemas.RollbackBody)
         return await self._figures(lambda: self._later("rollback")(asked.version), "version")
 
-    async def stream(self, request: Request) -> Response:
-        """Follow what happens, as server-sent events; `Last-Event-ID` resumes."""
+    async def stream(self, request: Request, after: _Place = 0) -> Response:
+        """Follow what happens, as server-sent events; `Last-Event-ID`, or `after`, resumes."""
         if self._streaming >= self._settings.streams:
             raise BusyError(f"{self._streaming} clients follow the stream already", _RETRY_S)
         given = request.headers.get("last-event-id", "")
-        after = int(given) if _INTEGER.fullmatch(given) else 0
+        after = int(given) if _INTEGER.fullmatch(given) else after
         headers = {"X-Accel-Buffering": "no"}  # a proxy is to pass on what there is
         return StreamingResponse(
             self._happening(after), media_type="text/event-stream", headers=headers

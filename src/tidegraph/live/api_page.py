@@ -22,6 +22,7 @@ def api_page(description: Mapping[str, Any]) -> str:
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", f"{info['title']}: the API"),
+        Html('<link rel="icon" href="/icon.svg">'),
         Html('<link rel="stylesheet" href="/page.css">'),
     )
     intro = element(
@@ -68,12 +69,21 @@ def _route(
     return element(
         "section",
         element("h2", element("code", f"{method} {path}")),
-        [element("p", text) for text in operation.get("description", "").split("\n\n")],
+        [
+            element("p", *_with_code(text))
+            for text in operation.get("description", "").split("\n\n")
+        ],
         table(["parameter", "in", "", ""], parameters, numbers=4) if parameters else None,
         [_body(kind, content["schema"]) for kind, content in bodies.items()],
         _fields(operation["responses"].get("200", {}), description),
         details("Status codes", table(["", ""], answers, numbers=2)),
     )
+
+
+def _with_code(text: str) -> list[Any]:
+    """Return a text whose parts between backticks are code."""
+    parts = text.split("`")
+    return [element("code", part) if k % 2 else part for k, part in enumerate(parts)]
 
 
 def _body(kind: str, schema: Mapping[str, Any]) -> Html:

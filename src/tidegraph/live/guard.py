@@ -17,7 +17,7 @@ _App = Callable[[Any, Any, Any], Awaitable[None]]
 
 # The page and the probes show nothing of the data, so they need no token.
 OPEN_PATHS = frozenset(
-    ("/", "/page.css", "/page.js", "/docs", "/openapi.json", "/livez", "/readyz")
+    ("/", "/icon.svg", "/page.css", "/page.js", "/docs", "/openapi.json", "/livez", "/readyz")
 )
 _IN_QUERY = ("token", "access_token", "api_key", "authorization")
 _HEADERS = (

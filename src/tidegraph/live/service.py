@@ -246,7 +246,8 @@ class _Service:
         add("GET /livez", self.livez, schemas.State)
         add("GET /readyz", self.readyz, schemas.State)
         add("GET /metrics", self.metrics, "text/plain")
-        for path, name in (("/", "index.html"), ("/page.js", "page.js"), ("/page.css", "page.css")):
+        for name in ("index.html", "icon.svg", "page.js", "page.css"):
+            path = f"/{name.replace('index.html', '')}"
             self.app.add_api_route(path, _page_file(name), include_in_schema=False)
         self.app.add_api_route("/docs", self.docs, include_in_schema=False)
 
@@ -469,7 +470,12 @@ def _pairs(asked: schemas.ScoreBody) -> tuple[list[Any], list[Any]]:
 
 
 def _page_file(name: str) -> Callable[[], Awaitable[Response]]:
-    kinds = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+    kinds = {
+        ".html": "text/html",
+        ".js": "text/javascript",
+        ".css": "text/css",
+        ".svg": "image/svg+xml",
+    }
     text = (_PAGE / name).read_text(encoding="utf-8")
     if name.endswith(".css"):
         text = f"{SCHEMES}{SERIES_CLASSES}\n{text}"

@@ -102,7 +102,7 @@ LAYERS: dict[str, list[str]] = {
     ],
     "live": [
         "answers columns failpoints order settings",
-        "events log snapshots",
+        "events log names snapshots",
         "state",
         "models movements",
         "sources",

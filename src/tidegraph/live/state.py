@@ -40,6 +40,9 @@ from tidegraph.live.order import NOBODY, Rows
 _FORMAT = 1
 _ROOM = 1024  # nodes for which the engine has room at first
 _RECENT = 1000  # applied rows that `recent` returns
+# Later events take more memory until all are written anew, which takes a while: less often than
+# usual, as ingest waits for it.
+_MERGED = 65_536, 1 / 4
 _DAY_S = 86_400.0
 _ENGINE = "engine."  # before the names of the engine's arrays
 
@@ -103,7 +106,7 @@ class Past:
     """
 
     def __init__(self, half_lives: Sequence[float], events: Meetings, near: Path | None) -> None:
-        self.history = History(0, half_lives, near=near)
+        self.history = History(0, half_lives, near=near, merged=_MERGED)
         self.local = LocalPropagation(self.history)
         self.candidates = Candidates(events, self.local)
 

@@ -102,7 +102,7 @@ LAYERS: dict[str, list[str]] = {
     ],
     "live": [
         "answers api_page bodies columns failpoints guard order schemas settings",
-        "client events ingesting log snapshots",
+        "client events ingesting log names snapshots",
         "state",
         "models movements",
         "sources",

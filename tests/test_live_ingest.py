@@ -29,7 +29,7 @@ from tidegraph import (
 )
 from tidegraph.engine.reference import exact_of
 from tidegraph.live.events import Reader
-from tidegraph.live.order import Buffer, Row, Watermark
+from tidegraph.live.order import Buffer, Rows, Watermark
 
 QUICK: dict[str, Any] = {"columns": 4, "learn": False, "idle_s": 0.05, "lateness": "10"}
 
@@ -153,7 +153,8 @@ def applied_by_definition(
 def test_events_take_effect_by_time_however_they_are_divided(
     t: list[int], lateness: int, late: str, data: st.DataObject
 ) -> None:
-    watermark, buffer, steps, late_ones, first = Watermark(), Buffer(), [], 0, 0
+    watermark, buffer, late_ones, first = Watermark(), Buffer(), 0, 0
+    steps: list[tuple[int, int]] = []
     while first < len(t):
         last = data.draw(st.integers(first + 1, len(t)))
         part = np.array(t[first:last])
@@ -161,9 +162,9 @@ def test_events_take_effect_by_time_however_they_are_divided(
         late_ones += int(too_late.sum())
         kept = np.ones(len(part), bool) if late == "now" else ~too_late
         places = np.arange(first, last)[kept]
-        rows = zip(effective[kept].tolist(), places.tolist(), strict=True)
-        buffer.add([Row(when, place, 0, "a", "b") for when, place in rows])
-        steps += [(row.t, row.seq) for row in buffer.release(watermark.low)]
+        buffer.add(Rows.of(effective[kept], places, places, places))
+        ready = buffer.release(watermark.low)
+        steps += zip(ready.t.tolist(), ready.seq.tolist(), strict=True)
         first = last
     expected, expected_late = applied_by_definition(t, lateness, late)
     assert steps == [each for step in expected for each in step]

@@ -59,6 +59,22 @@ class Incoming:
     def __len__(self) -> int:
         return len(self.src)
 
+    def take(self, places: Sequence[int]) -> Incoming:
+        """Return the events at some places."""
+
+        def some(column: Any) -> Any:
+            return None if column is None else [column[place] for place in places]
+
+        return Incoming(
+            some(self.op),
+            some(self.src),
+            some(self.dst),
+            self.t[places],
+            some(self.weight),
+            some(self.id),
+            some(self.features),
+        )
+
 
 @dataclass(frozen=True)
 class Reader:

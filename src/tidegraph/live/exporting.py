@@ -29,8 +29,8 @@ def export(live: Live, directory: Path, keep: int = 3) -> Path | None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    seq, names = live.stats()["applied_seq"], live.names()
-    if not names:
+    seq, numbers = live.stats()["applied_seq"], live.numbers().tolist()
+    if not numbers:
         return None
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"embeddings-{seq:016}.parquet"
@@ -39,13 +39,13 @@ def export(live: Live, directory: Path, keep: int = 3) -> Path | None:
     aside = directory / f".{path.name}.part"
     writer = None
     try:
-        for first in range(0, len(names), _AT_ONCE):
-            some = names[first : first + _AT_ONCE]
-            answer = live.embedding_of(range(first, first + len(some)))
+        for first in range(0, len(numbers), _AT_ONCE):
+            some = numbers[first : first + _AT_ONCE]
+            answer = live.embedding_of(some)
             values = np.asarray(answer.data["embedding"], dtype=np.float32).reshape(len(some), -1)
             table = pa.table(
                 {
-                    "node": pa.array(some, pa.string()),
+                    "node": pa.array(answer.data["names"], pa.string()),
                     "as_of_seq": pa.array([answer.as_of_seq] * len(some), pa.int64()),
                     "error": pa.array(answer.error, pa.float64()),
                     "embedding": pa.FixedSizeListArray.from_arrays(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import math
 import re
@@ -47,7 +46,8 @@ from tidegraph.live.events import Incoming, Kind, is_key
 from tidegraph.live.log import FILE, Log
 from tidegraph.live.models import Model, probability
 from tidegraph.live.movements import Movements
-from tidegraph.live.order import Buffer, Row, Watermark
+from tidegraph.live.names import Names
+from tidegraph.live.order import NOBODY, Buffer, Rows, Watermark
 from tidegraph.live.settings import LiveSettings
 from tidegraph.live.snapshots import DIRECTORY as SNAPSHOTS
 from tidegraph.live.snapshots import Snapshots
@@ -109,7 +109,7 @@ class Live:
         self._news = threading.Condition()
         self._storing = threading.Lock()  # held by the caller that stores for all
         self._requests: deque[_Request] = deque()
-        self._stored: deque[tuple[list[Row], int, int | None]] = deque()
+        self._stored: deque[tuple[Rows, int, int | None]] = deque()
         self._waiting = 0  # events in both queues
         self._wanted_mark = False
         self._closing = threading.Event()
@@ -283,10 +283,6 @@ class Live:
         found = self._log.last_key(f"{source}@")
         return None if found is None else found.partition("@")[2]
 
-    def names(self) -> list[str]:
-        """Return the names of all nodes, in the order of their numbers."""
-        return list(self._state.names)
-
     def _applied(self, request: _Request, until: float) -> Receipt:
         receipt, last = request.receipt, request.last
         assert receipt is not None
@@ -337,15 +333,15 @@ class Live:
         """Let everything that waits be applied; a row of the log, so that a replay repeats it."""
         watermark, seq = self._watermark.marked(), self._log.last + 1
         assert watermark.low is not None
-        row = Row(watermark.low - 1, seq, Kind.MARK, "")
+        row = Rows.of([watermark.low - 1], [seq], [NOBODY], [NOBODY], Kind.MARK)
         self._wanted_mark = False
         self._arrived = time.monotonic()
         try:
-            self._log.append([row], meta={"watermark": dataclasses.astuple(watermark)})
+            self._log.append(row, meta={"watermark": dataclasses.astuple(watermark)})
         except StorageError as error:  # a full disk: they wait until there is room
             self._note(str(error))
             return
-        self._hand_on([], seq, watermark, 0)
+        self._hand_on(row[:0], seq, watermark, 0)
 
     def _store_group(self) -> None:
         """Store what callers have queued, in one transaction; by the caller that may."""
@@ -357,8 +353,10 @@ class Live:
                 size += len(group[-1].events)
         try:
             stored = self._classified(group)
+            rows = Rows.merged(stored.rows)
             self._log.append(
-                stored.rows,
+                rows,
+                names=[(number, name) for name, number in stored.names.items()],
                 ids=stored.ids,
                 receipts=stored.receipts,
                 meta={
@@ -374,11 +372,12 @@ class Live:
             if not isinstance(error, Exception):  # Ctrl-C
                 raise
             return
+        self._state.names.add((number, name) for name, number in stored.names.items())
         self._counts = stored.counts
         self._arrived = time.monotonic()
         for request, receipt in zip(group, stored.answers, strict=True):
             request.receipt, request.done = receipt, True
-        self._hand_on(stored.rows, self._log.last, stored.watermark, size - len(stored.rows))
+        self._hand_on(rows, self._log.last, stored.watermark, size - len(rows))
 
     def _classified(self, group: list[_Request]) -> _Stored:
         """Return what to store of the events of some callers, and what to answer them."""
@@ -400,20 +399,30 @@ class Live:
             if late.any() and self.settings.late == "reject":
                 kept = np.flatnonzero(~late) if kept is None else kept[~late]
                 effective = effective[~late]
-            rows = _rows(events, kept, effective, seq + 1)
+            if kept is not None and len(kept) < len(events):
+                events = events.take(kept.tolist())
+            src, dst = self._state.names.numbered(events.src, events.dst, stored.names)
+            numbers = np.arange(seq + 1, seq + 1 + len(events))
+            rows = Rows.of(
+                effective,
+                numbers,
+                src,
+                dst,
+                events.op or 0,
+                _weights(events),
+                _features(events, seq),
+            )
             if events.id is not None:
-                ids = [events.id[place] for place in _places(kept, len(events))]
-                stored.ids += [
-                    (each, row.seq) for each, row in zip(ids, rows, strict=True) if each is not None
-                ]
-                known.update(each for each in ids if each is not None)
+                ids = zip(events.id, numbers.tolist(), strict=True)
+                stored.ids += [(each, number) for each, number in ids if each is not None]
+                known.update(each for each in events.id if each is not None)
             stored.watermark = watermark
-            stored.rows += rows
+            stored.rows.append(rows)
             receipt = Receipt(
                 seq=seq + len(rows),
                 first_seq=seq + 1,
                 accepted=len(rows),
-                duplicate=len(events) - len(t),
+                duplicate=len(request.events) - len(t),
                 late=int(np.count_nonzero(late)),
                 watermark=watermark.low,
                 applied=False,
@@ -430,7 +439,7 @@ class Live:
                 stored.receipts.append((request.key, json.dumps(receipt.plain())))
         return stored
 
-    def _hand_on(self, rows: list[Row], seq: int, watermark: Watermark, dropped: int) -> None:
+    def _hand_on(self, rows: Rows, seq: int, watermark: Watermark, dropped: int) -> None:
         with self._news:
             self._watermark = watermark
             self._stored.append((rows, seq, watermark.low))
@@ -573,18 +582,19 @@ class Live:
         _check_count(k)
         state = self._state
         with state.lock:
-            now, number, nodes = state.moment, state.number(node), len(state.names)
+            now, number, everyone = state.moment, state.number(node), state.known()
+            nodes = len(everyone)
             own = _directions(state.propagator.embedding([number]))[0]
             error = self._promised([number])
             found = np.empty(nodes, dtype=np.float32)
             for first in range(0, nodes, _BLOCK):
-                block = np.arange(first, min(first + _BLOCK, nodes))
-                found[block] = _directions(state.propagator.embedding(block)) @ own
-        found[number] = -np.inf
-        best = np.argpartition(-found, min(k, nodes) - 1)[:k] if nodes > k else np.arange(nodes)
+                block = slice(first, first + _BLOCK)
+                found[block] = _directions(state.propagator.embedding(everyone[block])) @ own
+        found[everyone == number] = -np.inf
+        best = np.argpartition(-found, k - 1)[:k] if nodes > k else np.arange(nodes)
         best = best[np.lexsort((best, -found[best]))]
-        best = best[best != number]
-        names = [state.name(each) for each in best.tolist()]
+        best = best[everyone[best] != number]
+        names = [state.name(each) for each in everyone[best].tolist()]
         return self._answer(now, {"node": node, "names": names, "similarity": found[best]}, error)
 
     def embedding(self, nodes: Any, at: Any = None) -> Answer:
@@ -605,13 +615,18 @@ class Live:
             return self._answer(now, data, _norm(store.bound(numbers, t)))
         return self.embedding_of([state.number(name) for name in asked], asked)
 
+    def numbers(self) -> IntArray:
+        """Return the numbers of all nodes that had an event."""
+        with self._state.lock:
+            return self._state.known()
+
     def embedding_of(self, numbers: Sequence[int], names: Sequence[Any] | None = None) -> Answer:
-        """Return the representations of nodes by their numbers, now."""
+        """Return the representations of nodes by their numbers, as `embedding` does."""
         state = self._state
         with state.lock:
-            data: dict[str, Any] = {"embedding": state.propagator.embedding(numbers)}
-            if names is not None:
-                data = {"names": list(names), **data}
+            if names is None:
+                names = [state.name(number) for number in numbers]
+            data = {"names": names, "embedding": state.propagator.embedding(numbers)}
             return self._answer(state.moment, data, self._promised(list(numbers)))
 
     def _promised(self, numbers: list[int]) -> NDArray[np.float64]:
@@ -712,21 +727,27 @@ class Live:
         """
         with self._state.lock:
             end = self._state.counts["applied"] + self._state.counts["rejected"]
-            wanted = min(limit, end - after, len(self._state.recent))
-            rows = list(itertools.islice(reversed(self._state.recent), max(0, wanted)))
-        return [
-            {
-                "place": end - back,
-                "seq": row.seq,
-                "t": row.t,
-                "op": Kind(row.op).name.lower(),
-                "src": row.src,
-                "dst": row.dst,
-                "weight": row.weight,
-                "rejected": reason,
-            }
-            for back, (row, reason) in reversed(list(enumerate(rows)))
-        ]
+            held = list(self._state.recent)
+        name, found = self._state.name, list[dict[str, Any]]()
+        for rows, reasons in reversed(held):
+            for place in range(len(rows) - 1, -1, -1):
+                if end <= after or len(found) == limit:
+                    return found[::-1]
+                t, seq, op, src, dst, weight = (each.item() for each in rows[place].columns)
+                found.append(
+                    {
+                        "place": end,
+                        "seq": seq,
+                        "t": t,
+                        "op": Kind(op).name.lower(),
+                        "src": name(src),
+                        "dst": name(dst),
+                        "weight": None if math.isnan(weight) else weight,
+                        "rejected": reasons.get(place),
+                    }
+                )
+                end -= 1
+        return found[::-1]
 
     def _events_per_s(self) -> float:
         if len(self._pace) < 2:
@@ -754,7 +775,7 @@ class Live:
             "repeated_requests": self._counts["repeated"],
             "queue": self._waiting,
             "held_back": len(self._buffer),
-            "nodes": len(state.names),
+            "nodes": len(state.known()),
             "edges": engine["edges"],
             "unit": self.unit,
             "memory_bytes": memory_bytes(),
@@ -768,8 +789,8 @@ class Live:
     def digest(self) -> str:
         """Return a digest of all that answers depend on, the model apart."""
         with self._state.lock:
-            waiting = json.dumps(self._buffer.plain()).encode()
-            return statefile.digest([self._state.digest().encode(), waiting])
+            waiting = self._buffer.all().columns
+            return statefile.digest([self._state.digest().encode(), *waiting])
 
 
 @dataclass(eq=False)
@@ -778,7 +799,8 @@ class _Stored:
 
     watermark: Watermark
     counts: dict[str, int]
-    rows: list[Row] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)  # new ones
+    rows: list[Rows] = field(default_factory=list)
     ids: list[tuple[str, int]] = field(default_factory=list)
     receipts: list[tuple[str, str]] = field(default_factory=list)
     answers: list[Receipt] = field(default_factory=list)
@@ -798,30 +820,18 @@ def _not_known(events: Incoming, known: set[str]) -> IntArray | None:
     return np.array(places, dtype=np.int64)
 
 
-def _places(places: IntArray | None, count: int) -> Sequence[int]:
-    return range(count) if places is None else places.tolist()
+def _weights(events: Incoming) -> Any:
+    """Return the weights of events; NaN where there are none."""
+    if events.weight is None:
+        return np.nan
+    return np.array(events.weight, dtype=np.float64)  # None becomes NaN
 
 
-def _rows(events: Incoming, places: IntArray | None, t: IntArray, seq: int) -> list[Row]:
-    """Return events at some places as rows of the log, at the times they take effect."""
-    numbers = range(seq, seq + len(t))
-    if places is None and events.op is None and events.weight is None:
-        columns = zip(t.tolist(), numbers, events.src, events.dst, strict=True)
-        return [Row(when, number, 0, src, dst) for when, number, src, dst in columns]
-    rows = []
-    for when, number, place in zip(t.tolist(), numbers, _places(places, len(events)), strict=True):
-        rows.append(
-            Row(
-                when,
-                number,
-                0 if events.op is None else events.op[place],
-                events.src[place],
-                events.dst[place],
-                None if events.weight is None else events.weight[place],
-                None if events.features is None else events.features[place],
-            )
-        )
-    return rows
+def _features(events: Incoming, seq: int) -> dict[int, bytes] | None:
+    """Return the features that events carry, by sequence numbers after this one."""
+    if events.features is None:
+        return None
+    return {each: values for each, values in enumerate(events.features, seq + 1) if values}
 
 
 def lateness_of(settings: LiveSettings, about: About) -> int:
@@ -846,10 +856,11 @@ def _is_new(file: Path) -> bool:
 
 def _created(file: Path, source: Source) -> Log:
     """Return a new log that holds the events of a source, all at once or not at all."""
-    rows = source.rows()
+    names: dict[str, int] = {}
+    rows = source.rows(names)
     watermark = Watermark()
-    if rows:
-        watermark = Watermark(max(row.t for row in rows)).marked()
+    if len(rows):
+        watermark = Watermark(int(rows.t.max())).marked()
     return Log(
         file,
         create={
@@ -859,6 +870,7 @@ def _created(file: Path, source: Source) -> Log:
             "counts": {"events": len(rows), "duplicate": 0, "late": 0, "repeated": 0},
         },
         rows=rows,
+        names=[(number, name) for name, number in names.items()],
     )
 
 
@@ -867,10 +879,11 @@ def _restored(
 ) -> tuple[State, Buffer]:
     """Return the state that the newest whole snapshot and the log after it describe."""
     found = Snapshots(directory).newest(notes)
+    names = Names(log.nodes())
     if found is None:
-        state, first = State(About.of(log.meta["about"]), near=directory), 1
+        state, first = State(About.of(log.meta["about"]), names, near=directory), 1
     else:
-        state = State.restore(*found, str(directory / SNAPSHOTS), near=directory)
+        state = State.restore(*found, names, str(directory / SNAPSHOTS), near=directory)
         first = found[0]["first_waiting"]
     if first < log.first:
         raise StateFileError(
@@ -884,16 +897,19 @@ def _restored(
             " copy"
         )
     buffer = Buffer()
-    for rows in log.rows(first, since=state.moment.until):
-        buffer.add([row for row in rows if row.op != Kind.MARK])
+    until = state.moment.until
+    for rows in log.rows(first):
+        kept = rows.op < Kind.MARK
+        if until is not None:
+            kept &= rows.t >= until
+        buffer.add(rows[kept])
     low = Watermark(*log.meta["watermark"]).low
     ready = buffer.release(low)
     done = 0
     while done < len(ready):
         end = min(done + _REPLAYED, len(ready))
-        while end < len(ready) and ready[end].t == ready[end - 1].t:
-            end += 1
-        state.apply(ready[done:end], Moment(log.last, ready[end - 1].t + 1))
+        end = int(np.searchsorted(ready.t, ready.t[end - 1], side="right"))
+        state.apply(ready[done:end], Moment(log.last, int(ready.t[end - 1]) + 1))
         done = end
         if progress is not None:
             progress(done, len(ready), "replaying the log")

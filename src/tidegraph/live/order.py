@@ -8,27 +8,90 @@ divided into requests, or on when they were applied. Nothing here touches a disk
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.events.columns import IntArray
 
+NOBODY = -1  # the number of a node that is not given
+_MERGED = 4096  # rows that wait unsorted
 
-class Row(NamedTuple):
-    """One event of the log; rows compare by time and sequence number."""
 
-    t: int
-    seq: int
-    op: int
-    src: str
-    dst: str | None = None
-    weight: float | None = None
-    features: bytes | None = None
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Events of the log as columns; `src` and `dst` are numbers of nodes.
+
+    weight: NaN where none was given. features: new ones of the node `src`, by sequence number.
+    """
+
+    t: IntArray
+    seq: IntArray
+    op: NDArray[np.uint8]
+    src: IntArray
+    dst: IntArray
+    weight: NDArray[np.float64]
+    features: Mapping[int, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        t: Any,
+        seq: Any,
+        src: Any,
+        dst: Any,
+        op: Any = 0,
+        weight: Any = np.nan,
+        features: Mapping[int, bytes] | None = None,
+    ) -> Rows:
+        """Return rows of these columns; a single value holds for all of them."""
+        count = len(t)
+        return cls(
+            np.asarray(t, dtype=np.int64),
+            np.asarray(seq, dtype=np.int64),
+            np.full(count, op, dtype=np.uint8) if np.ndim(op) == 0 else np.asarray(op, np.uint8),
+            np.asarray(src, dtype=np.int64),
+            np.asarray(dst, dtype=np.int64),
+            np.full(count, weight) if np.ndim(weight) == 0 else np.asarray(weight, np.float64),
+            features or {},
+        )
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def __getitem__(self, places: Any) -> Rows:
+        """Return the rows of a slice, or at some places."""
+        t, seq, op, src, dst, weight = (column[places] for column in self.columns)
+        return Rows(t, seq, op, src, dst, weight, self.features)
+
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """All columns but the features."""
+        return self.t, self.seq, self.op, self.src, self.dst, self.weight
+
+    @staticmethod
+    def merged(parts: Sequence[Rows]) -> Rows:
+        """Return all rows, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        features: dict[int, bytes] = {}
+        for part in parts:
+            features |= part.features
+        if not parts:
+            return Rows.of([], [], [], [])
+        columns = zip(*(part.columns for part in parts), strict=True)
+        t, seq, op, src, dst, weight = map(np.concatenate, columns)
+        return Rows(t, seq, op, src, dst, weight, features)
+
+    def sorted(self) -> Rows:
+        """Return the rows in the order in which they take effect."""
+        later = np.diff(self.t)
+        if (later >= 0).all() and (np.diff(self.seq)[later == 0] > 0).all():
+            return self
+        return self[np.lexsort((self.seq, self.t))]
 
 
 @dataclass(frozen=True)
@@ -71,39 +134,44 @@ class Watermark:
 
 
 class Buffer:
-    """Events that wait for the watermark, sorted."""
+    """Events that wait for the watermark.
+
+    Most of them are sorted; those that came last are not yet, so that one more event costs nothing
+    that grows with the number of those that wait.
+    """
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
+        self._sorted = Rows.of([], [], [], [])
+        self._fresh: list[Rows] = []
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._sorted) + sum(map(len, self._fresh))
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Rows) -> None:
         """Let rows wait, in any order."""
-        if not rows:
-            return
-        new = sorted(rows)
-        # Disorder is short: all that is sorted again is what is not before the first new row.
-        place = len(self._rows)
-        if self._rows and new[0] < self._rows[-1]:
-            place = bisect_left(self._rows, new[0])
-            new = sorted(self._rows[place:] + new)
-        self._rows[place:] = new
+        if len(rows):
+            self._fresh.append(rows)
 
-    def release(self, low: int | None) -> list[Row]:
+    def release(self, low: int | None) -> Rows:
         """Return the rows before a time, in the order in which they take effect."""
         if low is None:
-            return []
-        place = bisect_left(self._rows, (low,))
-        ready = self._rows[:place]
-        del self._rows[:place]
-        return ready
+            return self._sorted[:0]
+        due = int(np.searchsorted(self._sorted.t, low))
+        ready, self._sorted = [self._sorted[:due]], self._sorted[due:]
+        if self._fresh:
+            fresh = Rows.merged(self._fresh)
+            early = fresh.t < low
+            ready.append(fresh[early])
+            fresh = fresh[~early]
+            self._fresh = [fresh] if len(fresh) else []
+            if len(fresh) > max(_MERGED, len(self._sorted) // 8):
+                self._sorted, self._fresh = Rows.merged([self._sorted, fresh]).sorted(), []
+        return Rows.merged(ready).sorted()
+
+    def all(self) -> Rows:
+        """Return all rows, in the order in which they take effect."""
+        return Rows.merged([self._sorted, *self._fresh]).sorted()
 
     def first_seq(self, otherwise: int) -> int:
         """Return the smallest sequence number of those that wait."""
-        return min((row.seq for row in self._rows), default=otherwise)
-
-    def plain(self) -> list[Any]:
-        """Return the rows that wait, without features."""
-        return [list(row[:6]) for row in self._rows]
+        return int(self.all().seq.min(initial=otherwise))

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.events.columns import Op
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.settings import default_half_lives
 from tidegraph.learning.tasks.link import LinkPredictor
 from tidegraph.live.models import Model
-from tidegraph.live.order import Row
+from tidegraph.live.names import Names
+from tidegraph.live.order import Rows
 from tidegraph.live.settings import LiveSettings
 from tidegraph.live.state import About, usual_span
 from tidegraph.runs import config
@@ -34,32 +37,30 @@ class Source:
         """The digest of the events; None if there are none."""
         return None if self.stream is None else self.stream.digest()
 
-    def rows(self) -> list[Row]:
-        """Return the events as the first rows of a log.
+    def rows(self, names: dict[str, int]) -> Rows:
+        """Return the events as the first rows of a log, and put the names of nodes into `names`.
 
         The graph that a stream starts from is set at its first time.
         """
-        stream = self.stream
+        stream, nobody = self.stream, Names()
         if stream is None:
-            return []
-        read = self.about.reader._stream(stream)
-        rows: list[Row] = []
+            return Rows.of([], [], [], [])
+        parts = []
         if stream.initial is not None and len(stream):
-            edges, first = stream.initial, int(stream.t[0])
-            ends = (stream.name(numbers).tolist() for numbers in (edges.src, edges.dst))
-            weights = [None] * len(edges.src) if edges.weight is None else edges.weight.tolist()
-            for src, dst, weight in zip(*ends, weights, strict=True):
-                row = Row(first, len(rows) + 1, Op.SET, str(src), str(dst), weight)
-                rows.append(row)
-        ops = read.op or [0] * len(read)
-        weights = read.weight or [None] * len(read)
-        begin = len(rows) + 1
-        columns = zip(read.t.tolist(), ops, read.src, read.dst, weights, strict=True)
-        rows += [
-            Row(t, seq, op, src, dst, weight)
-            for seq, (t, op, src, dst, weight) in enumerate(columns, begin)
-        ]
-        return rows
+            edges = stream.initial
+            src, dst = (list(map(str, stream.name(n).tolist())) for n in (edges.src, edges.dst))
+            count = len(edges.src)
+            weight = np.nan if edges.weight is None else edges.weight
+            t = np.full(count, stream.t[0])
+            numbers = nobody.numbered(src, dst, names)
+            parts.append(Rows.of(t, np.arange(1, count + 1), *numbers, Op.SET, weight))
+        read = self.about.reader._stream(stream)
+        begin = 1 + sum(map(len, parts))
+        weights = np.nan if read.weight is None else np.array(read.weight, dtype=np.float64)
+        numbers = nobody.numbered(read.src, read.dst, names)
+        seq = np.arange(begin, begin + len(read))
+        parts.append(Rows.of(read.t, seq, *numbers, read.op or 0, weights))
+        return Rows.merged(parts)
 
 
 def source_of(given: Any, settings: LiveSettings) -> Source:

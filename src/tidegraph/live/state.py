@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core import statefile
-from tidegraph.core.errors import EventError, PrecisionError, StateFileError, UnknownNodeError
+from tidegraph.core.errors import EventError, PrecisionError, StateFileError
 from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
 from tidegraph.events.columns import IntArray, Op
 from tidegraph.events.moments import SECONDS
-from tidegraph.events.names import STRING, NodeNames, Side
+from tidegraph.events.names import Side
 from tidegraph.events.steps import Steps
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.candidates import Candidates
@@ -34,11 +34,15 @@ from tidegraph.learning.settings import activity_half_lives
 from tidegraph.live.columns import Columns
 from tidegraph.live.events import Kind, Reader
 from tidegraph.live.failpoints import reach
-from tidegraph.live.order import Row
+from tidegraph.live.names import Names
+from tidegraph.live.order import NOBODY, Rows
 
 _FORMAT = 1
 _ROOM = 1024  # nodes for which the engine has room at first
 _RECENT = 1000  # applied rows that `recent` returns
+# Later events take more memory until all are written anew, which takes a while: less often than
+# usual, as ingest waits for it.
+_MERGED = 65_536, 1 / 4
 _DAY_S = 86_400.0
 _ENGINE = "engine."  # before the names of the engine's arrays
 
@@ -102,7 +106,7 @@ class Past:
     """
 
     def __init__(self, half_lives: Sequence[float], events: Meetings, near: Path | None) -> None:
-        self.history = History(0, half_lives, near=near)
+        self.history = History(0, half_lives, near=near, merged=_MERGED)
         self.local = LocalPropagation(self.history)
         self.candidates = Candidates(events, self.local)
 
@@ -140,17 +144,16 @@ class Meetings:
 
 
 class State:
-    """Engine, history and names after some rows of the log.
+    """Engine and history after some rows of the log.
 
-    near: a directory for files without a name.
+    names: those of all nodes of the log. near: a directory for files without a name.
     """
 
-    def __init__(self, about: About, *, near: Path | None = None) -> None:
-        self.about, self._near = about, near
+    def __init__(self, about: About, names: Names, *, near: Path | None = None) -> None:
+        self.about, self.names, self._near = about, names, near
         self.propagator = about.propagator()
         self._room = 0
-        self.names: list[str] = []
-        self._numbers: dict[str, int] = {}
+        self._seen = np.zeros(_ROOM, dtype=np.bool_)  # which nodes had an event
         self.meetings = Meetings()
         # Rows that are no meetings: removals and weights that were set. With the meetings, these
         # are all that the engine was given. `after`: how many meetings came before.
@@ -158,15 +161,16 @@ class State:
             src=np.int64, dst=np.int64, t=np.int64, weight=np.float64, op=np.uint8, after=np.int64
         )
         self._weights = Columns(weight=np.float64)  # of the meetings
+        self._features: dict[int, bytes] = {}  # those that were set, by node
         self.past = Past(activity_half_lives(about.span), self.meetings, near)
         self.counts = {"applied": 0, "rejected": 0, "features": 0}
-        self.recent: deque[tuple[Row, str | None]] = deque(maxlen=_RECENT)
+        self.recent: deque[tuple[Rows, dict[int, str]]] = deque()  # and why some were left out
         self.moment = Moment()
         self.lock = threading.RLock()  # around changes, and around reading what must fit together
 
     # Rows -----------------------------------------------------------------------------------------
 
-    def apply(self, rows: Sequence[Row], moment: Moment) -> None:
+    def apply(self, rows: Rows, moment: Moment) -> None:
         """Apply rows, sorted, and stand at a moment then; all rows of one time come together.
 
         A row that does not fit the graph, such as the removal of an edge that does not exist, is
@@ -175,73 +179,47 @@ class State:
         reach("state.apply.before")
         with self.lock:
             first = 0
-            for place, row in enumerate(rows):
-                if row.op > Kind.SET:
-                    self._apply_edges(rows[first:place])
-                    self._apply_to_node(row)
-                    first = place + 1
+            for place in np.flatnonzero(rows.op > Kind.SET).tolist():
+                self._apply_edges(rows[first:place])
+                self._apply_to_node(rows[place : place + 1])
+                first = place + 1
             self._apply_edges(rows[first:])
             self.moment = moment
         reach("state.apply.after")
 
-    def _apply_edges(self, rows: Sequence[Row]) -> None:
-        if not rows:
+    def _apply_edges(self, rows: Rows) -> None:
+        if not len(rows):
             return
-        t, _, op, src, dst, weight, _ = zip(*rows, strict=True)
-        a, b = list(map(self._numbers.get, src)), list(map(self._numbers.get, dst))
-        reasons: dict[int, str] = {}  # why rows are left out, by their place
-        if None in a or None in b:
-            for place, row in enumerate(rows):
-                if a[place] is None or b[place] is None:
-                    a[place], b[place] = self._numbered(row)
-                    if a[place] is None or b[place] is None:
-                        reasons[place] = "there is no such node, and nothing to remove"
-                        a[place] = b[place] = 0
-        arrays = _Edges(
-            np.array(a, dtype=np.int64),
-            np.array(b, dtype=np.int64),
-            np.array(t, dtype=np.int64),
-            np.array(op, dtype=np.uint8) if any(op) else None,
-            None
-            if weight.count(None) == len(weight)
-            else np.array(
-                [_weight(kind, each) for kind, each in zip(op, weight, strict=True)],
-                dtype=np.float64,
-            ),
+        given = not np.isnan(rows.weight).all()
+        whole = np.where(rows.op == Op.REMOVE, np.inf, 1.0)
+        edges = _Edges(
+            rows.src,
+            rows.dst,
+            rows.t,
+            rows.op if rows.op.any() else None,
+            np.where(np.isnan(rows.weight), whole, rows.weight) if given else None,
         )
-        places = np.arange(len(rows))
+        reasons = self._apply_places(edges, np.arange(len(rows)))
         if reasons:
-            places = np.setdiff1d(places, list(reasons))
-        reasons |= self._apply_places(arrays, places)
-        if reasons:
-            places = np.setdiff1d(np.arange(len(rows)), list(reasons))
-        self._remember(arrays.take(places))
+            edges = edges.take(np.setdiff1d(np.arange(len(rows)), list(reasons)))
+        self._remember(edges)
         self._note(rows, reasons)
-
-    def _numbered(self, row: Row) -> tuple[int | None, int | None]:
-        """Return the numbers of the ends of a row; new nodes get numbers unless it removes."""
-        ends = [self._numbers.get(row.src), self._numbers.get(str(row.dst))]
-        if None in ends and row.op != Kind.REMOVE:
-            for place, name in enumerate((row.src, str(row.dst))):
-                number = self._numbers.setdefault(name, len(self.names))
-                if number == len(self.names):
-                    self.names.append(name)
-                ends[place] = number
-        return ends[0], ends[1]
 
     def _apply_places(self, edges: _Edges, places: IntArray) -> dict[int, str]:
         """Apply the rows at these places; return why some were rejected, by their place."""
         reasons: dict[int, str] = {}
         while len(places):
-            beyond = np.flatnonzero(np.maximum(edges.src[places], edges.dst[places]) >= self._room)
+            largest = np.maximum(edges.src[places], edges.dst[places])
+            beyond = np.flatnonzero(largest >= self._room)
             if len(beyond):
                 # When nodes are added is part of the result's bits: right before the first step
                 # that brings one for which there is no room, wherever calls begin and end.
                 first = int(np.searchsorted(edges.t[places], edges.t[places[beyond[0]]]))
                 if first == 0:
-                    more = max(_ROOM, self._room // 4)
-                    self.propagator.apply(Batch(new_nodes=more))
-                    self._room += more
+                    while self._room <= largest[beyond[0]]:
+                        more = max(_ROOM, self._room // 4)
+                        self.propagator.apply(Batch(new_nodes=more))
+                        self._room += more
                     continue
             else:
                 first = len(places)
@@ -273,7 +251,12 @@ class State:
 
     def _remember(self, edges: _Edges) -> None:
         """Add rows that the engine has taken to what is known of the past."""
-        nodes = len(self.names)
+        if not len(edges.src):
+            return
+        nodes = max(self.meetings.nodes, int(edges.src.max()) + 1, int(edges.dst.max()) + 1)
+        if nodes > len(self._seen):
+            self._seen = np.concatenate([self._seen, np.zeros(nodes, dtype=np.bool_)])
+        self._seen[edges.src] = self._seen[edges.dst] = True
         added: Any = slice(None) if edges.op is None else edges.op == Op.ADD
         src, dst, t = edges.src[added], edges.dst[added], edges.t[added]
         if edges.op is not None:
@@ -298,15 +281,13 @@ class State:
         self.meetings.append(src, dst, t, nodes)
         self.past.append(src, dst, t, nodes)
 
-    def _apply_to_node(self, row: Row) -> None:
-        reason = None
+    def _apply_to_node(self, row: Rows) -> None:
+        reason, number, t = None, int(row.src[0]), int(row.t[0])
         try:
-            number = self.number(row.src)
-            if row.op == Kind.FEATURES:
-                values = np.frombuffer(row.features or b"")
-                self.propagator.apply(
-                    Batch(t=row.t, feature_nodes=[number], feature_values=values[None])
-                )
+            if not self.knows(number):
+                raise EventError("there is no such node, and nothing to change")
+            if row.op[0] == Kind.FEATURES:
+                self._set_features(number, row.features[int(row.seq[0])], t)
                 self.counts["features"] += 1
             else:
                 src, dst, _ = self.propagator.edges_of(number)
@@ -314,7 +295,7 @@ class State:
                 edges = _Edges(
                     src,
                     dst,
-                    np.full(count, row.t),
+                    np.full(count, t),
                     np.full(count, Op.REMOVE, dtype=np.uint8),
                     np.full(count, np.inf),
                 )
@@ -323,38 +304,49 @@ class State:
                     self._remember(edges)
         except (EventError, PrecisionError) as error:
             reason = str(error)
-        self._note([row], {} if reason is None else {0: reason})
+        self._note(row, {} if reason is None else {0: reason})
 
-    def _note(self, rows: Sequence[Row], reasons: dict[int, str]) -> None:
+    def _set_features(self, node: int, values: bytes, t: int) -> None:
+        array = np.frombuffer(values)[None]
+        self.propagator.apply(Batch(t=t, feature_nodes=[node], feature_values=array))
+        self._features[node] = values
+
+    def _note(self, rows: Rows, reasons: dict[int, str]) -> None:
         self.counts["applied"] += len(rows) - len(reasons)
         self.counts["rejected"] += len(reasons)
-        for place in range(max(0, len(rows) - _RECENT), len(rows)):
-            self.recent.append((rows[place], reasons.get(place)))
+        self.recent.append((rows, reasons))
+        kept = sum(len(each) for each, _ in self.recent)
+        while kept - len(self.recent[0][0]) >= _RECENT:
+            kept -= len(self.recent.popleft()[0])
 
     # Names ----------------------------------------------------------------------------------------
 
+    def knows(self, number: int) -> bool:
+        """Return whether a node had an event."""
+        return number < len(self._seen) and bool(self._seen[number])
+
+    def known(self) -> IntArray:
+        """Return the numbers of all nodes that had an event."""
+        return np.flatnonzero(self._seen)
+
     def number(self, name: Any, side: Side | None = None) -> int:
         """Return the number of a node by its name, or by its id on a side."""
-        reader = self.about.reader
-        text = reader.name(name)
+        text = self.about.reader.name(name)
         sides: tuple[str, ...] = ("",) if not self.about.by_side else ("", "src ", "dst ")
         if side is not None and self.about.by_side:
             sides = (f"{side} ", "")
         for prefix in sides:
-            number = self._numbers.get(prefix + text)
-            if number is not None:
+            number = self.names.get(prefix + text)
+            if number is not None and self.knows(number):
                 return number
-        names = np.array(self.names[-1000:], dtype=STRING)
-        raise (
-            NodeNames(names)._unknown(text)
-            if len(names)
-            else UnknownNodeError(f"node {text!r} is unknown; there are no nodes yet")
-        )
+        raise self.names.unknown(text)
 
-    def name(self, number: int) -> str | int:
+    def name(self, number: int) -> str | int | None:
         """Return what the outside calls a node."""
-        text = self.names[number]
-        return int(text) if self.about.integers and not self.about.by_side else text
+        text = self.names[number] if number != NOBODY else None
+        if text is None or not self.about.integers or self.about.by_side:
+            return text
+        return int(text)
 
     def first_seen(self, number: int) -> int | None:
         """Return the time of the first event of a node."""
@@ -432,20 +424,17 @@ class State:
                 arrays[name] = getattr(self.meetings, name)
             arrays |= {f"others.{name}": self.others[name] for name in _OTHERS}
             arrays["weight"] = self._weights["weight"]
-            names, description = (
-                len(self.names),
-                {
-                    "format": _FORMAT,
-                    "about": dataclasses.asdict(self.about),
-                    "engine": self.propagator._description(),
-                    "room": self._room,
-                    "counts": dict(self.counts),
-                    "moment": dataclasses.asdict(self.moment),
-                },
-            )
-        encoded = [name.encode() for name in self.names[:names]]
-        arrays["names.bytes"] = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-        arrays["names.length"] = np.array([len(name) for name in encoded], dtype=np.int64)
+            values = [np.frombuffer(each) for _, each in sorted(self._features.items())]
+            arrays["features"] = np.array(values).reshape(-1, self.about.columns)
+            arrays["features.node"] = np.array(sorted(self._features), dtype=np.int64)
+            description = {
+                "format": _FORMAT,
+                "about": dataclasses.asdict(self.about),
+                "engine": self.propagator._description(),
+                "room": self._room,
+                "counts": dict(self.counts),
+                "moment": dataclasses.asdict(self.moment),
+            }
         return description, arrays
 
     @classmethod
@@ -453,6 +442,7 @@ class State:
         cls,
         description: dict[str, Any],
         arrays: dict[str, NDArray[Any]],
+        names: Names,
         source: str,
         *,
         near: Path | None = None,
@@ -462,30 +452,59 @@ class State:
             raise StateFileError(
                 f"{source} has format {description.get('format')}; this release reads {_FORMAT}"
             )
-        state = cls(About.of(description["about"]), near=near)
+        state = cls(About.of(description["about"]), names, near=near)
         engine = {k.removeprefix(_ENGINE): v for k, v in arrays.items() if k.startswith(_ENGINE)}
         state.propagator = Propagator._from_state(description["engine"], engine, source=source)
         state._room, state.counts = description["room"], description["counts"]
-        data, lengths = arrays["names.bytes"].tobytes(), arrays["names.length"].tolist()
-        at = 0
-        for length in lengths:
-            state.names.append(data[at : at + length].decode())
-            at += length
-        state._numbers = {name: number for number, name in enumerate(state.names)}
         others = {name: arrays[f"others.{name}"] for name in _OTHERS}
         state.others.append(len(others["src"]), **others)
         state._weights.append(len(arrays["weight"]), weight=arrays["weight"])
-        state.meetings.append(arrays["src"], arrays["dst"], arrays["t"], len(state.names))
+        ends = [arrays["src"], arrays["dst"], others["src"], others["dst"]]
+        nodes = 1 + max(int(each.max(initial=NOBODY)) for each in ends)
+        state._seen = np.zeros(max(_ROOM, nodes), dtype=np.bool_)
+        for each in ends:
+            state._seen[each] = True
+        state.meetings.append(arrays["src"], arrays["dst"], arrays["t"], nodes)
         state._fill(state.past, 0, len(state.meetings))
+        rows = zip(arrays["features.node"].tolist(), arrays["features"], strict=True)
+        state._features = {node: values.tobytes() for node, values in rows}
         state.moment = Moment(**description["moment"])
         return state
+
+    def without(self, node: int) -> State:
+        """Return the state of the same rows without those of a node, at the same moment.
+
+        The other nodes keep their numbers, and with these their random features.
+        """
+        with self.lock:
+            rows, moment, names = self._rows(), self.moment, self.names
+            features, counts = dict(self._features), dict(self.counts)
+        fresh = State(self.about, names, near=self._near)
+        fresh.apply(rows[(rows.src != node) & (rows.dst != node)], moment)
+        t = int(rows.t[-1]) if len(rows) else 0  # time has come as far
+        for number, values in features.items():
+            if number != node and fresh.knows(number):
+                fresh._set_features(number, values, t)
+        if len(rows):
+            fresh.propagator.apply(Batch(t=t))
+        fresh.counts = counts
+        fresh.recent.clear()
+        return fresh
+
+    def _rows(self) -> Rows:
+        """Return the applied rows about edges."""
+        stream = self.stream()
+        weight = np.nan if stream.weight is None else stream.weight
+        op = 0 if stream.op is None else stream.op
+        numbers = np.arange(len(stream))
+        return Rows.of(stream.t, numbers, stream.src, stream.dst, op, weight)
 
     def digest(self) -> str:
         """Return a digest of all that answers depend on, the model apart."""
         with self.lock:
             description, arrays = self.capture()
             parts: list[Any] = [repr(sorted(description["counts"].items())).encode()]
-            parts.append(repr((self._room, self.moment.until)).encode())
+            parts.append(repr((self._room, self.moment.until, self.names.plain())).encode())
             for name, array in sorted(arrays.items()):
                 parts += [name.encode(), array]
             count = min(_RECENT, len(self.meetings))
@@ -525,10 +544,3 @@ class _Edges:
     def columns(self) -> tuple[Any, ...]:
         """Return the columns in the order of `Steps`."""
         return self.src, self.dst, self.t, self.weight, self.op
-
-
-def _weight(op: int, weight: float | None) -> float:
-    """Return what a missing weight stands for: one, or the whole edge."""
-    if weight is not None:
-        return weight
-    return float("inf") if op == Op.REMOVE else 1.0

@@ -159,10 +159,10 @@ class Browser:
             at = {"x": x, "y": y, "button": "left", "clickCount": 1}
             self._ask("Input.dispatchMouseEvent", type=kind, **at)
 
-    def type(self, text: str, *, enter: bool = False) -> None:
+    def type_in(self, text: str, *, submit: bool = False) -> None:
         """Type text into what was clicked on, and press Enter if wanted."""
         self._ask("Input.insertText", text=text)
-        if enter:
+        if submit:
             key = {"key": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
             for kind in ("keyDown", "keyUp"):
                 self._ask("Input.dispatchKeyEvent", type=kind, **key)

@@ -15,27 +15,34 @@ pytestmark = pytest.mark.skipif(executable() is None, reason=f"none of {NAMES} i
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def opened() -> Iterator[Browser]:
     path = executable()
     assert path is not None
-    with Browser(path) as opened:
-        yield opened
+    with Browser(path) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(opened: Browser) -> Browser:
+    opened.open("about:blank", width=800)  # the page of the last test asks no more
+    opened.problems.clear()
+    return opened
 
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
     settings = LiveSettings(columns=4, idle_s=0.1, lateness="1h", learn=False)
-    with Live.open(tmp_path / "live", settings=settings) as opened:
+    with Live.open(tmp_path / "live", settings=settings) as made:
         names = ["bob", "cleo", "dan", "<b>eve</b>"]
         begin = 1_700_000_000_000
-        opened.ingest(
+        made.ingest(
             [
                 {"src": "ann", "dst": names[k % 3 if k % 7 else 3], "t": begin + 60_000 * k}
                 for k in range(80)
             ],
             wait="applied",
         )
-        yield opened
+        yield made
 
 
 @pytest.fixture
@@ -52,13 +59,12 @@ def text(of: str) -> str:
 def test_a_person_reads_an_answer_sends_an_event_and_sees_it_arrive(
     browser: Browser, client: Served, width: int, dark: bool
 ) -> None:
-    browser.problems.clear()
     browser.open(str(client.base_url), width=width, dark=dark)
     browser.until(f"{text('#rate-note')}.startsWith('80 events, 5 nodes')")
     browser.until(f"{text('#stream li')}.includes('2023-11-14 23:32:20')")
 
     browser.click("#name")
-    browser.type("ann", enter=True)
+    browser.type_in("ann", submit=True)
     browser.until("!document.querySelector('#node').hidden")
     assert browser.evaluate(text("#node-name")) == "ann"
     assert "80 events from it, 0 to it" in browser.evaluate(text("#node-facts"))
@@ -75,9 +81,9 @@ def test_a_person_reads_an_answer_sends_an_event_and_sees_it_arrive(
     )
 
     browser.click("#src")
-    browser.type("ann")
+    browser.type_in("ann")
     browser.click("#dst")
-    browser.type("zoe", enter=True)
+    browser.type_in("zoe", submit=True)
     browser.until(f"{text('#sent')}.startsWith('Stored and applied as event 8')")
     browser.until(f"{text('#stream li')}.includes('zoe')")
     browser.until("[...document.querySelectorAll('#top .link')].some(e => e.innerText === 'zoe')")
@@ -85,7 +91,7 @@ def test_a_person_reads_an_answer_sends_an_event_and_sees_it_arrive(
 
     browser.click("#name")
     browser.evaluate("document.querySelector('#name').select()")
-    browser.type("nobody", enter=True)
+    browser.type_in("nobody", submit=True)
     browser.until("!document.querySelector('#look-problem').hidden")
     assert "nobody" in browser.evaluate(text("#look-problem"))
     assert browser.evaluate("document.documentElement.scrollWidth") == width
@@ -98,7 +104,7 @@ def test_a_token_is_asked_for_and_stays_out_of_addresses(browser: Browser, live:
         browser.open(str(client.base_url), width=1280)
         browser.until("!document.querySelector('#token-form').hidden")
         browser.click("#token")
-        browser.type("a-good-token", enter=True)
+        browser.type_in("a-good-token", submit=True)
         browser.until(f"{text('#rate-note')}.startsWith('80 events')")
         browser.until("document.querySelectorAll('#stream li').length > 10")
         assert "token" not in browser.evaluate("location.href")
@@ -106,7 +112,6 @@ def test_a_token_is_asked_for_and_stays_out_of_addresses(browser: Browser, live:
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_reference_fits_the_screen(browser: Browser, client: Served, width: int) -> None:
-    browser.problems.clear()
     browser.open(f"{client.base_url}/docs", width=width)
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     assert browser.problems == []

@@ -125,6 +125,13 @@ def test_a_wrong_token_and_a_missing_server_are_named(live: Live) -> None:
         client.stats()
 
 
+def _all(connection: socket.socket) -> bytes:
+    pieces = []
+    while piece := connection.recv(1 << 16):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
 class _Flaky:
     """A proxy that closes connections: before the request arrives, or before the answer does."""
 
@@ -147,7 +154,7 @@ class _Flaky:
                 while request.partition(b"\r\n\r\n")[2] == b"" and b"POST" in request:
                     request += near.recv(1 << 20)
                 far.sendall(request.replace(b"keep-alive", b"close"))
-                answer = b"".join(iter(lambda far=far: far.recv(1 << 16), b""))
+                answer = _all(far)
                 if lost != "answer":
                     near.sendall(answer)
 
@@ -262,6 +269,7 @@ def test_exports_have_every_node_with_its_error_and_the_newest_stay(
     answer = live.embedding(table["node"].to_pylist())
     found = np.array(table["embedding"].to_pylist(), dtype=np.float32)
     np.testing.assert_array_equal(found, answer.data["embedding"].reshape(6, -1))
+    assert answer.error is not None
     assert table["error"].to_pylist() == answer.error.tolist()
     assert set(table["as_of_seq"].to_pylist()) == {answer.as_of_seq}
 
@@ -387,7 +395,7 @@ def test_entries_of_a_redis_stream_arrive_exactly_once_through_kills(
     server = redis.Redis.from_url(redis_url)
     directory, count = tmp_path / "live", 6000
     for k in range(count):
-        fields = {"src": f"a{k % 11}", "dst": f"b{k % 13}", "t": 1000 + k}
+        fields: dict[Any, Any] = {"src": f"a{k % 11}", "dst": f"b{k % 13}", "t": 1000 + k}
         if k % 2:
             fields = {"event": json.dumps(fields)}
         server.xadd("calls", fields)

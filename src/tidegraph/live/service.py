@@ -466,7 +466,7 @@ def _pairs(asked: schemas.ScoreBody) -> tuple[list[Any], list[Any]]:
             f"there are {count:,} pairs; ask for at most {schemas.MOST_PAIRS:,} at a time",
             field="dst",
         )
-    return src * (count // len(src) if src else 1), dst * (count // len(dst) if dst else 1)
+    return src, dst
 
 
 def _page_file(name: str) -> Callable[[], Awaitable[Response]]:

@@ -46,6 +46,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _parts(url: str) -> tuple[str, str]:
+    """Return host, and host with port, of an address; nothing for what is none."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.netloc
+    except ValueError:  # half of a bracket
+        return "", ""
+
+
 class Guard:
     """An ASGI application that lets only permitted requests through to another one.
 
@@ -99,7 +108,7 @@ class Guard:
         host = headers.get(b"host", b"").decode("latin-1")
         # Without a token, a page of another site must not reach the server under a name that its
         # owner makes point to this machine.
-        if self._token is None and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+        if self._token is None and not is_loopback(_parts(f"//{host}")[0]):
             return (
                 *(403, "wrong_host"),
                 f"the Host is {host!r}; without a token, ask 127.0.0.1 or localhost",
@@ -119,11 +128,11 @@ class Guard:
             return None
         if scope["method"] == "OPTIONS" and origin is not None:  # asks without a token, by design
             return None
-        query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), max_num_fields=1000)
+        query = parse_qsl(scope.get("query_string", b"").decode("latin-1"))
         message = "send the token of the server in the header Authorization: Bearer TOKEN"
         if any(name.lower() in _IN_QUERY for name, _ in query):
             message += "; in an address it would end up in logs"
         return 401, "unauthorized", message
 
     def _same_site(self, origin: str, host: str) -> bool:
-        return origin in self._origins or urlsplit(origin).netloc == host
+        return origin in self._origins or _parts(origin)[1] == host

@@ -53,8 +53,10 @@ scalars = (
     | st.floats()
     | st.text(max_size=20)
     | st.sampled_from(
-        [2**63, -(2**63), 2**64, 1e308, "ann", "bob", "", "\x00", "\ud800", "a" * 2000, "NaN"]
-        + ["2024-05-01", "9999-12-31T23:59:60", "-1", "1e9", "add", "remove", "features"]
+        [
+            *(2**63, -(2**63), 2**64, 1e308, "ann", "bob", "", "\x00", "\ud800", "a" * 2000),
+            *("2024-05-01", "9999-12-31T23:59:60", "-1", "1e9", "NaN", "add", "remove", "features"),
+        ]
     )
 )
 values = st.recursive(
@@ -104,10 +106,10 @@ def bodies(draw: st.DrawFn, path: str) -> bytes:
         table = pa.table(columns)
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        whole = bytearray(sink.getvalue().to_pybytes())
+        stream = bytearray(sink.getvalue().to_pybytes())
         for _ in range(draw(st.integers(0, 4))):
-            whole[draw(st.integers(0, len(whole) - 1))] = draw(st.integers(0, 255))
-        return bytes(whole)
+            stream[draw(st.integers(0, len(stream) - 1))] = draw(st.integers(0, 255))
+        return bytes(stream)
     if kind == "lines":
         return b"\n".join(plain(each) for each in draw(st.lists(values, max_size=4)))
     if kind == "deep":

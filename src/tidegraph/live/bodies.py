@@ -109,7 +109,7 @@ def _lines(body: bytes) -> Decoded:
         lines = None
         if len(events) != body.count(b"\n") + (not body.endswith(b"\n")):
             lines = [k for k, line in enumerate(body.split(b"\n"), 1) if line.strip()]
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # Find the line; a body without line ends is one.
         numbered = [(k, line) for k, line in enumerate(body.split(b"\n"), 1) if line.strip()]
         lines = [k for k, _ in numbered]

@@ -103,9 +103,9 @@ LAYERS: dict[str, list[str]] = {
     "live": [
         "answers columns failpoints order settings",
         "events log names snapshots",
-        "state",
+        "intake state",
         "models movements",
-        "sources",
+        "quality sources versions",
         "live",
     ],
     "bench": [

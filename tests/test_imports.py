@@ -111,7 +111,7 @@ LAYERS: dict[str, list[str]] = {
     "bench": [
         "graphs measuring plots results",
         "competitors",
-        "recomputing run_growth scaling streams",
+        "live_kills recomputing run_growth scaling streams",
     ],
     "reproduce": [
         "data texts tgn",

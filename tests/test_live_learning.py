@@ -93,6 +93,7 @@ def test_answers_are_those_of_a_predictor_of_the_same_stream(tmp_path: Path) -> 
         predictor.advance(later)
         src, dst = columns["src"][::50], columns["dst"][::50]
         until_now = live.score("s1", "d7").as_of_time
+        assert until_now is not None
         for at in (until_now, columns["t"][1200]):
             found = live.score(src, dst, at).data["probability"]
             expected = predictor.predict_proba(src, dst, at)

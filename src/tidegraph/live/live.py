@@ -944,8 +944,8 @@ class Live:
     def digest(self) -> str:
         """Return a digest of all that answers depend on, the model apart."""
         with self._state.lock:
-            waiting = self._buffer.all().columns
-            return statefile.digest([self._state.digest().encode(), *waiting])
+            t, _, *waiting = self._buffer.all().columns  # numbers only order them
+            return statefile.digest([self._state.digest().encode(), t, *waiting])
 
 
 def lateness_of(settings: LiveSettings, about: About) -> int:

@@ -103,9 +103,9 @@ LAYERS: dict[str, list[str]] = {
     "live": [
         "answers api_page bodies columns failpoints guard order schemas settings",
         "client events log names snapshots",
-        "ingesting state",
+        "ingesting intake state",
         "models movements",
-        "sources",
+        "quality sources versions",
         "live",
         "exporting metrics redis_source",
         "service",
@@ -114,7 +114,7 @@ LAYERS: dict[str, list[str]] = {
     "bench": [
         "graphs measuring plots results",
         "competitors",
-        "recomputing run_growth scaling streams",
+        "live_kills recomputing run_growth scaling streams",
     ],
     "reproduce": [
         "data texts tgn",

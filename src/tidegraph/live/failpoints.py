@@ -19,11 +19,13 @@ NAMES = (
     "log.checkpoint.after",
     "log.compact.before",
     "log.compact.after",
+    "log.forget.before",
+    "log.forget.after",
+    "log.purge.before",
+    "log.purge.after",
     "state.apply.before",
     "state.apply.after",
     "snapshot.write.before",
-    "snapshot.write.between",
-    "snapshot.write.after",
     "snapshot.rename.before",
     "snapshot.rename.after",
     "snapshot.prune.before",
@@ -33,8 +35,15 @@ NAMES = (
     "version.switch.before",
     "version.switch.after",
 )
-_point, _, _times = os.environ.get("TIDEGRAPH_FAILPOINT", "").partition(":")
-_left = int(_times or 1)
+_point = ""
+_left = 0
+
+
+def arm(where: str) -> None:
+    """Let the process die at a point, at the time given after a colon: the first one by default."""
+    global _point, _left
+    _point, _, times = where.partition(":")
+    _left = int(times or 1)
 
 
 def reach(name: str) -> None:
@@ -44,3 +53,6 @@ def reach(name: str) -> None:
         _left -= 1
         if _left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+arm(os.environ.get("TIDEGRAPH_FAILPOINT", ""))

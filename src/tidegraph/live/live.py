@@ -19,7 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
@@ -43,16 +43,20 @@ from tidegraph.events.columns import IntArray
 from tidegraph.events.moments import SECONDS, moment, span
 from tidegraph.live.answers import HEURISTICS, Answer, Receipt
 from tidegraph.live.events import Incoming, Kind, is_key
-from tidegraph.live.log import FILE, Log
+from tidegraph.live.failpoints import reach
+from tidegraph.live.intake import Intake
+from tidegraph.live.log import FILE, GONE, Log
 from tidegraph.live.models import Model, probability
 from tidegraph.live.movements import Movements
 from tidegraph.live.names import Names
 from tidegraph.live.order import NOBODY, Buffer, Rows, Watermark
+from tidegraph.live.quality import Quality
 from tidegraph.live.settings import LiveSettings
 from tidegraph.live.snapshots import DIRECTORY as SNAPSHOTS
 from tidegraph.live.snapshots import Snapshots
-from tidegraph.live.sources import Source, source_of
+from tidegraph.live.sources import FIRST, Source, source_of
 from tidegraph.live.state import About, Moment, State
+from tidegraph.live.versions import Versions
 
 Wait: TypeAlias = Literal["durable", "applied"]
 
@@ -61,9 +65,12 @@ _GROUP = 2_000  # events after which a transaction takes no further caller in
 _AT_ONCE = 4_096  # events that are applied together while there are more, so that readers get in
 _REPLAYED = 100_000  # at once, when nobody reads yet
 _PAIRS = 1_000  # candidates whose features a ranking reads
+_LEAST_LINKS = 100
 _BLOCK = 1 << 16  # nodes compared at once
 _WAL_BYTES = 16 << 20
-_OWN = re.compile(r"snapshots|models|trajectories|.*\.(part\d*|new)")  # before there is a log
+_OWN = re.compile(
+    r"snapshots|models|trajectories|quality\.json|.*\.(part\d*|new)"
+)  # before there is a log
 
 
 @dataclass(eq=False)
@@ -102,9 +109,15 @@ class Live:
         self._lateness = lateness_of(settings, state.about)
         self._watermark = Watermark(*log.meta["watermark"])
         self._counts = dict(log.meta["counts"])
-        self._model: Model | None = None
         self._snapshots = Snapshots(directory)
         self._movements = Movements(directory, state, enabled=settings.record)
+        self._versions = Versions(directory)
+        self._quality = Quality(directory, state, settings.seed)
+        self._changing = threading.RLock()  # held by who exchanges the model or the state
+        self._wanted_training = False
+        self._trainings = 0  # finished ones
+        self._training_error: TidegraphError | None = None
+        self._train_from = settings.train_after  # links; more after a failure
         # Guards the queues, and is notified of whatever a thread may wait for.
         self._news = threading.Condition()
         self._storing = threading.Lock()  # held by the caller that stores for all
@@ -146,7 +159,10 @@ class Live:
             stack.callback(log.close)
             notes: list[str] = []
             state, buffer = _restored(path, log, notes, progress)
-            live = cls(path, settings, log, state, buffer, notes, stack.pop_all())
+            live = cls(path, settings, log, state, buffer, notes, stack)
+            live._finish_forgetting()
+            live._continue_version()
+            live._unlock = stack.pop_all()
         live._start()
         return live
 
@@ -169,10 +185,12 @@ class Live:
         require_free(path, "a live state", own=_OWN, error=StateFileError)
         source = source_of(given, settings)
         lateness_of(settings, source.about)  # checks it before anything is written
+        if source.model is not None:
+            Versions(path).restart(source.model)
         return _created(file, source)
 
     def _start(self) -> None:
-        for work in (self._apply, self._mark, self._keep):
+        for work in (self._apply, self._mark, self._keep, self._judge, self._learn):
             thread = threading.Thread(target=self._guarded, args=(work,), daemon=True)
             thread.name = f"tidegraph-live-{work.__name__.strip('_')}"
             self._threads.append(thread)
@@ -352,16 +370,17 @@ class Live:
                 group.append(self._requests.popleft())
                 size += len(group[-1].events)
         try:
-            stored = self._classified(group)
-            rows = Rows.merged(stored.rows)
+            taken = self._taken(group)
+            rows = taken.rows
+            names = [(number, name) for name, number in taken.new.items()]
             self._log.append(
                 rows,
-                names=[(number, name) for name, number in stored.names.items()],
-                ids=stored.ids,
-                receipts=stored.receipts,
+                names=names,
+                ids=taken.ids,
+                receipts=[(key, json.dumps(each.plain())) for key, each in taken.keys.items()],
                 meta={
-                    "watermark": dataclasses.astuple(stored.watermark),
-                    "counts": stored.counts,
+                    "watermark": dataclasses.astuple(taken.watermark),
+                    "counts": taken.counts,
                 },
             )
         except BaseException as error:
@@ -372,72 +391,29 @@ class Live:
             if not isinstance(error, Exception):  # Ctrl-C
                 raise
             return
-        self._state.names.add((number, name) for name, number in stored.names.items())
-        self._counts = stored.counts
+        self._state.names.add(names)
+        self._counts = taken.counts
         self._arrived = time.monotonic()
-        for request, receipt in zip(group, stored.answers, strict=True):
-            request.receipt, request.done = receipt, True
-        self._hand_on(rows, self._log.last, stored.watermark, size - len(rows))
+        for request, receipt, last in zip(group, taken.receipts, taken.last, strict=True):
+            request.receipt, request.last, request.done = receipt, last, True
+        self._hand_on(rows, self._log.last, taken.watermark, size - len(rows))
 
-    def _classified(self, group: list[_Request]) -> _Stored:
+    def _taken(self, group: list[_Request]) -> Intake:
         """Return what to store of the events of some callers, and what to answer them."""
         given = [each for request in group for each in request.events.id or () if each is not None]
-        known = self._log.known_ids(given) if given else set()
-        stored = _Stored(self._watermark, dict(self._counts))
-        seq, answered = self._log.last, dict[str, Receipt]()
+        taken = Intake(
+            self._watermark,
+            self._log.last,
+            dict(self._counts),
+            self._state.names,
+            self._lateness,
+            self.settings.late == "reject",
+            self.unit,
+            self._log.known_ids(given) if given else set(),
+        )
         for request in group:
-            if request.key is not None:
-                first = answered.get(request.key) or _receipt(self._log.receipt(request.key))
-                if first is not None:
-                    stored.answers.append(first)
-                    stored.counts["repeated"] += 1
-                    continue
-            events = request.events
-            kept = _not_known(events, known)
-            t = events.t if kept is None else events.t[kept]
-            watermark, effective, late = stored.watermark.admit(t, self._lateness)
-            if late.any() and self.settings.late == "reject":
-                kept = np.flatnonzero(~late) if kept is None else kept[~late]
-                effective = effective[~late]
-            if kept is not None and len(kept) < len(events):
-                events = events.take(kept.tolist())
-            src, dst = self._state.names.numbered(events.src, events.dst, stored.names)
-            numbers = np.arange(seq + 1, seq + 1 + len(events))
-            rows = Rows.of(
-                effective,
-                numbers,
-                src,
-                dst,
-                events.op or 0,
-                _weights(events),
-                _features(events, seq),
-            )
-            if events.id is not None:
-                ids = zip(events.id, numbers.tolist(), strict=True)
-                stored.ids += [(each, number) for each, number in ids if each is not None]
-                known.update(each for each in events.id if each is not None)
-            stored.watermark = watermark
-            stored.rows.append(rows)
-            receipt = Receipt(
-                seq=seq + len(rows),
-                first_seq=seq + 1,
-                accepted=len(rows),
-                duplicate=len(request.events) - len(t),
-                late=int(np.count_nonzero(late)),
-                watermark=watermark.low,
-                applied=False,
-                unit=self.unit,
-            )
-            seq += len(rows)
-            request.last = int(effective.max()) if len(effective) else None
-            stored.counts["events"] += receipt.accepted
-            stored.counts["duplicate"] += receipt.duplicate
-            stored.counts["late"] += receipt.late
-            stored.answers.append(receipt)
-            if request.key is not None:
-                answered[request.key] = receipt
-                stored.receipts.append((request.key, json.dumps(receipt.plain())))
-        return stored
+            taken.take(request.events, request.key, lambda key: _receipt(self._log.receipt(key)))
+        return taken
 
     def _hand_on(self, rows: Rows, seq: int, watermark: Watermark, dropped: int) -> None:
         with self._news:
@@ -454,17 +430,16 @@ class Live:
                     if self._closing.is_set():
                         return
                     self._news.wait(1.0)
-                taken = [self._stored.popleft()]
-                size = len(taken[0][0])
-                while self._stored and size < _AT_ONCE:
-                    taken.append(self._stored.popleft())
-                    size += len(taken[-1][0])
-            with self._state.lock:  # a snapshot has the rows that wait, or sees them applied
-                for rows, _, _ in taken:
-                    self._buffer.add(rows)
-                _, seq, low = taken[-1]
-                ready = self._buffer.release(low)
-                self._state.apply(ready, Moment(seq, low))
+            # A snapshot has the rows that wait, or sees them applied.
+            with self._state.lock:
+                size = 0
+                with self._news:
+                    while self._stored and size < _AT_ONCE:
+                        rows, seq, low = self._stored.popleft()
+                        self._buffer.add(rows)
+                        size += len(rows)
+                self._state.apply(self._buffer.release(low), Moment(seq, low))
+            self._state.let_read()
             self._pace.append((time.monotonic(), self._state.counts["applied"]))
             with self._news:
                 self._waiting -= size
@@ -499,8 +474,10 @@ class Live:
                 description, arrays = self._state.capture()
                 moment = self._state.moment
                 description["first_waiting"] = self._buffer.first_seq(moment.seq + 1)
+                description["forgotten"] = self._forgotten
             if moment != self._saved[0] or not self._snapshots.numbers():
                 self._snapshots.write(moment.seq, description, arrays)
+                self._quality.save()
                 self._log.checkpoint()
                 self._compact()
             self._saved = moment, time.monotonic(), description["counts"]["applied"]
@@ -511,9 +488,10 @@ class Live:
         if self.settings.keep_log == "all" or len(self._snapshots.numbers()) < 2:
             return
         kept = span(self.settings.keep_log, self.unit)
-        oldest, _ = statefile.read(self._snapshots.path(self._snapshots.numbers()[0]))
+        oldest = statefile.describe(self._snapshots.path(self._snapshots.numbers()[0]))
         newest = self._watermark.newest or 0
-        self._log.compact(oldest["first_waiting"], newest - kept)
+        with self._storing:
+            self._log.compact(oldest["first_waiting"], newest - kept)
 
     def _note(self, text: str) -> None:
         if not self.notes or self.notes[-1] != text:
@@ -535,10 +513,15 @@ class Live:
     def _answer(
         self, now: Moment, data: dict[str, Any], error: NDArray[np.float64] | None = None
     ) -> Answer:
-        version = HEURISTICS if self._model is None else self._model.version
         return Answer(
-            data=data, as_of_seq=now.seq, as_of_time=now.until, error=error, version=version
+            data=data, as_of_seq=now.seq, as_of_time=now.until, error=error, version=self.version
         )
+
+    @property
+    def version(self) -> str:
+        """The model that answers about links, or "heuristics"."""
+        model, _ = self._state.answering
+        return HEURISTICS if model is None else str(model.version)
 
     def score(self, src: Any, dst: Any, at: Any = None) -> Answer:
         """Return the `probability` [n] of links between `src` and `dst`, one or many of each.
@@ -546,7 +529,8 @@ class Live:
         It is asked for right after the last applied event, or at an earlier time `at`, with what
         was known by then.
         """
-        now, model, state = self._state.moment, self._model, self._state
+        state = self._state
+        now, (model, past) = state.moment, state.answering
         sources, targets = _many(src), _many(dst)
         if len(sources) != len(targets) and 1 not in (len(sources), len(targets)):
             raise ParameterError(
@@ -556,15 +540,15 @@ class Live:
         ends.append([state.number(name, "dst") for name in targets])
         a, b = (np.ascontiguousarray(each) for each in np.broadcast_arrays(*map(_numbers, ends)))
         t = np.full(len(a), self._asked_at(at, now))
-        found = probability(model, state.past, a, b, t)
+        found = probability(model, past, a, b, t)
         return self._answer(now, {"src": sources, "dst": targets, "probability": found})
 
     def top(self, node: Any, k: int = 10, at: Any = None) -> Answer:
         """Return the `k` likeliest next destinations of a node: `names` and `probability`."""
         _check_count(k)
-        now, model, state = self._state.moment, self._model, self._state
+        state = self._state
+        now, (model, past) = state.moment, state.answering
         number, t = state.number(node, "src"), self._asked_at(at, now)
-        past = state.past
         everyone = past.candidates.before(t)
         wanted = everyone[everyone != number]
         if len(wanted) > max(_PAIRS, k):
@@ -581,7 +565,7 @@ class Live:
         """
         _check_count(k)
         state = self._state
-        with state.lock:
+        with state.reading():
             now, number, everyone = state.moment, state.number(node), state.known()
             nodes = len(everyone)
             own = _directions(state.propagator.embedding([number]))[0]
@@ -607,7 +591,7 @@ class Live:
         asked = _many(nodes)
         if at is not None:
             store = self._movements.caught_up(_PATIENCE_S)
-            with state.lock:
+            with state.reading():
                 now = state.moment
                 numbers = [state.number(name) for name in asked]
             t = self._asked_at(at, now)
@@ -617,13 +601,13 @@ class Live:
 
     def numbers(self) -> IntArray:
         """Return the numbers of all nodes that had an event."""
-        with self._state.lock:
+        with self._state.reading():
             return self._state.known()
 
     def embedding_of(self, numbers: Sequence[int], names: Sequence[Any] | None = None) -> Answer:
         """Return the representations of nodes by their numbers, as `embedding` does."""
         state = self._state
-        with state.lock:
+        with state.reading():
             if names is None:
                 names = [state.name(number) for number in numbers]
             data = {"names": names, "embedding": state.propagator.embedding(numbers)}
@@ -637,7 +621,7 @@ class Live:
         time, and its newest `partners` with times and directions.
         """
         state = self._state
-        with state.lock:
+        with state.reading():
             now, number = state.moment, state.number(name)
             degree = len(state.propagator.edges_of(number)[0])
         t = self._asked_at(None, now)
@@ -688,10 +672,10 @@ class Live:
         """Return the `probability` of a pair, `facts` about it, and `reasons` that drive it: what
         the network reads, in groups, and how much the logit falls without each.
         """
-        now, model, state = self._state.moment, self._model, self._state
+        state = self._state
+        now, (model, past) = state.moment, state.answering
         a, b, t = state.number(src, "src"), state.number(dst, "dst"), self._asked_at(at, now)
         pair = np.array([a]), np.array([b]), np.array([t])
-        past = state.past
         read = past.history.of_links(*pair)[0]
         column = past.history.link_names.index
         times, partners, _ = past.history.latest(a, t, 256)
@@ -713,9 +697,200 @@ class Live:
         }
         return self._answer(now, data)
 
+    # Learning -------------------------------------------------------------------------------------
+
+    def _continue_version(self) -> None:
+        """Answer by the version that was in use when the directory was closed."""
+        version = self._log.meta.get("version")
+        if version is not None:
+            model = self._versions.read(version)
+            self._state.stand_on(model, model.span)
+
+    def _judge(self) -> None:
+        """Score events before they are learned from, until closed: the work of a thread."""
+        most, begin = 0.0, time.monotonic()
+        while not self._closing.wait(0.25):
+            now = time.monotonic()
+            pace, begin = self.settings.judged_per_s * (now - begin), now
+            most = min(most + pace, self.settings.judged_per_s)
+            most -= self._quality.judge(self._state, int(most))
+
+    def _learn(self) -> None:
+        """Train models when it is time, until closed: the work of a thread."""
+        while not self._closing.wait(0.25):
+            if not (self._wanted_training or self._training_is_due()):
+                continue
+            self._wanted_training, error = True, None
+            try:
+                self._train_now()
+            except TidegraphError as problem:
+                error = problem
+                self._train_from = len(self._state.meetings) * 5 // 4
+                self._note(str(problem))
+            with self._news:
+                self._wanted_training, self._training_error = False, error
+                self._trainings += 1
+                self._news.notify_all()
+
+    def _training_is_due(self) -> bool:
+        settings, links = self.settings, len(self._state.meetings)
+        if not settings.learn or self._log.meta.get("pinned") or links < self._train_from:
+            return False
+        model, _ = self._state.answering
+        if model is None or links >= model.events + (settings.train_every_events or model.events):
+            return True
+        fresh = links - model.events >= settings.train_after
+        return fresh and self._quality.has_fallen(settings.train_when_worse)
+
+    def _train_now(self) -> None:
+        stream = self._state.stream(meetings_only=True)
+        if len(stream) < _LEAST_LINKS:
+            raise ParameterError(
+                f"{len(stream)} links are too few to learn from; at least {_LEAST_LINKS} are needed"
+            )
+        forgotten = self._forgotten
+        settings = {"seed": self.settings.seed, "max_examples": self.settings.max_examples}
+        model = self._versions.train(stream, settings, self._closing.is_set)
+        if model is None:
+            return
+        with self._changing:
+            if self._forgotten != forgotten:
+                raise ParameterError("a node was forgotten during training; train again")
+            self._switch(self._versions.add(model), pinned=False)
+
+    def _switch(self, model: Model | None, *, pinned: bool) -> None:
+        reach("version.switch.before")
+        version = None if model is None else model.version
+        with self._storing:
+            self._log.store(version=version, pinned=pinned)
+        reach("version.switch.after")
+        self._state.stand_on(model, self._state.about.span if model is None else model.span)
+
+    def train(self, *, wait: bool = False, timeout_s: float = 3600.0) -> None:
+        """Train a model on the links so far, in the background, and answer by it then.
+
+        wait: whether to return only then, or raise what went wrong.
+        """
+        until = time.monotonic() + timeout_s
+        with self._news:
+            self._check_running()
+            before = self._trainings
+            self._wanted_training = True
+            while wait and self._trainings == before:
+                self._check_running()
+                if time.monotonic() >= until:
+                    raise StorageError("the training has not finished in time; it goes on")
+                self._news.wait(1.0)
+            if wait and self._training_error is not None:
+                raise self._training_error
+
+    def versions(self) -> list[dict[str, Any]]:
+        """Return the models that were trained, oldest first: `version`, how many links each has
+        learned from as `events`, and which one is `current`.
+        """
+        current = self.version
+        found = []
+        for version in self._versions.all():
+            about = statefile.describe(self._versions.path(version))
+            found.append(
+                {
+                    "version": version,
+                    "events": about["events"],
+                    "span": about["span"],
+                    "current": version == current,
+                }
+            )
+        return found
+
+    def rollback(self, version: str) -> str:
+        """Answer by an earlier version from now on, or by "heuristics"; return which one.
+
+        Nothing is trained by itself afterwards, until `train` is called.
+        """
+        model = None if version == HEURISTICS else self._versions.read(version)
+        with self._changing:
+            self._check_running()
+            self._switch(model, pinned=True)
+        return self.version
+
+    def quality(self) -> dict[str, Any]:
+        """Return how well events were foreseen, by day: `buckets` with the average precision `ap`
+        against one random destination, and `mrr` among ten, of the model and of heuristics.
+
+        `share` says which part of the events was scored.
+        """
+        return {**self._quality.summary(), "unit": self.unit, "version": self.version}
+
+    # Forgetting -----------------------------------------------------------------------------------
+
+    @property
+    def _forgotten(self) -> int:
+        return int(self._log.meta.get("forgotten", 0))
+
     def forget(self, name: Any, *, refit: bool = False) -> Answer:
-        """Remove a node from memory and from every file."""
-        raise NotImplementedError
+        """Remove a node with all its events from memory and from every file of the directory.
+
+        Representations of all others are then those of a stream that never had it, within twice
+        their bound. What remains is what models learned from it, which `remains` says; `refit`
+        trains one anew and deletes the others. It takes about as long as applying all events.
+        """
+        with self._changing, self._saving:
+            self._check_running()
+            old = self._state
+            number = old.named(name)
+            fresh = old.without(number)
+            with self._storing, old.lock, self._news:  # nothing is stored or applied meanwhile
+                self._check_running()
+                row = Rows.of([0], [self._log.last + 1], [NOBODY], [NOBODY], GONE)
+                self._log.append(row)  # so that the new snapshot has a number of its own
+                old.moment = dataclasses.replace(old.moment, seq=self._log.last)
+                old.catch_up(fresh, number)
+                fresh.moment = old.moment
+                buffer = self._buffer.without(number)
+                self._write_forgetting(fresh, buffer)
+                count = self._log.forget(
+                    number,
+                    forgotten=self._forgotten + 1,
+                    numbers=len(old.names),
+                    purging=True,
+                )
+                old.names.forget(number)
+                self._state, self._buffer = fresh, buffer
+                self._stored = deque(
+                    (rows.without(number), seq, low) for rows, seq, low in self._stored
+                )
+                self._finish_forgetting()
+            learned = [each["version"] for each in self.versions()]
+        if refit and learned:
+            self._refit(learned)
+            learned = []
+        data = {"node": name, "events": count, "remains": {"models": learned}}
+        return self._answer(self._state.moment, data)
+
+    def _write_forgetting(self, state: State, buffer: Buffer) -> None:
+        description, arrays = state.capture()
+        description["first_waiting"] = buffer.first_seq(state.moment.seq + 1)
+        description["forgotten"] = self._forgotten + 1
+        self._snapshots.write(state.moment.seq, description, arrays)
+        self._saved = state.moment, time.monotonic(), description["counts"]["applied"]
+
+    def _finish_forgetting(self) -> None:
+        """Delete from files what the log no longer has; also what a killed process left."""
+        if not self._log.meta.get("purging"):
+            return
+        self._snapshots.delete_others(NOBODY, self._forgotten)
+        self._movements.delete()
+        self._movements = Movements(self.directory, self._state, enabled=self.settings.record)
+        self._log.purge()
+        self._log.store(purging=False)
+
+    def _refit(self, learned: list[str]) -> None:
+        """Replace all models by one that never saw what was forgotten."""
+        self.train(wait=True)
+        current = self.version
+        for version in learned:
+            if version != current:
+                self._versions.path(version).unlink(missing_ok=True)
 
     # Looking at it --------------------------------------------------------------------------------
 
@@ -779,59 +954,21 @@ class Live:
             "edges": engine["edges"],
             "unit": self.unit,
             "memory_bytes": memory_bytes(),
-            "disk_bytes": self._log.bytes + self._snapshots.bytes,
+            "disk_bytes": self._log.bytes + self._snapshots.bytes + self._versions.bytes,
             "events_per_s": self._events_per_s(),
             "certified_error": state.about.r_max,
-            "version": HEURISTICS if self._model is None else self._model.version,
+            "version": self.version,
+            "training": self._wanted_training,
+            "forgotten": self._forgotten,
+            "quality": self._quality.newest(),
             "notes": list(self.notes),
         }
 
     def digest(self) -> str:
         """Return a digest of all that answers depend on, the model apart."""
         with self._state.lock:
-            waiting = self._buffer.all().columns
-            return statefile.digest([self._state.digest().encode(), *waiting])
-
-
-@dataclass(eq=False)
-class _Stored:
-    """What a transaction stores, and the receipts of the callers."""
-
-    watermark: Watermark
-    counts: dict[str, int]
-    names: dict[str, int] = field(default_factory=dict)  # new ones
-    rows: list[Rows] = field(default_factory=list)
-    ids: list[tuple[str, int]] = field(default_factory=list)
-    receipts: list[tuple[str, str]] = field(default_factory=list)
-    answers: list[Receipt] = field(default_factory=list)
-
-
-def _not_known(events: Incoming, known: set[str]) -> IntArray | None:
-    """Return the places of events that are no duplicates; None: all of them."""
-    if events.id is None:
-        return None
-    seen: set[str] = set()
-    places = []
-    for place, each in enumerate(events.id):
-        if each is None or (each not in known and each not in seen):
-            places.append(place)
-            if each is not None:
-                seen.add(each)
-    return np.array(places, dtype=np.int64)
-
-
-def _weights(events: Incoming) -> Any:
-    """Return the weights of events; NaN where there are none."""
-    if events.weight is None:
-        return np.nan
-    return np.array(events.weight, dtype=np.float64)  # None becomes NaN
-
-
-def _features(events: Incoming, seq: int) -> dict[int, bytes] | None:
-    """Return the features that events carry, by sequence numbers after this one."""
-    if events.features is None:
-        return None
-    return {each: values for each, values in enumerate(events.features, seq + 1) if values}
+            t, _, *waiting = self._buffer.all().columns  # numbers only order them
+            return statefile.digest([self._state.digest().encode(), t, *waiting])
 
 
 def lateness_of(settings: LiveSettings, about: About) -> int:
@@ -866,6 +1003,7 @@ def _created(file: Path, source: Source) -> Log:
         create={
             "about": dataclasses.asdict(source.about),
             "source": source.digest,
+            "version": None if source.model is None else FIRST,
             "watermark": dataclasses.astuple(watermark),
             "counts": {"events": len(rows), "duplicate": 0, "late": 0, "repeated": 0},
         },
@@ -878,8 +1016,9 @@ def _restored(
     directory: Path, log: Log, notes: list[str], progress: Progress | None
 ) -> tuple[State, Buffer]:
     """Return the state that the newest whole snapshot and the log after it describe."""
-    found = Snapshots(directory).newest(notes)
+    found = Snapshots(directory).newest(notes, log.meta.get("forgotten", 0))
     names = Names(log.nodes())
+    names.reserve(log.meta.get("numbers", 0))
     if found is None:
         state, first = State(About.of(log.meta["about"]), names, near=directory), 1
     else:

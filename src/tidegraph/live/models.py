@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegraph.core.errors import ParameterError
-from tidegraph.events.columns import IntArray
+from tidegraph.core import statefile
+from tidegraph.core.errors import ParameterError, StateFileError
+from tidegraph.events.columns import IntArray, Op
 from tidegraph.learning.features import PairFeatures, PartOfLinks, carried
 from tidegraph.learning.inference import PairNetwork, sigmoid
 from tidegraph.learning.tasks.link import LinkPredictor
@@ -18,6 +20,7 @@ from tidegraph.live.state import Past
 
 FloatArray = NDArray[np.float32]
 
+_FORMAT = 1
 _READABLE = ("history", "local")
 # What drives a probability, in words, by the beginnings of the names of what is read.
 _REASONS = {
@@ -40,12 +43,14 @@ class Model:
     """A trained network, and what it reads.
 
     span: that of its training period, which shapes what it reads of the past.
+    events: how many links it was trained on or could have been, the first ones of the state.
     """
 
     version: str
     weights: dict[str, NDArray[Any]]
     span: float
     parts: tuple[str, ...] = _READABLE
+    events: int = 0
 
     @classmethod
     def of(cls, predictor: LinkPredictor, version: str) -> Model:
@@ -65,7 +70,31 @@ class Model:
                 " with edge_features=false"
             )
         weights = {name: np.asarray(array) for name, array in predictor._weights().items()}
-        return cls(version, weights, predictor._span, tuple(predictor.pair_features))
+        parts, stream = tuple(predictor.pair_features), predictor.stream
+        links = len(stream) if stream.op is None else int(np.count_nonzero(stream.op == Op.ADD))
+        return cls(version, weights, predictor._span, parts, links)
+
+    def write(self, path: Path, version: str) -> None:
+        """Write the model to a file, under a version."""
+        description = {
+            "kind": "live model",
+            "format": _FORMAT,
+            "version": version,
+            "span": self.span,
+            "parts": list(self.parts),
+            "events": self.events,
+        }
+        statefile.write(path, description, self.weights)
+
+    @classmethod
+    def read(cls, path: Path) -> Model:
+        """Return the model in a file."""
+        about, weights = statefile.read(path)
+        if about.get("kind") != "live model" or about.get("format") != _FORMAT:
+            raise StateFileError(
+                f"{path} holds {about.get('kind')!r}, and no model of a live state"
+            )
+        return cls(about["version"], weights, about["span"], tuple(about["parts"]), about["events"])
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_network", PairNetwork(self.weights))

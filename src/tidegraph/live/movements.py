@@ -31,6 +31,12 @@ class Movements:
         """Return how many applied rows are not recorded yet."""
         return len(self._state.meetings) + len(self._state.others) - self._rows
 
+    def delete(self) -> None:
+        """Delete the store."""
+        with self._lock:
+            self._store, self._rows = None, 0
+            shutil.rmtree(self._path, ignore_errors=True)
+
     def caught_up(self, timeout_s: float) -> Trajectories:
         """Record what is missing, and return the store."""
         if not self._enabled:

@@ -86,6 +86,10 @@ class Rows:
         t, seq, op, src, dst, weight = map(np.concatenate, columns)
         return Rows(t, seq, op, src, dst, weight, features)
 
+    def without(self, node: int) -> Rows:
+        """Return the rows of other nodes."""
+        return self[(self.src != node) & (self.dst != node)]
+
     def sorted(self) -> Rows:
         """Return the rows in the order in which they take effect."""
         later = np.diff(self.t)
@@ -171,6 +175,12 @@ class Buffer:
     def all(self) -> Rows:
         """Return all rows, in the order in which they take effect."""
         return Rows.merged([self._sorted, *self._fresh]).sorted()
+
+    def without(self, node: int) -> Buffer:
+        """Return a buffer of the rows of other nodes."""
+        other = Buffer()
+        other.add(self.all().without(node))
+        return other
 
     def first_seq(self, otherwise: int) -> int:
         """Return the smallest sequence number of those that wait."""

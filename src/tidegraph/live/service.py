@@ -197,13 +197,6 @@ class _Service:
             "error": stats.get("certified_error"),
         }
 
-    def _later(self, verb: str) -> Callable[..., Any]:
-        """Return a verb that not every live state has."""
-        found = getattr(self._live, verb, None)
-        if found is None:
-            raise RequestError(501, "not_here", f"this server has no {verb}")
-        return cast(Callable[..., Any], found)
-
     async def _body(self, request: Request, most: int) -> bytes:
         length = request.headers.get("content-length")
         reading = bodies.read_body(request.stream(), length, most)
@@ -363,21 +356,21 @@ class _Service:
 
     async def quality(self) -> Response:
         """Return how good predictions were before their events, by time, next to heuristics."""
-        return await self._figures(self._later("quality"))
+        return await self._figures(self._live.quality)
 
     async def versions(self) -> Response:
         """Return the models that were trained, and which one answers."""
-        return await self._figures(self._later("versions"), "versions")
+        return await self._figures(self._live.versions, "versions")
 
     async def train(self, request: Request) -> Response:
         """Train a new version on the events so far; it answers once it is complete."""
         asked: schemas.TrainBody = await self._parsed(request, schemas.TrainBody)
-        return await self._figures(lambda: self._later("train")(wait=asked.wait), "version")
+        return await self._figures(lambda: self._live.train(wait=asked.wait), "version")
 
     async def rollback(self, request: Request) -> Response:
         """Go back to an earlier version."""
         asked: schemas.RollbackBody = await self._parsed(request, schemas.RollbackBody)
-        return await self._figures(lambda: self._later("rollback")(asked.version), "version")
+        return await self._figures(lambda: self._live.rollback(asked.version), "version")
 
     async def stream(self, request: Request, after: _Place = 0) -> Response:
         """Follow what happens, as server-sent events; `Last-Event-ID`, or `after`, resumes."""
@@ -560,16 +553,12 @@ def _add_handlers(app: FastAPI) -> None:
         message = f"{error.detail}; /docs lists what there is"
         return _failed(RequestError(error.status_code, code, message), error.headers)
 
-    async def of_missing(request: Request, error: Exception) -> Response:
-        return _failed(RequestError(501, "not_here", "this server cannot do that"))
-
     async def of_client(request: Request, error: Exception) -> Response:
         return Response(status_code=400)  # nobody reads it
 
     app.add_exception_handler(TidegraphError, ours)
     app.add_exception_handler(RequestValidationError, of_parameters)
     app.add_exception_handler(HTTPException, of_http)
-    app.add_exception_handler(NotImplementedError, of_missing)
     app.add_exception_handler(ClientDisconnect, of_client)
 
 

@@ -63,14 +63,39 @@ class Snapshots:
                 self.path(old).unlink()
             reach("snapshot.prune.after")
 
-    def newest(self, notes: list[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
-        """Return the newest snapshot that is whole; say in `notes` which ones were not."""
+    def newest(
+        self, notes: list[str], forgotten: int
+    ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+        """Return the newest snapshot that is whole; say in `notes` which ones were not.
+
+        forgotten: how many nodes were. A snapshot from before one was forgotten, or of a forgetting
+            that was not finished, is deleted.
+        """
         for seq in reversed(self.numbers()):
             try:
-                return statefile.read(self.path(seq))
+                found = statefile.read(self.path(seq))
             except StateFileError as error:
                 notes.append(f"{error}; an older snapshot and the log replace it")
+                continue
+            if found[0].get("forgotten", 0) == forgotten:
+                self.delete_others(seq, forgotten)
+                return found
+            self.path(seq).unlink()
         return None
+
+    def delete_others(self, seq: int, forgotten: int) -> None:
+        """Delete the snapshots that hold what was forgotten since, all but this one."""
+        for other in self.numbers():
+            if other == seq:
+                continue
+            try:
+                held = statefile.describe(self.path(other)).get("forgotten", 0)
+            except StateFileError:
+                held = -1  # nobody knows
+            if held != forgotten:
+                reach("snapshot.prune.before")
+                self.path(other).unlink(missing_ok=True)
+                reach("snapshot.prune.after")
 
     @property
     def bytes(self) -> int:

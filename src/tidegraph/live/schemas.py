@@ -72,7 +72,7 @@ class TrainBody(_Body):
 class RollbackBody(_Body):
     """The version to go back to."""
 
-    version: Name
+    version: str
 
 
 # Answers ------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from tidegraph.live.service import ServiceSettings, create_app, stop_streams
+from tidegraph.live.serving import address, listening
 
 
 class Served(httpx.Client):
@@ -27,16 +27,14 @@ def served(live: Any, **settings: Any) -> Iterator[Served]:
     """Serve a live state over HTTP, and yield a client of it."""
     app = create_app(live, ServiceSettings(**settings))
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    with listening("127.0.0.1", 0) as made:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [made]})
         thread.start()
         try:
             while not server.started:
                 assert thread.is_alive(), "the server ended before it started"
                 time.sleep(0.01)
-            with Served(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
+            with Served(base_url=address(made), timeout=30, trust_env=False) as client:
                 client.app = app
                 yield client
         finally:

@@ -36,7 +36,8 @@ def check_token(host: str, token: str | None) -> None:
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens there; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol named, asyncio lets answers out at once; they would wait 40 ms otherwise.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import msgspec
+import numpy as np
 
 from tidegraph.core.errors import DataError, RowError
 from tidegraph.core.progress import Progress, silent
@@ -33,13 +34,12 @@ _LONGEST = 8 << 20  # bytes of a batch
 
 @dataclass(frozen=True)
 class Batch:
-    """Lines to be sent together: where they begin and end, and the time of the last, if known."""
+    """Lines to be sent together, where they begin and end, and how many were sent before them."""
 
     begin: int
     end: int
     body: bytes
     first_row: int = 0
-    t: int | None = None
 
     @property
     def position(self) -> str:
@@ -72,10 +72,6 @@ class Lines(Protocol):
     end: int
     of: str
 
-    @property
-    def unit(self) -> str | None:
-        """The unit of the times, if they are known."""
-
     def batches(self, begin: int, size: int) -> Iterator[Batch]:
         """Yield the batches from a position on."""
 
@@ -86,7 +82,6 @@ class Lines(Protocol):
 class LineFile:
     """A file of one JSON object per line; positions are bytes."""
 
-    unit: str | None = None
     of = "bytes"
 
     def __init__(self, path: Path) -> None:
@@ -122,15 +117,26 @@ class StreamRows:
     of = "events"
 
     def __init__(self, stream: EventStream) -> None:
-        self._stream, self.end, self.unit = stream, len(stream), stream.unit
+        self._stream, self.end = stream, len(stream)
         self._sides = stream.names is not None and stream.names.by_side
 
     def batches(self, begin: int, size: int) -> Iterator[Batch]:
         for first in range(begin, self.end, size):
             last = min(first + size, self.end)
-            yield Batch(
-                first, last, self.read(first, last), first - begin, int(self._stream.t[last - 1])
-            )
+            yield Batch(first, last, self.read(first, last), first - begin)
+
+    def due(self, begin: int, size: int, speed: float) -> Iterator[Batch]:
+        """Yield the events from a row on when they are due, so many times as fast as they were."""
+        unit, t = self._stream.unit, self._stream.t
+        if unit not in SECONDS:
+            raise DataError(f"times that count {unit}s do not say when an event is due")
+        begun, row, per_s = time.monotonic(), begin, speed / SECONDS[unit]
+        while row < self.end:
+            time.sleep(max(0.0, begun + (int(t[row]) - int(t[begin])) / per_s - time.monotonic()))
+            now = int(t[begin]) + (time.monotonic() - begun) * per_s
+            last = min(row + size, max(row + 1, int(np.searchsorted(t, now, "right"))))
+            yield Batch(row, last, self.read(row, last), row - begin)
+            row = last
 
     def read(self, begin: int, end: int) -> bytes:
         part = slice(begin, end)
@@ -175,10 +181,12 @@ def send_lines(
     """
     sent = Sent()
     begin = sent.resumed_at = _resumed(client, lines, source)
-    clock = None if speed is None else _Clock(speed, lines.unit)
-    for batch in lines.batches(begin, size if clock is None else 1):
-        if clock is not None:
-            clock.wait(batch.t)
+    batches = lines.batches(begin, size)
+    if speed is not None:
+        if not isinstance(lines, StreamRows):
+            raise DataError("only events of a table can be sent when they are due")
+        batches = lines.due(begin, size, speed)
+    for batch in batches:
         try:
             sent.add(client.send(batch.body, key=f"{source}@{batch.position}"))
         except RowError as error:
@@ -205,25 +213,6 @@ def _resumed(client: Client, lines: Lines, source: str) -> int:
             " there now; give --name NEW to send them all as another source"
         )
     return last
-
-
-class _Clock:
-    """When events are due if they happen faster than they did."""
-
-    def __init__(self, speed: float, unit: str | None) -> None:
-        if unit is None or unit not in SECONDS:
-            raise DataError(
-                f"--speed needs a table whose times are in s, min, day ..., not {unit or 'lines'}"
-            )
-        self._seconds = SECONDS[unit] / speed
-        self._begun: tuple[float, int] | None = None
-
-    def wait(self, t: int | None) -> None:
-        assert t is not None
-        if self._begun is None:
-            self._begun = time.monotonic(), t
-        at, first = self._begun
-        time.sleep(max(0.0, at + (t - first) * self._seconds - time.monotonic()))
 
 
 def send_pipe(client: Client, pipe: IO[bytes], *, size: int = 1000) -> Sent:

@@ -338,6 +338,16 @@ def test_damaged_snapshots_are_passed_over_and_a_damaged_log_is_not(tmp_path: Pa
         Live.open(tmp_path / "live")
 
 
+def test_a_snapshot_stays_as_it_was_while_events_go_on(tmp_path: Path) -> None:
+    with opened(tmp_path / "live") as live:
+        live.ingest([event("a", "b", 1), event("b", "c", 2)], wait="applied")
+        _, arrays = live._state.capture()
+        before = {name: array.copy() for name, array in arrays.items()}
+        live.ingest([event("a", "c", 50), event("c", "d", 51)], wait="applied")
+        for name, array in arrays.items():
+            assert np.array_equal(array, before[name]), name
+
+
 def test_the_log_is_compacted_behind_the_snapshots(tmp_path: Path) -> None:
     with opened(tmp_path / "live", keep_log="20") as live:
         for t in (1, 100, 200, 300):

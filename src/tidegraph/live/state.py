@@ -456,7 +456,8 @@ class State:
     def capture(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the state as a description and arrays, which stay as they are."""
         with self.lock:
-            arrays = {f"{_ENGINE}{k}": v for k, v in self.propagator._arrays().items()}
+            # The engine's own arrays, which change while a snapshot is written.
+            arrays = {f"{_ENGINE}{k}": v.copy() for k, v in self.propagator._arrays().items()}
             for name in ("src", "dst", "t"):
                 arrays[name] = getattr(self.meetings, name)
             arrays |= {f"others.{name}": self.others[name] for name in _OTHERS}

@@ -107,6 +107,7 @@ LAYERS: dict[str, list[str]] = {
         "models movements",
         "quality sources versions",
         "live",
+        "forgetting",
     ],
     "bench": [
         "graphs measuring plots results",
@@ -126,7 +127,7 @@ LAYERS: dict[str, list[str]] = {
         "bench demo report reproduce results scale writing",
         "compare models node_classes",
         "embeddings reading",
-        "append data explain predict record verify",
+        "append data explain forgetting predict record verify",
         "evaluate run sweep train",
         "commands",
     ],

@@ -286,6 +286,15 @@ def test_a_directory_has_one_writer(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_what_a_killed_start_left_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "live"
+    (path / "snapshots").mkdir(parents=True)
+    for name in ("log.sqlite", "log.sqlite-journal", "log.sqlite-wal", "quality.json.part7"):
+        (path / name).write_bytes(b"")
+    with opened(path) as live:
+        assert live.ingest([event("a", "b", 1)]).seq == 1
+
+
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(StateFileError, match=r"notes\.txt"):

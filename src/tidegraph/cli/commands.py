@@ -15,6 +15,7 @@ from tidegraph.cli.demo import demo
 from tidegraph.cli.embeddings import embeddings
 from tidegraph.cli.evaluate import evaluate
 from tidegraph.cli.explain import explain
+from tidegraph.cli.forgetting import audit, forget
 from tidegraph.cli.predict import predict
 from tidegraph.cli.record import record
 from tidegraph.cli.report import report
@@ -96,5 +97,6 @@ def completion(ctx: click.Context, shell: str) -> None:
 for command in (
     *(run, resume, report, compare, train, append, predict, embeddings, evaluate, sweep, data),
     *(explain, verify, record, graph, plan, propagate, bench, reproduce, demo, completion),
+    *(forget, audit),
 ):
     main.add_command(command)

@@ -530,13 +530,10 @@ class State:
             features, counts = dict(self._features), dict(self.counts)
         other._followed += len(rows)
         other.apply(rows.without(node), moment)
-        t = int(rows.t[-1]) if len(rows) else None
         changed = {k: v for k, v in features.items() if k != node and other._features.get(k) != v}
         for number, values in changed.items():
             if other.knows(number):
-                other._set_features(number, values, t)
-        if t is not None:
-            other.propagator.apply(Batch(t=t))  # time has come as far
+                other._set_features(number, values, other.propagator.time)
         other.counts = counts
         other.recent.clear()
 

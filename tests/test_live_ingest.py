@@ -286,6 +286,15 @@ def test_a_directory_has_one_writer(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_what_a_killed_start_left_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "live"
+    (path / "snapshots").mkdir(parents=True)
+    for name in ("log.sqlite", "log.sqlite-journal", "log.sqlite-wal", "quality.json.part7"):
+        (path / name).write_bytes(b"")
+    with opened(path) as live:
+        assert live.ingest([event("a", "b", 1)]).seq == 1
+
+
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(StateFileError, match=r"notes\.txt"):
@@ -336,6 +345,16 @@ def test_damaged_snapshots_are_passed_over_and_a_damaged_log_is_not(tmp_path: Pa
     log.write_bytes(data)
     with pytest.raises(StateFileError, match=r"log\.sqlite.*recover"):
         Live.open(tmp_path / "live")
+
+
+def test_a_snapshot_stays_as_it_was_while_events_go_on(tmp_path: Path) -> None:
+    with opened(tmp_path / "live") as live:
+        live.ingest([event("a", "b", 1), event("b", "c", 2)], wait="applied")
+        _, arrays = live._state.capture()
+        before = {name: array.copy() for name, array in arrays.items()}
+        live.ingest([event("a", "c", 50), event("c", "d", 51)], wait="applied")
+        for name, array in arrays.items():
+            assert np.array_equal(array, before[name]), name
 
 
 def test_the_log_is_compacted_behind_the_snapshots(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tidegraph.cli.demo import demo
 from tidegraph.cli.embeddings import embeddings
 from tidegraph.cli.evaluate import evaluate
 from tidegraph.cli.explain import explain
+from tidegraph.cli.forgetting import audit, forget
 from tidegraph.cli.ingest import ingest
 from tidegraph.cli.predict import predict
 from tidegraph.cli.record import record
@@ -104,5 +105,6 @@ for command in (
     *(run, resume, report, compare, train, append, predict, embeddings, evaluate, sweep, data),
     *(serve, ingest),
     *(explain, verify, record, graph, plan, propagate, bench, reproduce, demo, completion),
+    *(forget, audit),
 ):
     main.add_command(command)

@@ -158,7 +158,7 @@ class Live:
             log = cls._opened_log(path, source, settings)
             stack.callback(log.close)
             notes: list[str] = []
-            state, buffer = _restored(path, log, notes, progress)
+            state, buffer = restored(path, log, notes, progress)
             live = cls(path, settings, log, state, buffer, notes, stack)
             live._finish_forgetting()
             live._continue_version()
@@ -180,8 +180,8 @@ class Live:
                         " it, or give a new directory"
                     )
             return log
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):  # of a start that was killed
-            (path / name).unlink(missing_ok=True)
+        for end in ("", "-journal", "-wal", "-shm"):  # of a start that was killed
+            (path / f"{FILE}{end}").unlink(missing_ok=True)
         require_free(path, "a live state", own=_OWN, error=StateFileError)
         source = source_of(given, settings)
         lateness_of(settings, source.about)  # checks it before anything is written
@@ -856,9 +856,7 @@ class Live:
                 )
                 old.names.forget(number)
                 self._state, self._buffer = fresh, buffer
-                self._stored = deque(
-                    (rows.without(number), seq, low) for rows, seq, low in self._stored
-                )
+                self._forget_stored(number)
                 self._finish_forgetting()
             learned = [each["version"] for each in self.versions()]
         if refit and learned:
@@ -866,6 +864,13 @@ class Live:
             learned = []
         data = {"node": name, "events": count, "remains": {"models": learned}}
         return self._answer(self._state.moment, data)
+
+    def _forget_stored(self, number: int) -> None:
+        """Take the rows of a node from those that are to be applied."""
+        stored = [(rows.without(number), seq, low) for rows, seq, low in self._stored]
+        self._waiting -= sum(len(rows) for rows, _, _ in self._stored)
+        self._waiting += sum(len(rows) for rows, _, _ in stored)
+        self._stored = deque(stored)
 
     def _write_forgetting(self, state: State, buffer: Buffer) -> None:
         description, arrays = state.capture()
@@ -1012,14 +1017,24 @@ def _created(file: Path, source: Source) -> Log:
     )
 
 
-def _restored(
-    directory: Path, log: Log, notes: list[str], progress: Progress | None
+def restored(
+    directory: Path,
+    log: Log,
+    notes: list[str],
+    progress: Progress | None,
+    *,
+    into: State | None = None,
 ) -> tuple[State, Buffer]:
-    """Return the state that the newest whole snapshot and the log after it describe."""
-    found = Snapshots(directory).newest(notes, log.meta.get("forgotten", 0))
+    """Return the state that the newest whole snapshot and the log after it describe.
+
+    into: an empty state to apply the whole log to instead.
+    """
+    found = None if into else Snapshots(directory).newest(notes, log.meta.get("forgotten", 0))
     names = Names(log.nodes())
     names.reserve(log.meta.get("numbers", 0))
-    if found is None:
+    if into is not None:
+        state, first = into, 1
+    elif found is None:
         state, first = State(About.of(log.meta["about"]), names, near=directory), 1
     else:
         state = State.restore(*found, names, str(directory / SNAPSHOTS), near=directory)

@@ -456,7 +456,8 @@ class State:
     def capture(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the state as a description and arrays, which stay as they are."""
         with self.lock:
-            arrays = {f"{_ENGINE}{k}": v for k, v in self.propagator._arrays().items()}
+            # The engine's own arrays, which change while a snapshot is written.
+            arrays = {f"{_ENGINE}{k}": v.copy() for k, v in self.propagator._arrays().items()}
             for name in ("src", "dst", "t"):
                 arrays[name] = getattr(self.meetings, name)
             arrays |= {f"others.{name}": self.others[name] for name in _OTHERS}
@@ -529,13 +530,10 @@ class State:
             features, counts = dict(self._features), dict(self.counts)
         other._followed += len(rows)
         other.apply(rows.without(node), moment)
-        t = int(rows.t[-1]) if len(rows) else None
         changed = {k: v for k, v in features.items() if k != node and other._features.get(k) != v}
         for number, values in changed.items():
             if other.knows(number):
-                other._set_features(number, values, t)
-        if t is not None:
-            other.propagator.apply(Batch(t=t))  # time has come as far
+                other._set_features(number, values, other.propagator.time)
         other.counts = counts
         other.recent.clear()
 

@@ -14,7 +14,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 PYTEST_RAY := $(PYTEST) -n 0 -m ray --junitxml=build/ray.xml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-slow native-test native-test-sanitized lint format bench docs wheel clean
+.PHONY: help setup demo live test test-all test-slow native-test native-test-sanitized lint format bench malformed docs wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ $(READY): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE) $(PACKAGES)
 demo: $(READY)  ## stream the shipped flights, train on them, write runs/demo/report.html
 	@$(BIN)/tidegraph demo
 	@$(BIN)/tidegraph run nyc-flights --name demo --set columns=32 --set max_examples=30000 --set epochs=3
+
+live: $(READY)  ## replay the flights of 2013 at 1,000 times their pace into a server with a page
+	@$(BIN)/tidegraph demo --live
 
 test: native-test  ## run the native and the fast Python tests
 	@echo "== python tests"
@@ -82,6 +85,9 @@ format: $(READY)  ## reformat the sources
 bench: $(READY)  ## measure the engine, write benchmarks/results/propagation.json
 	@mkdir -p benchmarks/results
 	@$(BIN)/tidegraph bench propagation --output benchmarks/results/propagation.json
+
+malformed: $(READY)  ## send 100,000 malformed requests to a server
+	@TIDEGRAPH_MALFORMED=100000 $(PYTEST) tests/test_malformed.py
 
 docs: $(READY)  ## build the documentation as a site in site/, strictly
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

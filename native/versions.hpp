@@ -118,6 +118,8 @@ class Versions {
     std::vector<double> weight;
   };
   Edges edges_of(std::optional<std::size_t> version) const;
+  // Those of the user's graph that begin or end at a node; undirected ones once.
+  Edges edges_at(Node node) const;
   // Rows that turn the user's graph into exactly the given edges (merged, weights summed).
   struct Difference {
     std::vector<std::int64_t> src, dst;

@@ -19,6 +19,26 @@ Versions::Edges Versions::edges_of(std::optional<std::size_t> v) const {
   return edges;
 }
 
+Versions::Edges Versions::edges_at(Node node) const {
+  Edges edges;
+  const auto add = [&](Node src, Node dst) {
+    double weights[kMaxLayers];
+    if (!user_.read(src, dst, {weights, std::size_t(user_.layers())})) return;
+    edges.src.push_back(src);
+    edges.dst.push_back(dst);
+    edges.weight.push_back(weights[0]);
+  };
+  if (user_.self_edge(node, 0) > 0) add(node, node);
+  const auto distinct = [](std::span<const Node> nodes, auto visit) {  // a compact list may repeat
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      if (i == 0 || nodes[i] != nodes[i - 1]) visit(nodes[i]);
+  };
+  distinct(user_.sources().neighbours(node), [&](Node source) { add(source, node); });
+  if (directed())
+    distinct(user_.targets().neighbours(node), [&](Node target) { add(node, target); });
+  return edges;
+}
+
 Versions::Difference Versions::difference(const Rows& snapshot) const {
   PairMap wanted;
   std::vector<double> sums;

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,6 +30,7 @@ _OPTIONS = (
     "--disable-sync",
     "--remote-debugging-pipe",
 )
+_ALLOWED: tuple[str, ...] = ("file:", "about:", "data:")
 
 # The browser reads from 3 and writes to 4. The pipes may have these numbers: move them first.
 _CONNECT = """
@@ -66,6 +68,7 @@ class Browser:
         os.close(from_browser)
         self._number, self._rest = 0, b""
         self._session: str | None = None
+        self._allowed = _ALLOWED
         targets = self._ask("Target.getTargets")["targetInfos"]
         page = next(target["targetId"] for target in targets if target["type"] == "page")
         self._session = self._ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
@@ -104,12 +107,17 @@ class Browser:
             self.problems.append(details["entry"]["text"])
         elif method == "Network.requestWillBeSent":
             url = details["request"]["url"]
-            if not url.startswith(("file:", "about:", "data:")):
+            if not url.startswith(self._allowed):
                 self.problems.append(f"asks for {url}")
         return message
 
-    def open(self, path: Path, *, width: int, height: int = 900, dark: bool = False) -> None:
-        """Show a file on a screen of this width."""
+    def open(self, page: Path | str, *, width: int, height: int = 900, dark: bool = False) -> None:
+        """Show a file, or a page of a server, on a screen of this width.
+
+        A page of a server may ask that server.
+        """
+        if isinstance(page, str):
+            self._allowed = (*_ALLOWED, "/".join(page.split("/")[:3]) + "/")
         self._ask(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -119,7 +127,7 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
-        self._ask("Page.navigate", url=path.absolute().as_uri())
+        self._ask("Page.navigate", url=page if isinstance(page, str) else page.absolute().as_uri())
         while self._next().get("method") != "Page.loadEventFired":
             pass
 
@@ -129,6 +137,35 @@ class Browser:
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
+
+    def until(self, expression: str, patience_s: float = 20) -> Any:
+        """Return the value of an expression once it is truthy."""
+        deadline = time.monotonic() + patience_s
+        while not (found := self.evaluate(expression)):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{expression} is {found!r} after {patience_s} s")
+            time.sleep(0.05)
+        return found
+
+    def click(self, selector: str) -> None:
+        """Click on the middle of an element with the mouse."""
+        x, y = self.evaluate(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            " e.scrollIntoView({block: 'center', behavior: 'instant'});"
+            " const r = e.getBoundingClientRect();"
+            " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            at = {"x": x, "y": y, "button": "left", "clickCount": 1}
+            self._ask("Input.dispatchMouseEvent", type=kind, **at)
+
+    def type_in(self, text: str, *, submit: bool = False) -> None:
+        """Type text into what was clicked on, and press Enter if wanted."""
+        self._ask("Input.insertText", text=text)
+        if submit:
+            key = {"key": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
+            for kind in ("keyDown", "keyUp"):
+                self._ask("Input.dispatchKeyEvent", type=kind, **key)
 
     def screenshot(self, path: Path, *, top: int = 0, height: int | None = None) -> None:
         """Write the page, or a part of it, as a PNG picture."""

@@ -1,5 +1,6 @@
 #include "history.hpp"
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 #include <thread>
@@ -132,6 +133,18 @@ void bind_history(nb::module_& module) {
           },
           "half_lives"_a, "own"_a, "neighbours"_a, "followed"_a, "following"_a, "r_max"_a, "node"_a,
           "t"_a, "most"_a)
+      .def(
+          "latest",
+          [](const Held& held, std::int64_t node, std::int64_t t, std::size_t most) {
+            History::Latest found;
+            const std::size_t bound = held.history.events_before(t, held.history.events());
+            held.history.latest(node, bound, std::min(most, History::Latest::kMost), found);
+            const std::size_t size = found.size;
+            return std::tuple(own(std::vector<std::int64_t>(found.time, found.time + size)),
+                              own(std::vector<std::int64_t>(found.partner, found.partner + size)),
+                              own(std::vector<std::uint8_t>(found.role, found.role + size)));
+          },
+          "node"_a, "t"_a, "most"_a)
       .def_prop_ro("nodes", [](const Held& held) { return held.history.nodes(); })
       .def_prop_ro("events", [](const Held& held) { return held.history.events(); })
       .def_prop_ro("later_events", [](const Held& held) { return held.history.later_events(); })

@@ -247,6 +247,14 @@ void bind_propagator(nb::module_& module, const char* name) {
           "src"_a.noconvert(), "dst"_a.noconvert(), "weight"_a.noconvert().none())
       .def("edges", edges, "channel"_a.none())
       .def(
+          "edges_at",
+          [](const P& p, std::size_t node) {
+            Versions::Edges found = p.versions().edges_at(Node(node));
+            return std::tuple(own(std::move(found.src)), own(std::move(found.dst)),
+                              own(std::move(found.weight)));
+          },
+          "node"_a)
+      .def(
           "embedding",
           [](P& p, const Ids& nodes, const Out<Real, 3>& out) {
             interruptibly(p, [&] { p.embedding(view(nodes), {out.data(), out.size()}); });

@@ -9,12 +9,15 @@ if TYPE_CHECKING:
     __version__: str
     from tidegraph import evaluation
     from tidegraph.core.errors import (
+        BusyError,
         ClusterError,
         DataError,
         EvaluationError,
         EventError,
         ParameterError,
         PrecisionError,
+        RowError,
+        ServerError,
         ShortOfMemoryError,
         StateFileError,
         StorageError,
@@ -39,13 +42,20 @@ if TYPE_CHECKING:
     from tidegraph.events.tables import read_table, scan_table
     from tidegraph.events.vocabulary import Vocabulary
     from tidegraph.learning.tasks import EventClassifier, LinkPredictor, NodeClassifier
+    from tidegraph.live.answers import Answer, Receipt
+    from tidegraph.live.client import Client
+    from tidegraph.live.live import Live
+    from tidegraph.live.settings import LiveSettings
     from tidegraph.store.shards import ShardedTrajectories, record_shards
     from tidegraph.store.trajectories import Trajectories, record
 
 __all__ = [
+    "Answer",
     "Audit",
     "Batch",
+    "BusyError",
     "Channel",
+    "Client",
     "ClusterError",
     "CompactGraph",
     "DataError",
@@ -58,6 +68,8 @@ __all__ = [
     "EventStream",
     "Explanation",
     "LinkPredictor",
+    "Live",
+    "LiveSettings",
     "NodeClassifier",
     "NodeLabels",
     "Op",
@@ -65,6 +77,9 @@ __all__ = [
     "Plan",
     "PrecisionError",
     "Propagator",
+    "Receipt",
+    "RowError",
+    "ServerError",
     "ShardedTrajectories",
     "ShortOfMemoryError",
     "Sketch",
@@ -115,6 +130,10 @@ _HOMES = {
     "events.tables": ("read_table", "scan_table"),
     "events.vocabulary": ("Vocabulary",),
     "learning.tasks": ("EventClassifier", "LinkPredictor", "NodeClassifier"),
+    "live.answers": ("Answer", "Receipt"),
+    "live.client": ("Client",),
+    "live.live": ("Live",),
+    "live.settings": ("LiveSettings",),
     "store.shards": ("ShardedTrajectories", "record_shards"),
     "store.trajectories": ("Trajectories", "record"),
 }

@@ -81,6 +81,37 @@ def propagation(ctx: click.Context, /, output: Path | None, **options: Any) -> N
         sys.exit(1)
 
 
+@bench.command("live-kills")
+@option("--kills", "Kills at random moments, besides one at every failpoint.", 1000, type=COUNT)
+@SEED_OPTION
+@option(
+    "--output",
+    "Write how it went here.",
+    Path("benchmarks/results/live_kills.json"),
+    type=WRITABLE_FILE,
+)
+@JSON_OPTION
+@click.pass_context
+def live_kills(ctx: click.Context, /, kills: int, seed: int, output: Path) -> None:
+    """Kill processes that ingest, and check that nothing is lost, doubled or moved.
+
+    After every kill -9 all acknowledged events must be there, and in the end the state must be that
+    of a process nobody killed, byte for byte. About ten minutes for 1,000 kills.
+    """
+    from tidegraph.bench import live_kills as killing
+    from tidegraph.bench.results import write_json
+
+    command = " ".join(["tidegraph bench live-kills", *_given(ctx)])
+    with progress("bench") as report:
+        results = killing.live_kills(kills, seed=seed, command=command, progress=report)
+    write_json(results, output)
+    console().print(
+        f"{results['kills']:,} kills at random moments and {len(results['failpoints'])} at"
+        f" failpoints in {results['seconds']:,.0f} s: nothing lost. Wrote {output}"
+    )
+    echo_json(results)
+
+
 def _counts(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[int, ...]:
     """Return numbers of events, which may be written as 1e6."""
     try:

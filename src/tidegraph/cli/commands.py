@@ -15,12 +15,15 @@ from tidegraph.cli.demo import demo
 from tidegraph.cli.embeddings import embeddings
 from tidegraph.cli.evaluate import evaluate
 from tidegraph.cli.explain import explain
+from tidegraph.cli.forgetting import audit, forget
+from tidegraph.cli.ingest import ingest
 from tidegraph.cli.predict import predict
 from tidegraph.cli.record import record
 from tidegraph.cli.report import report
 from tidegraph.cli.reproduce import reproduce
 from tidegraph.cli.run import resume, run
 from tidegraph.cli.scale import graph, plan, propagate
+from tidegraph.cli.serve import serve
 from tidegraph.cli.sweep import sweep
 from tidegraph.cli.terminal import Command, Group
 from tidegraph.cli.train import train
@@ -49,6 +52,11 @@ def main() -> None:
       tidegraph append calls.model today.csv             answer from later events, too
       tidegraph embeddings calls.model -o nodes.parquet  the numbers behind every node
       tidegraph evaluate calls.csv                       how good that is, next to heuristics
+
+    \b
+    While events arrive:
+      tidegraph serve --dir live                         answer over HTTP, with a page
+      tidegraph ingest today.csv --to http://127.0.0.1:8000
 
     \b
     The engine:
@@ -95,6 +103,8 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 for command in (
     *(run, resume, report, compare, train, append, predict, embeddings, evaluate, sweep, data),
+    *(serve, ingest),
     *(explain, verify, record, graph, plan, propagate, bench, reproduce, demo, completion),
+    *(forget, audit),
 ):
     main.add_command(command)

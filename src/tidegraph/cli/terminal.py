@@ -27,6 +27,10 @@ _PACKAGES = {
     **{name: name for name in ("matplotlib", "ray", "safetensors", "scipy", "torch")},
     "sklearn": "scikit-learn",
     "torch_geometric": "torch_geometric",
+    **dict.fromkeys(
+        ("fastapi", "httpx", "msgspec", "prometheus_client", "uvicorn"), "'tidegraph[serve]'"
+    ),
+    "redis": "redis",
 }
 _PLAIN_WIDTH = 110  # of tables that are not shown on a terminal
 # In the context of a command:

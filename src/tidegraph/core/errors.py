@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class TidegraphError(Exception):
     """Base class of all errors of this package."""
@@ -17,6 +19,20 @@ class PrecisionError(ParameterError):
 
 class EventError(TidegraphError, ValueError):
     """A batch or stream that is malformed or does not fit the graph; nothing was changed."""
+
+
+class RowError(EventError):
+    """One of several events given together that is malformed; none of them was taken.
+
+    row: its place among them, from 0. field: which of its fields, where one is to blame.
+    """
+
+    def __init__(self, message: str, row: int, field: str | None = None) -> None:
+        super().__init__(message)
+        self.row, self.field = row, field
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.row, self.field)
 
 
 class StateFileError(TidegraphError, ValueError):
@@ -39,9 +55,27 @@ class StorageError(TidegraphError, OSError):
     """A file that could not be written, e.g. on a full disk; data stored before is intact."""
 
 
+class BusyError(TidegraphError):
+    """More events waiting than the queue holds; none of those given was taken.
+
+    retry_after_s: when to send them again.
+    """
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.retry_after_s)
+
+
 class ShortOfMemoryError(TidegraphError, MemoryError):
     """More memory needed than the process may use; finished work is intact."""
 
 
 class ClusterError(TidegraphError, ConnectionError):
     """Workers or a cluster that were lost or never reached; finished work is intact."""
+
+
+class ServerError(TidegraphError, ConnectionError):
+    """A server that cannot be reached, rejects the token, or failed; it keeps what it confirmed."""

@@ -64,11 +64,13 @@ def _write_to(file: BinaryIO, description: Mapping[str, Any], arrays: Mapping[st
         file.write(as_bytes(array))
 
 
-def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    def damaged(problem: str) -> StateFileError:
-        advice = "copy it again from the original, or save the state again"
-        return StateFileError(f"{source} {problem}; {advice}")
+def _damaged(source: str, problem: str) -> StateFileError:
+    advice = "copy it again from the original, or save the state again"
+    return StateFileError(f"{source} {problem}; {advice}")
 
+
+def _read_header(file: BinaryIO, source: str) -> dict[str, Any]:
+    """Return the header, and leave the file where the arrays begin."""
     prefix = file.read(_PREFIX.size)
     if len(prefix) < _PREFIX.size or prefix[:16] != MAGIC:
         raise StateFileError(f"{source} is not a tidegraph state file")
@@ -82,14 +84,19 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
     size = file.seek(0, os.SEEK_END) - start
     file.seek(start)
     if length > size:
-        raise damaged("is truncated inside its header")
+        raise _damaged(source, "is truncated inside its header")
     header_bytes = file.read(length)
     if digest([header_bytes]) != expected.hex():
-        raise damaged("was altered: its header does not match its digest")
-    header = json.loads(header_bytes)
+        raise _damaged(source, "was altered: its header does not match its digest")
+    header: dict[str, Any] = json.loads(header_bytes)
     held, saved = size - length, header["bytes"]
     if held != saved:
-        raise damaged(f"holds {held} bytes of arrays where {saved} were saved")
+        raise _damaged(source, f"holds {held} bytes of arrays where {saved} were saved")
+    return header
+
+
+def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    header = _read_header(file, source)
     arrays: dict[str, NDArray[Any]] = {}
     for entry in header["arrays"]:
         array = np.empty(entry["shape"], dtype=entry["dtype"])
@@ -97,7 +104,7 @@ def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, N
         for at in range(0, len(view), _CHUNK):
             view[at : at + _CHUNK] = file.read(min(_CHUNK, len(view) - at))
         if digest([view]) != entry["digest"]:
-            raise damaged(f"was altered: {entry['name']} does not match its digest")
+            raise _damaged(source, f"was altered: {entry['name']} does not match its digest")
         arrays[entry["name"]] = array
     return header["description"], arrays
 
@@ -112,6 +119,16 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     try:
         with open(path, "rb") as file:
             return _read_from(file, str(path))
+    except OSError as error:
+        raise StateFileError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def describe(path: str | Path) -> dict[str, Any]:
+    """Return the description in a file, without reading its arrays."""
+    try:
+        with open(path, "rb") as file:
+            description: dict[str, Any] = _read_header(file, str(path))["description"]
+            return description
     except OSError as error:
         raise StateFileError(f"cannot read {path}: {error.strerror or error}") from error
 

@@ -221,6 +221,18 @@ class Propagator:
         if bounds[0] < 0 or bounds[-1] > rows or (np.diff(bounds) < 0).any():
             raise EventError(f"offsets must ascend from 0 to at most the number of rows, {rows}")
         counts = np.zeros(bounds.size - 1, dtype=np.int64)
+        done, reason, of_precision = self._apply_until_rejected(batch, bounds, counts)
+        if reason:
+            text = f"step {done}: {reason}; the {done} steps before it are applied"
+            raise PrecisionError(f"{text}; {self._advice()}") if of_precision else EventError(text)
+        return counts
+
+    def _apply_until_rejected(
+        self, batch: Batch | Steps, bounds: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> tuple[int, str, bool]:
+        """Apply steps, write how many nodes each one touched, and return what `_record_steps`
+        does.
+        """
         done, reason, of_precision = 0, "", False
         with self._lock:
             while done < counts.size and not reason:
@@ -233,10 +245,7 @@ class Propagator:
                 )
                 done += some
                 self._merge_if_large()
-        if reason:
-            text = f"step {done}: {reason}; the {done} steps before it are applied"
-            raise PrecisionError(f"{text}; {self._advice()}") if of_precision else EventError(text)
-        return counts
+        return done, reason, of_precision
 
     def _record_steps(
         self,
@@ -351,6 +360,14 @@ class Propagator:
         number = None if channel is None else self._channel(channel)
         with self._lock:
             return self._native.edges(number)
+
+    def edges_of(
+        self, node: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return `src, dst, weight` of the edges of a node in the graph; undirected ones once."""
+        (number,) = known_nodes([node], self.nodes)
+        with self._lock:
+            return self._native.edges_at(int(number))
 
     def loops(self, channel: int) -> NDArray[np.float64]:
         """Return the present weight of every node's self-loop in a channel."""

@@ -76,6 +76,25 @@ def _moment(when: Any, unit: str) -> int | None:
     return nano * PER_SECOND[unit] // 10**9
 
 
+def span(text: Any, unit: str) -> int:
+    """Return a length of time in `unit` from words like 5s, 2min or 30day, or a whole number.
+
+    >>> span("5s", "ms"), span("90min", "h"), span(7, "step")
+    (5000, 1, 7)
+    """
+    if isinstance(text, (int, np.integer)) and not isinstance(text, bool) and text >= 0:
+        return int(text)
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", str(text))
+    number, of = (found[1], found[2] or unit) if found else ("", "")
+    if of in (unit, f"{unit}s") and number.isdecimal():
+        return int(number)
+    of = of if of in SECONDS else of.removesuffix("s")
+    if not number or of not in SECONDS or unit not in SECONDS:
+        units = ", ".join(SECONDS) if unit in SECONDS else unit
+        raise DataError(f"the span {text!r} is not understood; give a number and one of {units}")
+    return int(float(number) * SECONDS[of] / SECONDS[unit])
+
+
 def epoch_unit(number: int) -> str | None:
     """Return the unit in which a number since 1970 is a time between 1990 and 2100.
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.events.columns import IntArray
-from tidegraph.events.stream import EventStream
 from tidegraph.learning.local import LocalPropagation
 
 Wanted: TypeAlias = Callable[[IntArray], NDArray[np.bool_]]  # which of some nodes
@@ -18,6 +16,22 @@ Wanted: TypeAlias = Callable[[IntArray], NDArray[np.bool_]]  # which of some nod
 _NEVER = np.iinfo(np.int64).max
 _FADING = 30  # half-lives of popularity between the first event and a question
 _RENEWED = 1000  # times within the stream that popularity is counted again
+
+
+class Destinations(Protocol):
+    """Events in time order, of which later ones may be added: an `EventStream`, or a live state."""
+
+    @property
+    def dst(self) -> IntArray:
+        """The destination of every event."""
+
+    @property
+    def t(self) -> IntArray:
+        """The time of every event."""
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes, which may grow."""
 
 
 class Candidates:
@@ -28,30 +42,40 @@ class Candidates:
     include its latest partners, and the most popular ones of late.
     """
 
-    def __init__(self, stream: EventStream, local: LocalPropagation) -> None:
-        self._stream, self._local = stream, local
+    def __init__(self, events: Destinations, local: LocalPropagation) -> None:
+        self._events, self._local = events, local
+        self._first: tuple[int, IntArray] = (0, np.empty(0, dtype=np.int64))  # of so many events
         self._popular: tuple[int, IntArray] = (-_NEVER, np.empty(0, dtype=np.int64))
 
-    @cached_property
     def _since(self) -> IntArray:
-        """When each node was a destination first.
+        """Return when each node was a destination first.
 
-        A pass over all events, for rankings alone: not every state that follows a stream has one.
+        It takes a pass over the events since the last question, for rankings alone: not every state
+        that follows a stream has one.
         """
-        since = np.full(self._stream.nodes, _NEVER)
-        since[self._stream.dst[::-1]] = self._stream.t[::-1]  # of several values the last one stays
+        known, since = self._first  # once: another thread may renew it meanwhile
+        dst, t = self._events.dst, self._events.t
+        count, nodes = min(len(dst), len(t)), self._events.nodes
+        if count > known or nodes > len(since):
+            later = np.full(nodes, _NEVER)
+            # Of several values the last one stays.
+            later[dst[known:count][::-1]] = t[known:count][::-1]
+            later[: len(since)] = np.minimum(since, later[: len(since)])
+            self._first = count, later
+            since = later
         return since
 
     def before(self, t: int) -> IntArray:
         """Return all destinations before `t`, ascending."""
-        return np.flatnonzero(self._since < t)
+        return np.flatnonzero(self._since() < t)
 
     def of(self, source: int, t: int, most: int, wanted: Wanted) -> IntArray:
         """Return at most so many destinations before `t` that are wanted, ascending, for one
         source.
         """
-        reached = self._local.likeliest(source, t, self._stream.nodes)
-        reached = reached[self._since[reached] < t]
+        reached = self._local.likeliest(source, t, self._events.nodes)
+        since = self._since()
+        reached = reached[since[reached] < t]
         found = _with_more(reached[:0], reached, max(1, most // 2), wanted)
         found = _with_more(found, self._most_popular(t), most, wanted)
         if len(found) < most:  # few were popular just before
@@ -64,17 +88,17 @@ class Candidates:
 
         Counting takes a pass over all events, so it is done anew only when time has passed.
         """
-        stream = self._stream
-        if not len(stream):
+        times, dst = self._events.t, self._events.dst  # in this order: both may grow meanwhile
+        if not len(times):
             return self._popular[1]
-        first = int(stream.t[0])
-        pace = max(1, (int(stream.t[-1]) - first) // _RENEWED)
-        as_of = min(first + (t - first) // pace * pace, int(stream.t[-1]) + 1)
+        first, last = int(times[0]), int(times[-1])
+        pace = max(1, (last - first) // _RENEWED)
+        as_of = min(first + (t - first) // pace * pace, last + 1)
         popular = self._popular  # once: another thread may renew it meanwhile
         if popular[0] != as_of:
-            past = stream.before(as_of)
-            fading = np.exp2((past.t - as_of) * (_FADING / max(1, as_of - first)))
-            weight = np.bincount(past.dst, fading, stream.nodes)
+            past = slice(0, int(np.searchsorted(times, as_of, side="left")))
+            fading = np.exp2((times[past] - as_of) * (_FADING / max(1, as_of - first)))
+            weight = np.bincount(dst[past], fading, self._events.nodes)
             nodes = np.flatnonzero(weight)
             popular = self._popular = as_of, nodes[np.argsort(-weight[nodes], kind="stable")]
         return popular[1]

@@ -53,15 +53,22 @@ class History:
     nodes: the number of nodes; it grows with the streams that are appended.
     half_lives: recent activity is counted once with each, in the stream's unit of time.
     near: a directory for files without a name; by default the system's temporary directory.
+    merged: how many later events are moved to a file, at least, and as a share of those in it.
     """
 
     def __init__(
-        self, nodes: int, half_lives: Sequence[float] = (), *, near: Path | None = None
+        self,
+        nodes: int,
+        half_lives: Sequence[float] = (),
+        *,
+        near: Path | None = None,
+        merged: tuple[int, float] | None = None,
     ) -> None:
         if any(not 0 < half_life < np.inf for half_life in half_lives):
             raise ParameterError(f"half_lives is {tuple(half_lives)}; give positive numbers")
         self.half_lives = tuple(float(half_life) for half_life in half_lives)
         self._near = near
+        self._merged = merged or (_MERGE_EVENTS, _MERGE_SHARE)
         self._file: HistoryFile | None = None
         self._native = _native.History(nodes, list(self.half_lives), {})
         recent = [f"events_within_{half_life:g}" for half_life in self.half_lives]
@@ -122,7 +129,8 @@ class History:
         with self._lock:
             self._file, self._native = file, native
             self._last = file.description["last"]
-            self._merge_from = max(_MERGE_EVENTS, int(_MERGE_SHARE * native.events))
+            least, share = self._merged
+            self._merge_from = max(least, int(share * native.events))
 
     def _merge(self, stream: EventStream, path: Path | None) -> None:
         """Write all events and these later ones to a file, and answer from it.
@@ -186,7 +194,7 @@ class History:
                 )
             self._check_room(stream)
             later = self._native.later_events + len(stream)
-            if later > max(_MERGE_EVENTS, self._merge_from):
+            if later > max(self._merged[0], self._merge_from):
                 try:
                     self._merge(stream, None)
                     return
@@ -279,6 +287,17 @@ class History:
                 list(half_lives), *limits, int(source), int(time), most
             )
         return found.astype(np.int64)
+
+    def latest(
+        self, node: int, t: int, most: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the newest events of a node before `t`, newest first, up to 256 of them: their
+        times, the other ends, and whether the node was the source.
+        """
+        (asked,), (time,) = self._nodes([node]), _times([t])
+        with self._lock:
+            times, partners, role = self._native.latest(int(asked), int(time), most)
+        return times, partners, role == 0
 
     def _nodes(self, nodes: ArrayLike) -> NDArray[np.int64]:
         return np.ascontiguousarray(known_nodes(nodes, self.nodes))

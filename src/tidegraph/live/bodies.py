@@ -1,0 +1,193 @@
+"""Bodies of requests: read up to a limit, and decoded by their content type."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidegraph.core.errors import TidegraphError
+from tidegraph.core.words import counted
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+JSON = "application/json"
+NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+ARROW = "application/vnd.apache.arrow.stream"
+EVENT_TYPES = (JSON, *NDJSON, ARROW)
+_ONE_LINE = msgspec.json.Decoder()
+
+
+class RequestError(TidegraphError):
+    """A request that cannot be answered: its status code, and the line and field at fault."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        line: int | None = None,
+        field: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+        self.line, self.field, self.retry_after_s = line, field, retry_after_s
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The events of a body, and the line of the body that each of them is on."""
+
+    events: Any  # a list of objects, or columns
+    lines: list[int] | None  # None: event k is number k + 1
+
+    def __len__(self) -> int:
+        if isinstance(self.events, dict):
+            return max(map(len, self.events.values()), default=0)
+        return len(self.events)
+
+    def line(self, row: int) -> int:
+        """Return where the reader of the body finds an event, counted from 1."""
+        return row + 1 if self.lines is None else self.lines[row]
+
+
+async def read_body(stream: AsyncIterator[bytes], length: str | None, most: int) -> bytes:
+    """Return the body of a request, or raise RequestError (413) once it is larger than `most`."""
+    if length is not None and length.isdecimal() and int(length[:20]) > most:
+        raise _too_large(most)
+    pieces, size = [], 0
+    async for piece in stream:
+        size += len(piece)
+        if size > most:
+            raise _too_large(most)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _too_large(most: int) -> RequestError:
+    return RequestError(
+        413, "too_large", f"the body is larger than {most:,} bytes; send it in several requests"
+    )
+
+
+def media_type(header: str | None, encoding: str | None, accepted: tuple[str, ...]) -> str:
+    """Return the media type of a body, or raise RequestError (415) if it is not accepted."""
+    given = (header or "").partition(";")[0].strip().lower()
+    if given not in accepted:
+        raise RequestError(
+            *(415, "unsupported_media_type"),
+            f"the Content-Type is {header!r}; send one of {', '.join(accepted)}",
+        )
+    if encoding not in (None, "", "identity"):
+        raise RequestError(
+            *(415, "unsupported_media_type"),
+            f"the Content-Encoding is {encoding!r}; send the body as it is",
+        )
+    return given
+
+
+def decode_events(body: bytes, kind: str) -> Decoded:
+    """Return the events of a body, or raise RequestError (400) if it is not of this kind."""
+    if kind == ARROW:
+        return Decoded(_arrow_columns(body), None)
+    if kind == JSON:
+        found = _json(body, None)
+        events = found if isinstance(found, list) else [found]
+        _check_objects(events, Decoded(events, None))
+        return Decoded(events, None)
+    return _lines(body)
+
+
+def _lines(body: bytes) -> Decoded:
+    try:
+        events = _ONE_LINE.decode_lines(body)
+        lines = None
+        if len(events) != body.count(b"\n") + (not body.endswith(b"\n")):
+            lines = [k for k, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # Find the line; a body without line ends is one.
+        numbered = [(k, line) for k, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+        lines = [k for k, _ in numbered]
+        events = [_json(line, k) for k, line in numbered]
+    decoded = Decoded(events, lines)
+    _check_objects(events, decoded)
+    return decoded
+
+
+def _check_objects(events: list[Any], decoded: Decoded) -> None:
+    for row, event in enumerate(events):
+        if type(event) is not dict:
+            raise RequestError(
+                *(422, "bad_event"),
+                f"this event is {_shown(event)}; each is an object like"
+                ' {"src": "ann", "dst": "bob", "t": 1700000000000}',
+                line=decoded.line(row),
+            )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _json(body: bytes, line: int | None) -> Any:
+    try:
+        return _ONE_LINE.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = f"this is not JSON: {error}"
+        raise RequestError(400, "bad_json", message, line=line) from None
+
+
+def _arrow_columns(body: bytes) -> dict[str, Any]:
+    """Return the columns of an Arrow stream ; a missing value is None."""
+    import pyarrow as pa
+
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            batches: list[RecordBatch] = list(reader)
+            table = pa.Table.from_batches(batches, schema=reader.schema)
+            table.validate(full=True)
+            return {name: _values(table.column(name)) for name in table.column_names}
+    # Damaged bytes surface as any of these; the reader checks all lengths against the buffer.
+    except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError) as error:
+        first = str(error).partition("\n")[0]
+        raise RequestError(
+            400, "bad_arrow", f"this is not a stream of Arrow record batches: {first}"
+        ) from None
+
+
+def _values(column: Any) -> Any:
+    """Return a column as an array if it holds numbers only, else as a list."""
+    import pyarrow.types as types
+
+    number = types.is_integer(column.type) or types.is_floating(column.type)
+    return column.to_numpy() if number and not column.null_count else column.to_pylist()
+
+
+def check_count(count: int, most: int) -> None:
+    """Raise RequestError (413) for more events than one request may hold."""
+    if count > most:
+        raise RequestError(
+            *(413, "too_large"),
+            f"the request has {counted(count, 'event')}; send at most {most:,} at a time",
+        )
+
+
+def parse_json(body: bytes, model: Any) -> Any:
+    """Return a body as an instance of a pydantic model, or raise RequestError (400, 422)."""
+    from pydantic import ValidationError
+
+    _json(body, None)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or None
+        raise RequestError(
+            422, "bad_request", f"{field or 'the body'}: {first['msg']}", field=field
+        ) from None

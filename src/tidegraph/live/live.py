@@ -1,0 +1,1121 @@
+"""`Live`: the verbs of a durable live state, and the threads behind them.
+
+Callers check their events and queue. The first of them stores the events of all who queue in one
+transaction; those that come meanwhile wait for the next one, which one of them makes. One thread
+applies what the watermark has passed, another moves the watermark when nothing comes, a third saves
+the state. Questions about links see the past strictly before a time and need no lock. Those
+about representations wait for the step that is being applied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import re
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegraph.core import statefile
+from tidegraph.core.durable import only_writer
+from tidegraph.core.errors import (
+    BusyError,
+    ParameterError,
+    StateFileError,
+    StorageError,
+    TidegraphError,
+)
+from tidegraph.core.machine import memory_bytes
+from tidegraph.core.progress import Progress
+from tidegraph.core.resume import make_directory, require_free
+from tidegraph.events.columns import IntArray
+from tidegraph.events.moments import SECONDS, moment, span
+from tidegraph.live.answers import HEURISTICS, Answer, Receipt
+from tidegraph.live.events import Incoming, Kind, is_key
+from tidegraph.live.failpoints import reach
+from tidegraph.live.intake import Intake
+from tidegraph.live.log import FILE, GONE, Log
+from tidegraph.live.models import Model, probability
+from tidegraph.live.movements import Movements
+from tidegraph.live.names import Names
+from tidegraph.live.order import NOBODY, Buffer, Rows, Watermark
+from tidegraph.live.quality import Quality
+from tidegraph.live.settings import LiveSettings
+from tidegraph.live.snapshots import DIRECTORY as SNAPSHOTS
+from tidegraph.live.snapshots import Snapshots
+from tidegraph.live.sources import FIRST, Source, source_of
+from tidegraph.live.state import About, Moment, State
+from tidegraph.live.versions import Versions
+
+Wait: TypeAlias = Literal["durable", "applied"]
+
+_PATIENCE_S = 30.0  # how long a call waits if it does not say
+_GROUP = 2_000  # events after which a transaction takes no further caller in
+_AT_ONCE = 4_096  # events that are applied together while there are more, so that readers get in
+_REPLAYED = 100_000  # at once, when nobody reads yet
+_PAIRS = 1_000  # candidates whose features a ranking reads
+_LEAST_LINKS = 100
+_BLOCK = 1 << 16  # nodes compared at once
+_WAL_BYTES = 16 << 20
+_OWN = re.compile(
+    r"snapshots|models|trajectories|quality\.json|.*\.(part\d*|new)"
+)  # before there is a log
+
+
+@dataclass(eq=False)
+class _Request:
+    """Events of one call on their way into the log."""
+
+    events: Incoming
+    key: str | None
+    done: bool = False
+    receipt: Receipt | None = None
+    last: int | None = None  # the latest time among its rows
+    error: BaseException | None = None
+
+
+class Live:
+    """A graph that is fed and asked at the same time, in a directory that survives crashes.
+
+    `open` returns one. Events that `ingest` has returned for are on disk: whatever happens to the
+    process or the machine, they are there exactly once when the directory is opened again. Any
+    number of threads may call. One process at a time has a directory open.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: LiveSettings,
+        log: Log,
+        state: State,
+        buffer: Buffer,
+        notes: list[str],
+        unlock: contextlib.ExitStack,
+    ) -> None:
+        self.directory, self.settings, self.notes = directory, settings, notes
+        self._log, self._state, self._buffer = log, state, buffer
+        self._unlock = unlock
+        self._lateness = lateness_of(settings, state.about)
+        self._watermark = Watermark(*log.meta["watermark"])
+        self._counts = dict(log.meta["counts"])
+        self._snapshots = Snapshots(directory)
+        self._movements = Movements(directory, state, enabled=settings.record)
+        self._versions = Versions(directory)
+        self._quality = Quality(directory, state, settings.seed)
+        self._changing = threading.RLock()  # held by who exchanges the model or the state
+        self._wanted_training = False
+        self._trainings = 0  # finished ones
+        self._training_error: TidegraphError | None = None
+        self._train_from = settings.train_after  # links; more after a failure
+        # Guards the queues, and is notified of whatever a thread may wait for.
+        self._news = threading.Condition()
+        self._storing = threading.Lock()  # held by the caller that stores for all
+        self._requests: deque[_Request] = deque()
+        self._stored: deque[tuple[Rows, int, int | None]] = deque()
+        self._waiting = 0  # events in both queues
+        self._wanted_mark = False
+        self._closing = threading.Event()
+        self._failure: BaseException | None = None
+        self._arrived = time.monotonic()
+        self._pace: deque[tuple[float, int]] = deque(maxlen=64)  # when how many were applied
+        self._saving = threading.Lock()
+        self._saved = Moment(), time.monotonic(), 0
+        self._threads: list[threading.Thread] = []
+
+    # Opening and closing --------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | Path,
+        source: Any = None,
+        *,
+        settings: LiveSettings | None = None,
+        progress: Progress | None = None,
+    ) -> Live:
+        """Continue what a directory holds, or start a new one, empty or from a source.
+
+        source: the directory of a run or model, a `LinkPredictor`, or an `EventStream`. A new
+            directory takes its events, names, unit of time and model over. One that has a state
+            ignores it if it is the same, and raises ParameterError otherwise.
+        progress: called as `progress(events applied, events, text)` while the log is replayed.
+        """
+        path, settings = Path(directory), settings or LiveSettings()
+        make_directory(path)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(only_writer(path))
+            log = cls._opened_log(path, source, settings)
+            stack.callback(log.close)
+            notes: list[str] = []
+            state, buffer = restored(path, log, notes, progress)
+            live = cls(path, settings, log, state, buffer, notes, stack)
+            live._finish_forgetting()
+            live._continue_version()
+            live._unlock = stack.pop_all()
+        live._start()
+        return live
+
+    @classmethod
+    def _opened_log(cls, path: Path, given: Any, settings: LiveSettings) -> Log:
+        file = path / FILE
+        if not _is_new(file):
+            log = Log(file)
+            if given is not None:
+                was, now = log.meta["source"], source_of(given, settings).digest
+                if was != now:
+                    log.close()
+                    raise ParameterError(
+                        f"{path} was started from other events; leave the source out to continue"
+                        " it, or give a new directory"
+                    )
+            return log
+        for end in ("", "-journal", "-wal", "-shm"):  # of a start that was killed
+            (path / f"{FILE}{end}").unlink(missing_ok=True)
+        require_free(path, "a live state", own=_OWN, error=StateFileError)
+        source = source_of(given, settings)
+        lateness_of(settings, source.about)  # checks it before anything is written
+        if source.model is not None:
+            Versions(path).restart(source.model)
+        return _created(file, source)
+
+    def _start(self) -> None:
+        for work in (self._apply, self._mark, self._keep, self._judge, self._learn):
+            thread = threading.Thread(target=self._guarded, args=(work,), daemon=True)
+            thread.name = f"tidegraph-live-{work.__name__.strip('_')}"
+            self._threads.append(thread)
+            thread.start()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Run a thread; where it fails, the calls that wait for it fail too instead of hanging."""
+        try:
+            work()
+        except BaseException as error:  # reported to every caller
+            with self._news:
+                self._failure = error
+                self._news.notify_all()
+
+    def close(self) -> None:
+        """Store and apply what was accepted, save the state and stop."""
+        with self._storing, self._news:  # whoever stores may finish
+            if self._closing.is_set():
+                return
+            self._closing.set()
+            self._news.notify_all()
+        for thread in self._threads:
+            thread.join()
+        try:
+            if self._failure is None:
+                with contextlib.suppress(StorageError):  # a full disk: the log has everything
+                    self.snapshot()
+        finally:
+            self._unlock.close()
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def unit(self) -> str:
+        """The unit of all times."""
+        return self._state.about.unit
+
+    # Events ---------------------------------------------------------------------------------------
+
+    def ingest(
+        self,
+        events: Any,
+        *,
+        key: str | None = None,
+        wait: Wait = "durable",
+        timeout_s: float | None = None,
+    ) -> Receipt:
+        """Store events, and return once they are on disk.
+
+        events: objects with `src` and `dst`, and if wanted `t`, `weight`, `id` and `op` ("add",
+            "remove", "set"; "remove_node" and "features" have `node` instead of the ends); columns
+            of these; or an `EventStream`. Without `t` an event happens now. One whose `id` is known
+            is a duplicate, and changes nothing.
+        key: a call with the key of an earlier one changes nothing and returns its receipt.
+        wait: "applied" waits until answers follow the events, which ends the wait for late ones
+            after `idle_s`.
+        timeout_s: raises StorageError after so long. The events may or may not be stored then: give
+            them again, with the same key or ids.
+        """
+        if wait not in ("durable", "applied"):
+            raise ParameterError(f"wait is {wait!r}; give durable or applied")
+        if key is not None and not is_key(key):
+            raise ParameterError(f"key is {str(key)[:40]!r}; give a text of 1 to 1,024 characters")
+        read = self._state.about.reader.read(events, self.settings.max_batch)
+        until = time.monotonic() + (_PATIENCE_S if timeout_s is None else timeout_s)
+        request = _Request(read, key)
+        with self._news:
+            self._check_running()
+            if self._waiting and self._waiting + len(read) > self.settings.queue_events:
+                raise BusyError(
+                    f"{self._waiting:,} events wait already, and queue_events is"
+                    f" {self.settings.queue_events:,}; send these again in a moment",
+                    retry_after_s=max(0.1, self._waiting / max(1.0, self._events_per_s())),
+                )
+            self._requests.append(request)
+            self._waiting += len(read)
+        if not self._storing.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise _timed_out("stored")
+        try:
+            while not request.done:
+                self._check_running()
+                self._store_group()
+        finally:
+            self._storing.release()
+        if request.error is not None:
+            raise _again(request.error)
+        assert request.receipt is not None
+        if wait == "applied":
+            return self._applied(request, until)
+        return request.receipt
+
+    def position(self, source: str) -> str | None:
+        """Return how far a source has been read: the last position among keys `SOURCE@POSITION`.
+
+        A source that gives its events with such keys stores its position with them, so that it can
+        go on there after any crash, without a gap and without repetition. Positions are compared
+        as texts; write numbers with zeros in front.
+        """
+        found = self._log.last_key(f"{source}@")
+        return None if found is None else found.partition("@")[2]
+
+    def _applied(self, request: _Request, until: float) -> Receipt:
+        receipt, last = request.receipt, request.last
+        assert receipt is not None
+        marked = time.monotonic() + self.settings.idle_s
+
+        def there() -> bool:
+            now = self._state.moment
+            return now.seq >= receipt.seq and (
+                last is None or (now.until is not None and now.until > last)
+            )
+
+        with self._news:
+            while not there():
+                self._check_running()
+                now = time.monotonic()
+                if now >= until:
+                    raise _timed_out("applied")
+                if now >= marked:
+                    self._wanted_mark, marked = True, math.inf
+                    self._news.notify_all()
+                self._news.wait(min(until, marked) - now)
+        return dataclasses.replace(receipt, applied=True, watermark=self._watermark.low)
+
+    def _check_running(self) -> None:
+        if self._failure is not None:
+            raise _again(self._failure)
+        if self._closing.is_set():
+            raise StorageError(f"{self.directory} is being closed; open it again")
+
+    def _mark(self) -> None:
+        """Move the watermark on when nothing arrives, until closed: the work of a thread."""
+        while not self._closing.is_set():
+            with self._news:
+                if not self._wanted_mark:
+                    self._news.wait(self.settings.idle_s / 4)
+            if self._mark_is_due():
+                with self._storing:
+                    if self._mark_is_due() and not self._closing.is_set():
+                        self._store_mark()
+
+    def _mark_is_due(self) -> bool:
+        if not self._watermark.holds_back:
+            self._wanted_mark = False
+            return False
+        return self._wanted_mark or time.monotonic() - self._arrived >= self.settings.idle_s
+
+    def _store_mark(self) -> None:
+        """Let everything that waits be applied; a row of the log, so that a replay repeats it."""
+        watermark, seq = self._watermark.marked(), self._log.last + 1
+        assert watermark.low is not None
+        row = Rows.of([watermark.low - 1], [seq], [NOBODY], [NOBODY], Kind.MARK)
+        self._wanted_mark = False
+        self._arrived = time.monotonic()
+        try:
+            self._log.append(row, meta={"watermark": dataclasses.astuple(watermark)})
+        except StorageError as error:  # a full disk: they wait until there is room
+            self._note(str(error))
+            return
+        self._hand_on(row[:0], seq, watermark, 0)
+
+    def _store_group(self) -> None:
+        """Store what callers have queued, in one transaction; by the caller that may."""
+        group: list[_Request] = []
+        size = 0
+        with self._news:
+            while self._requests and (not group or size < _GROUP):
+                group.append(self._requests.popleft())
+                size += len(group[-1].events)
+        try:
+            taken = self._taken(group)
+            rows = taken.rows
+            names = [(number, name) for name, number in taken.new.items()]
+            self._log.append(
+                rows,
+                names=names,
+                ids=taken.ids,
+                receipts=[(key, json.dumps(each.plain())) for key, each in taken.keys.items()],
+                meta={
+                    "watermark": dataclasses.astuple(taken.watermark),
+                    "counts": taken.counts,
+                },
+            )
+        except BaseException as error:
+            with self._news:
+                self._waiting -= size
+            for request in group:
+                request.error, request.done = error, True
+            if not isinstance(error, Exception):  # Ctrl-C
+                raise
+            return
+        self._state.names.add(names)
+        self._counts = taken.counts
+        self._arrived = time.monotonic()
+        for request, receipt, last in zip(group, taken.receipts, taken.last, strict=True):
+            request.receipt, request.last, request.done = receipt, last, True
+        self._hand_on(rows, self._log.last, taken.watermark, size - len(rows))
+
+    def _taken(self, group: list[_Request]) -> Intake:
+        """Return what to store of the events of some callers, and what to answer them."""
+        given = [each for request in group for each in request.events.id or () if each is not None]
+        taken = Intake(
+            self._watermark,
+            self._log.last,
+            dict(self._counts),
+            self._state.names,
+            self._lateness,
+            self.settings.late == "reject",
+            self.unit,
+            self._log.known_ids(given) if given else set(),
+        )
+        for request in group:
+            taken.take(request.events, request.key, lambda key: _receipt(self._log.receipt(key)))
+        return taken
+
+    def _hand_on(self, rows: Rows, seq: int, watermark: Watermark, dropped: int) -> None:
+        with self._news:
+            self._watermark = watermark
+            self._stored.append((rows, seq, watermark.low))
+            self._waiting -= dropped
+            self._news.notify_all()
+
+    def _apply(self) -> None:
+        """Apply what is stored and due, until closed: the work of a thread."""
+        while True:
+            with self._news:
+                while not self._stored:
+                    if self._closing.is_set():
+                        return
+                    self._news.wait(1.0)
+            # A snapshot has the rows that wait, or sees them applied.
+            with self._state.lock:
+                size = 0
+                with self._news:
+                    while self._stored and size < _AT_ONCE:
+                        rows, seq, low = self._stored.popleft()
+                        self._buffer.add(rows)
+                        size += len(rows)
+                self._state.apply(self._buffer.release(low), Moment(seq, low))
+            self._state.let_read()
+            self._pace.append((time.monotonic(), self._state.counts["applied"]))
+            with self._news:
+                self._waiting -= size
+                self._news.notify_all()
+
+    # Keeping --------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        """Save the state now and then, until closed: the work of a thread."""
+        while not self._closing.wait(0.5):
+            try:
+                if self._is_due():
+                    self.snapshot()
+                elif self._log.wal_bytes > _WAL_BYTES:
+                    self._log.checkpoint()
+            except StorageError as error:  # a full disk: the log has everything
+                self._note(str(error))
+
+    def _is_due(self) -> bool:
+        moment, at, applied = self._saved
+        if self._state.moment == moment:
+            return False
+        return (
+            self._state.counts["applied"] - applied >= self.settings.snapshot_every_events
+            or time.monotonic() - at >= self.settings.snapshot_every_s
+        )
+
+    def snapshot(self) -> int:
+        """Save the state now, and return the sequence number it stands at."""
+        with self._saving:
+            with self._state.lock:
+                description, arrays = self._state.capture()
+                moment = self._state.moment
+                description["first_waiting"] = self._buffer.first_seq(moment.seq + 1)
+                description["forgotten"] = self._forgotten
+            if moment != self._saved[0] or not self._snapshots.numbers():
+                self._snapshots.write(moment.seq, description, arrays)
+                self._quality.save()
+                self._log.checkpoint()
+                self._compact()
+            self._saved = moment, time.monotonic(), description["counts"]["applied"]
+        return moment.seq
+
+    def _compact(self) -> None:
+        """Delete rows of the log that every snapshot contains and that are old enough."""
+        if self.settings.keep_log == "all" or len(self._snapshots.numbers()) < 2:
+            return
+        kept = span(self.settings.keep_log, self.unit)
+        oldest = statefile.describe(self._snapshots.path(self._snapshots.numbers()[0]))
+        newest = self._watermark.newest or 0
+        with self._storing:
+            self._log.compact(oldest["first_waiting"], newest - kept)
+
+    def _note(self, text: str) -> None:
+        if not self.notes or self.notes[-1] != text:
+            self.notes = [*self.notes[-19:], text]
+
+    # Questions ------------------------------------------------------------------------------------
+
+    def _asked_at(self, at: Any, now: Moment) -> int:
+        """Return the time of a question: by default right after the last applied event."""
+        if now.until is None:
+            return 0
+        return now.until if at is None else min(now.until, self._time(at))
+
+    def _time(self, at: Any) -> int:
+        if isinstance(at, float) and at.is_integer():
+            at = int(at)
+        return moment(at, self.unit)
+
+    def _answer(
+        self, now: Moment, data: dict[str, Any], error: NDArray[np.float64] | None = None
+    ) -> Answer:
+        return Answer(
+            data=data, as_of_seq=now.seq, as_of_time=now.until, error=error, version=self.version
+        )
+
+    @property
+    def version(self) -> str:
+        """The model that answers about links, or "heuristics"."""
+        model, _ = self._state.answering
+        return HEURISTICS if model is None else str(model.version)
+
+    def score(self, src: Any, dst: Any, at: Any = None) -> Answer:
+        """Return the `probability` [n] of links between `src` and `dst`, one or many of each.
+
+        It is asked for right after the last applied event, or at an earlier time `at`, with what
+        was known by then.
+        """
+        state = self._state
+        now, (model, past) = state.moment, state.answering
+        sources, targets = _many(src), _many(dst)
+        if len(sources) != len(targets) and 1 not in (len(sources), len(targets)):
+            raise ParameterError(
+                f"there are {len(sources)} src and {len(targets)} dst; give as many of each, or one"
+            )
+        ends = [[state.number(name, "src") for name in sources]]
+        ends.append([state.number(name, "dst") for name in targets])
+        a, b = (np.ascontiguousarray(each) for each in np.broadcast_arrays(*map(_numbers, ends)))
+        t = np.full(len(a), self._asked_at(at, now))
+        found = probability(model, past, a, b, t)
+        return self._answer(now, {"src": sources, "dst": targets, "probability": found})
+
+    def top(self, node: Any, k: int = 10, at: Any = None) -> Answer:
+        """Return the `k` likeliest next destinations of a node: `names` and `probability`."""
+        _check_count(k)
+        state = self._state
+        now, (model, past) = state.moment, state.answering
+        number, t = state.number(node, "src"), self._asked_at(at, now)
+        everyone = past.candidates.before(t)
+        wanted = everyone[everyone != number]
+        if len(wanted) > max(_PAIRS, k):
+            wanted = past.candidates.of(number, t, max(_PAIRS, k), lambda nodes: nodes != number)
+        count = len(wanted)
+        found = probability(model, past, np.full(count, number), wanted, np.full(count, t))
+        best = np.lexsort((wanted, -found))[:k]
+        names = [state.name(each) for each in wanted[best].tolist()]
+        return self._answer(now, {"node": node, "names": names, "probability": found[best]})
+
+    def similar(self, node: Any, k: int = 10) -> Answer:
+        """Return the `k` nodes nearest to one by representation: `names`, and as `similarity` the
+        mean of their cosines over the channels.
+        """
+        _check_count(k)
+        state = self._state
+        with state.reading():
+            now, number, everyone = state.moment, state.number(node), state.known()
+            nodes = len(everyone)
+            own = _directions(state.propagator.embedding([number]))[0]
+            error = self._promised([number])
+            found = np.empty(nodes, dtype=np.float32)
+            for first in range(0, nodes, _BLOCK):
+                block = slice(first, first + _BLOCK)
+                found[block] = _directions(state.propagator.embedding(everyone[block])) @ own
+        found[everyone == number] = -np.inf
+        best = np.argpartition(-found, k - 1)[:k] if nodes > k else np.arange(nodes)
+        best = best[np.lexsort((best, -found[best]))]
+        best = best[everyone[best] != number]
+        names = [state.name(each) for each in everyone[best].tolist()]
+        return self._answer(now, {"node": node, "names": names, "similarity": found[best]}, error)
+
+    def embedding(self, nodes: Any, at: Any = None) -> Answer:
+        """Return representations: `names`, and `embedding` [n, channels, columns].
+
+        The `error` of the answer bounds, per node, the distance from the exact ones. Those of an
+        earlier time `at` come from the record, which is completed first.
+        """
+        state = self._state
+        asked = _many(nodes)
+        if at is not None:
+            store = self._movements.caught_up(_PATIENCE_S)
+            with state.reading():
+                now = state.moment
+                numbers = [state.number(name) for name in asked]
+            t = self._asked_at(at, now)
+            data = {"names": asked, "at": t, "embedding": store.state(numbers, t)}
+            return self._answer(now, data, _norm(store.bound(numbers, t)))
+        return self.embedding_of([state.number(name) for name in asked], asked)
+
+    def numbers(self) -> IntArray:
+        """Return the numbers of all nodes that had an event."""
+        with self._state.reading():
+            return self._state.known()
+
+    def embedding_of(self, numbers: Sequence[int], names: Sequence[Any] | None = None) -> Answer:
+        """Return the representations of nodes by their numbers, as `embedding` does."""
+        state = self._state
+        with state.reading():
+            if names is None:
+                names = [state.name(number) for number in numbers]
+            data = {"names": names, "embedding": state.propagator.embedding(numbers)}
+            return self._answer(state.moment, data, self._promised(list(numbers)))
+
+    def _promised(self, numbers: list[int]) -> NDArray[np.float64]:
+        return _norm(self._state.propagator.threshold(numbers))
+
+    def node(self, name: Any) -> Answer:
+        """Return who a node is: `events_as_src`, `events_as_dst`, `degree`, `first` and `last`
+        time, and its newest `partners` with times and directions.
+        """
+        state = self._state
+        with state.reading():
+            now, number = state.moment, state.number(name)
+            degree = len(state.propagator.edges_of(number)[0])
+        t = self._asked_at(None, now)
+        history = state.past.history
+        counts = history.of_nodes([number], [t])[0]
+        column = history.node_names.index
+        times, partners, as_src = history.latest(number, t, 20)
+        data: dict[str, Any] = {
+            "name": state.name(number),
+            "number": number,
+            "degree": degree,
+            "first": state.first_seen(number),
+            "last": int(times[0]) if len(times) else None,
+            "partners": [
+                {"name": state.name(partner), "t": when, "as_src": bool(role)}
+                for partner, when, role in zip(
+                    partners.tolist(), times.tolist(), as_src.tolist(), strict=True
+                )
+            ],
+        }
+        for role in ("src", "dst"):
+            data[f"events_as_{role}"] = round(math.expm1(counts[column(f"events_as_{role}")]))
+        return self._answer(now, data)
+
+    def history(self, name: Any, points: int = 200) -> Answer:
+        """Return how a node moved: `times`, how far it `moved` at each, and its `similarity` then
+        to where it is now, the mean of cosines over channels; at most so many points.
+        """
+        _check_count(points)
+        state = self._state
+        store = self._movements.caught_up(_PATIENCE_S)
+        now, number = state.moment, state.number(name)
+        times, states = store.changes(number)
+        chosen = np.unique(np.linspace(0, len(times) - 1, min(points + 1, len(times))).astype(int))
+        times, states = times[chosen], states[chosen]
+        moved = np.linalg.norm(np.diff(states, axis=0).reshape(len(times) - 1, -1), axis=1)
+        turned = _directions(states) @ _directions(states[-1:])[0]
+        data = {
+            "name": state.name(number),
+            "times": times[1:],  # the first record is from before any event
+            "moved": moved,
+            "similarity": turned[1:],
+        }
+        bound = store.bound([number], self._asked_at(None, now))
+        return self._answer(now, data, _norm(bound))
+
+    def explain(self, src: Any, dst: Any, at: Any = None) -> Answer:
+        """Return the `probability` of a pair, `facts` about it, and `reasons` that drive it: what
+        the network reads, in groups, and how much the logit falls without each.
+        """
+        state = self._state
+        now, (model, past) = state.moment, state.answering
+        a, b, t = state.number(src, "src"), state.number(dst, "dst"), self._asked_at(at, now)
+        pair = np.array([a]), np.array([b]), np.array([t])
+        read = past.history.of_links(*pair)[0]
+        column = past.history.link_names.index
+        times, partners, _ = past.history.latest(a, t, 256)
+        met = times[partners == b]
+        walks = past.local.of_links(*pair)[0]
+        facts = {
+            "meetings": round(math.expm1(read[column("pair.events")])),
+            "last_met": int(met[0]) if len(met) else None,
+            "source_events": round(math.expm1(read[column("src.events_as_src")])),
+            "destination_events": round(math.expm1(read[column("dst.events_as_dst")])),
+            "in_common": float(np.expm1(walks[past.local.link_names.index("common_neighbours")])),
+        }
+        data = {
+            "src": src,
+            "dst": dst,
+            "probability": float(probability(model, past, *pair)[0]),
+            "facts": facts,
+            "reasons": [] if model is None else model.reasons(past, a, b, t),
+        }
+        return self._answer(now, data)
+
+    # Learning -------------------------------------------------------------------------------------
+
+    def _continue_version(self) -> None:
+        """Answer by the version that was in use when the directory was closed."""
+        version = self._log.meta.get("version")
+        if version is not None:
+            model = self._versions.read(version)
+            self._state.stand_on(model, model.span)
+
+    def _judge(self) -> None:
+        """Score events before they are learned from, until closed: the work of a thread."""
+        most, begin = 0.0, time.monotonic()
+        while not self._closing.wait(0.25):
+            now = time.monotonic()
+            pace, begin = self.settings.judged_per_s * (now - begin), now
+            most = min(most + pace, self.settings.judged_per_s)
+            most -= self._quality.judge(self._state, int(most))
+
+    def _learn(self) -> None:
+        """Train models when it is time, until closed: the work of a thread."""
+        while not self._closing.wait(0.25):
+            if not (self._wanted_training or self._training_is_due()):
+                continue
+            self._wanted_training, error = True, None
+            try:
+                self._train_now()
+            except TidegraphError as problem:
+                error = problem
+                self._train_from = len(self._state.meetings) * 5 // 4
+                self._note(str(problem))
+            with self._news:
+                self._wanted_training, self._training_error = False, error
+                self._trainings += 1
+                self._news.notify_all()
+
+    def _training_is_due(self) -> bool:
+        settings, links = self.settings, len(self._state.meetings)
+        if not settings.learn or self._log.meta.get("pinned") or links < self._train_from:
+            return False
+        model, _ = self._state.answering
+        if model is None or links >= model.events + (settings.train_every_events or model.events):
+            return True
+        fresh = links - model.events >= settings.train_after
+        return fresh and self._quality.has_fallen(settings.train_when_worse)
+
+    def _train_now(self) -> None:
+        stream = self._state.stream(meetings_only=True)
+        if len(stream) < _LEAST_LINKS:
+            raise ParameterError(
+                f"{len(stream)} links are too few to learn from; at least {_LEAST_LINKS} are needed"
+            )
+        forgotten = self._forgotten
+        settings = {"seed": self.settings.seed, "max_examples": self.settings.max_examples}
+        model = self._versions.train(stream, settings, self._closing.is_set)
+        if model is None:
+            return
+        with self._changing:
+            if self._forgotten != forgotten:
+                raise ParameterError("a node was forgotten during training; train again")
+            self._switch(self._versions.add(model), pinned=False)
+
+    def _switch(self, model: Model | None, *, pinned: bool) -> None:
+        reach("version.switch.before")
+        version = None if model is None else model.version
+        with self._storing:
+            self._log.store(version=version, pinned=pinned)
+        reach("version.switch.after")
+        self._state.stand_on(model, self._state.about.span if model is None else model.span)
+
+    def train(self, *, wait: bool = False, timeout_s: float = 3600.0) -> None:
+        """Train a model on the links so far, in the background, and answer by it then.
+
+        wait: whether to return only then, or raise what went wrong.
+        """
+        until = time.monotonic() + timeout_s
+        with self._news:
+            self._check_running()
+            before = self._trainings
+            self._wanted_training = True
+            while wait and self._trainings == before:
+                self._check_running()
+                if time.monotonic() >= until:
+                    raise StorageError("the training has not finished in time; it goes on")
+                self._news.wait(1.0)
+            if wait and self._training_error is not None:
+                raise self._training_error
+
+    def versions(self) -> list[dict[str, Any]]:
+        """Return the models that were trained, oldest first: `version`, how many links each has
+        learned from as `events`, and which one is `current`.
+        """
+        current = self.version
+        found = []
+        for version in self._versions.all():
+            about = statefile.describe(self._versions.path(version))
+            found.append(
+                {
+                    "version": version,
+                    "events": about["events"],
+                    "span": about["span"],
+                    "current": version == current,
+                }
+            )
+        return found
+
+    def rollback(self, version: str) -> str:
+        """Answer by an earlier version from now on, or by "heuristics"; return which one.
+
+        Nothing is trained by itself afterwards, until `train` is called.
+        """
+        model = None if version == HEURISTICS else self._versions.read(version)
+        with self._changing:
+            self._check_running()
+            self._switch(model, pinned=True)
+        return self.version
+
+    def quality(self) -> dict[str, Any]:
+        """Return how well events were foreseen, by day: `buckets` with the average precision `ap`
+        against one random destination, and `mrr` among ten, of the model and of heuristics.
+
+        `share` says which part of the events was scored.
+        """
+        return {**self._quality.summary(), "unit": self.unit, "version": self.version}
+
+    # Forgetting -----------------------------------------------------------------------------------
+
+    @property
+    def _forgotten(self) -> int:
+        return int(self._log.meta.get("forgotten", 0))
+
+    def forget(self, name: Any, *, refit: bool = False) -> Answer:
+        """Remove a node with all its events from memory and from every file of the directory.
+
+        Representations of all others are then those of a stream that never had it, within twice
+        their bound. What remains is what models learned from it, which `remains` says; `refit`
+        trains one anew and deletes the others. It takes about as long as applying all events.
+        """
+        with self._changing, self._saving:
+            self._check_running()
+            old = self._state
+            number = old.named(name)
+            fresh = old.without(number)
+            with self._storing, old.lock, self._news:  # nothing is stored or applied meanwhile
+                self._check_running()
+                row = Rows.of([0], [self._log.last + 1], [NOBODY], [NOBODY], GONE)
+                self._log.append(row)  # so that the new snapshot has a number of its own
+                old.moment = dataclasses.replace(old.moment, seq=self._log.last)
+                old.catch_up(fresh, number)
+                fresh.moment = old.moment
+                buffer = self._buffer.without(number)
+                self._write_forgetting(fresh, buffer)
+                count = self._log.forget(
+                    number,
+                    forgotten=self._forgotten + 1,
+                    numbers=len(old.names),
+                    purging=True,
+                )
+                old.names.forget(number)
+                self._state, self._buffer = fresh, buffer
+                self._forget_stored(number)
+                self._finish_forgetting()
+            learned = [each["version"] for each in self.versions()]
+        if refit and learned:
+            self._refit(learned)
+            learned = []
+        data = {"node": name, "events": count, "remains": {"models": learned}}
+        return self._answer(self._state.moment, data)
+
+    def _forget_stored(self, number: int) -> None:
+        """Take the rows of a node from those that are to be applied."""
+        stored = [(rows.without(number), seq, low) for rows, seq, low in self._stored]
+        self._waiting -= sum(len(rows) for rows, _, _ in self._stored)
+        self._waiting += sum(len(rows) for rows, _, _ in stored)
+        self._stored = deque(stored)
+
+    def _write_forgetting(self, state: State, buffer: Buffer) -> None:
+        description, arrays = state.capture()
+        description["first_waiting"] = buffer.first_seq(state.moment.seq + 1)
+        description["forgotten"] = self._forgotten + 1
+        self._snapshots.write(state.moment.seq, description, arrays)
+        self._saved = state.moment, time.monotonic(), description["counts"]["applied"]
+
+    def _finish_forgetting(self) -> None:
+        """Delete from files what the log no longer has; also what a killed process left."""
+        if not self._log.meta.get("purging"):
+            return
+        self._snapshots.delete_others(NOBODY, self._forgotten)
+        self._movements.delete()
+        self._movements = Movements(self.directory, self._state, enabled=self.settings.record)
+        self._log.purge()
+        self._log.store(purging=False)
+
+    def _refit(self, learned: list[str]) -> None:
+        """Replace all models by one that never saw what was forgotten."""
+        self.train(wait=True)
+        current = self.version
+        for version in learned:
+            if version != current:
+                self._versions.path(version).unlink(missing_ok=True)
+
+    # Looking at it --------------------------------------------------------------------------------
+
+    def recent(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Return what was applied last, oldest first: at most so many rows behind a `place`.
+
+        Places count the rows in the order they were applied, which is that of time, not that of
+        `seq`. `rejected` says why a row did not fit the graph; it is None for those that did.
+        """
+        with self._state.lock:
+            end = self._state.counts["applied"] + self._state.counts["rejected"]
+            held = list(self._state.recent)
+        name, found = self._state.name, list[dict[str, Any]]()
+        for rows, reasons in reversed(held):
+            for place in range(len(rows) - 1, -1, -1):
+                if end <= after or len(found) == limit:
+                    return found[::-1]
+                t, seq, op, src, dst, weight = (each.item() for each in rows[place].columns)
+                found.append(
+                    {
+                        "place": end,
+                        "seq": seq,
+                        "t": t,
+                        "op": Kind(op).name.lower(),
+                        "src": name(src),
+                        "dst": name(dst),
+                        "weight": None if math.isnan(weight) else weight,
+                        "rejected": reasons.get(place),
+                    }
+                )
+                end -= 1
+        return found[::-1]
+
+    def _events_per_s(self) -> float:
+        if len(self._pace) < 2:
+            return 0.0
+        (begin, first), (end, last) = self._pace[0], self._pace[-1]
+        if time.monotonic() - end > 5:
+            return 0.0
+        return (last - first) / max(1e-3, end - begin)
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts, times and sizes in plain types."""
+        state, now = self._state, self._state.moment
+        engine = state.propagator.statistics()
+        return {
+            "events": self._counts["events"],
+            "seq": self._log.last,
+            "applied_seq": now.seq,
+            "applied": state.counts["applied"],
+            "rejected": state.counts["rejected"],
+            "watermark": self._watermark.low,
+            "newest": self._watermark.newest,
+            "lateness": self._lateness,
+            "late": self._counts["late"],
+            "duplicates": self._counts["duplicate"],
+            "repeated_requests": self._counts["repeated"],
+            "queue": self._waiting,
+            "held_back": len(self._buffer),
+            "nodes": len(state.known()),
+            "edges": engine["edges"],
+            "unit": self.unit,
+            "memory_bytes": memory_bytes(),
+            "disk_bytes": self._log.bytes + self._snapshots.bytes + self._versions.bytes,
+            "events_per_s": self._events_per_s(),
+            "certified_error": state.about.r_max,
+            "version": self.version,
+            "training": self._wanted_training,
+            "forgotten": self._forgotten,
+            "quality": self._quality.newest(),
+            "notes": list(self.notes),
+        }
+
+    def digest(self) -> str:
+        """Return a digest of all that answers depend on, the model apart."""
+        with self._state.lock:
+            t, _, *waiting = self._buffer.all().columns  # numbers only order them
+            return statefile.digest([self._state.digest().encode(), t, *waiting])
+
+
+def lateness_of(settings: LiveSettings, about: About) -> int:
+    """Return how long to wait for late events, in the directory's unit."""
+    timeless = about.unit not in SECONDS or about.unit == "year"
+    if timeless and settings.lateness == LiveSettings.lateness:
+        return 0
+    return span(settings.lateness, about.unit)
+
+
+def _is_new(file: Path) -> bool:
+    """Return whether a log was never begun, or its creation was never finished."""
+    if not file.exists():
+        return True
+    try:
+        with contextlib.closing(sqlite3.connect(file)) as connection:
+            found = connection.execute("select count(*) from sqlite_master").fetchone()[0]
+    except sqlite3.Error:
+        return False  # what is there is damaged, which opening it says
+    return bool(found == 0)
+
+
+def _created(file: Path, source: Source) -> Log:
+    """Return a new log that holds the events of a source, all at once or not at all."""
+    names: dict[str, int] = {}
+    rows = source.rows(names)
+    watermark = Watermark()
+    if len(rows):
+        watermark = Watermark(int(rows.t.max())).marked()
+    return Log(
+        file,
+        create={
+            "about": dataclasses.asdict(source.about),
+            "source": source.digest,
+            "version": None if source.model is None else FIRST,
+            "watermark": dataclasses.astuple(watermark),
+            "counts": {"events": len(rows), "duplicate": 0, "late": 0, "repeated": 0},
+        },
+        rows=rows,
+        names=[(number, name) for name, number in names.items()],
+    )
+
+
+def restored(
+    directory: Path,
+    log: Log,
+    notes: list[str],
+    progress: Progress | None,
+    *,
+    into: State | None = None,
+) -> tuple[State, Buffer]:
+    """Return the state that the newest whole snapshot and the log after it describe.
+
+    into: an empty state to apply the whole log to instead.
+    """
+    found = None if into else Snapshots(directory).newest(notes, log.meta.get("forgotten", 0))
+    names = Names(log.nodes())
+    names.reserve(log.meta.get("numbers", 0))
+    if into is not None:
+        state, first = into, 1
+    elif found is None:
+        state, first = State(About.of(log.meta["about"]), names, near=directory), 1
+    else:
+        state = State.restore(*found, names, str(directory / SNAPSHOTS), near=directory)
+        first = found[0]["first_waiting"]
+    if first < log.first:
+        raise StateFileError(
+            f"{directory} has no whole snapshot, and its log begins at event {log.first:,};"
+            " restore the directory from a copy"
+        )
+    if state.moment.seq > log.last:
+        raise StateFileError(
+            f"{directory} has a snapshot of event {state.moment.seq:,}, and its log ends at"
+            f" {log.last:,}: the log was replaced by an older one; restore the directory from a"
+            " copy"
+        )
+    buffer = Buffer()
+    until = state.moment.until
+    for rows in log.rows(first):
+        kept = rows.op < Kind.MARK
+        if until is not None:
+            kept &= rows.t >= until
+        buffer.add(rows[kept])
+    low = Watermark(*log.meta["watermark"]).low
+    ready = buffer.release(low)
+    done = 0
+    while done < len(ready):
+        end = min(done + _REPLAYED, len(ready))
+        end = int(np.searchsorted(ready.t, ready.t[end - 1], side="right"))
+        state.apply(ready[done:end], Moment(log.last, int(ready.t[end - 1]) + 1))
+        done = end
+        if progress is not None:
+            progress(done, len(ready), "replaying the log")
+    state.moment = Moment(log.last, low)
+    return state, buffer
+
+
+def _receipt(values: dict[str, Any] | None) -> Receipt | None:
+    return None if values is None else Receipt(**values)
+
+
+def _again(error: BaseException) -> BaseException:
+    """Return an error of another thread, to be raised in this one."""
+    if isinstance(error, StorageError):
+        return StorageError(*error.args)
+    if isinstance(error, TidegraphError):
+        return error
+    return StorageError(f"the live state has stopped: {type(error).__name__}: {error}")
+
+
+def _timed_out(what: str) -> StorageError:
+    return StorageError(
+        f"the events were not {what} in time; they may be stored: send them again with the same key"
+        " or ids"
+    )
+
+
+def _many(values: Any) -> list[Any]:
+    """Return one name or several as a list."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def _numbers(values: Sequence[int]) -> IntArray:
+    return np.array(values, dtype=np.int64)
+
+
+def _check_count(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ParameterError(f"{value!r} is no number of results; give 1 or more")
+
+
+def _directions(states: NDArray[Any]) -> NDArray[np.float32]:
+    """Return states [n, channels, columns] whose products are means of cosines over channels."""
+    norms = np.linalg.norm(states, axis=2, keepdims=True)
+    scaled = states / np.maximum(norms, 1e-12) / math.sqrt(states.shape[1])
+    found: NDArray[np.float32] = scaled.reshape(len(states), -1).astype(np.float32)
+    return found
+
+
+def _norm(bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return bounds of all channels and columns of a node as one, in the L2 norm."""
+    norms: NDArray[np.float64] = np.linalg.norm(bounds.reshape(len(bounds), -1), axis=1)
+    return norms

@@ -1,0 +1,85 @@
+"""The names of nodes, numbered in the order in which events of the log name them first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tidegraph.core.errors import UnknownNodeError
+from tidegraph.events.columns import IntArray
+from tidegraph.events.names import STRING, NodeNames
+from tidegraph.live.order import NOBODY
+
+_NEAREST = 1000  # names among which to look for one that was meant
+
+
+class Names:
+    """Names and numbers. One thread adds; any number may read."""
+
+    def __init__(self, known: Iterable[tuple[int, str]] = ()) -> None:
+        self._names: list[str | None] = []  # None: a node that was forgotten
+        self._numbers: dict[str, int] = {}
+        self.add(known)
+
+    def __len__(self) -> int:
+        """Return how many numbers are taken, including those of nodes that were forgotten."""
+        return len(self._names)
+
+    def add(self, names: Iterable[tuple[int, str]]) -> None:
+        """Add names with their numbers, which ascend."""
+        for number, name in names:
+            self._names += [None] * (number - len(self._names))
+            self._names.append(name)
+            self._numbers[name] = number
+
+    def reserve(self, count: int) -> None:
+        """Take all numbers below one, as those of forgotten nodes."""
+        self._names += [None] * (count - len(self._names))
+
+    def forget(self, number: int) -> None:
+        """Remove a name; its number is not given to another."""
+        name = self._names[number]
+        self._names[number] = None
+        if name is not None:
+            del self._numbers[name]
+
+    def __getitem__(self, number: int) -> str | None:
+        return self._names[number]
+
+    def get(self, name: str) -> int | None:
+        """Return the number of a name, if there is one."""
+        return self._numbers.get(name)
+
+    def unknown(self, name: str) -> UnknownNodeError:
+        """Return the error for a name that no node has."""
+        some = [each for each in self._names[-_NEAREST:] if each is not None]
+        if not some:
+            return UnknownNodeError(f"node {name!r} is unknown; there are no nodes yet")
+        return NodeNames(np.array(some, dtype=STRING))._unknown(name)
+
+    def numbered(
+        self, src: Sequence[str], dst: Sequence[str | None], new: dict[str, int]
+    ) -> tuple[IntArray, IntArray]:
+        """Return the numbers of two columns of names; those that are not known yet get numbers in
+        `new`, which become known by `add`.
+        """
+        get = self._numbers.get
+        a: list[Any] = list(map(get, src))
+        b: list[Any] = list(map(get, dst))  # type: ignore[arg-type]
+        if None in a or None in b:
+            for place, (one, other) in enumerate(zip(a, b, strict=True)):
+                if one is None:
+                    a[place] = self._given(src[place], new)
+                if other is None:
+                    name = dst[place]
+                    b[place] = NOBODY if name is None else self._given(name, new)
+        return np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)
+
+    def _given(self, name: str, new: dict[str, int]) -> int:
+        return new.setdefault(name, len(self._names) + len(new))
+
+    def plain(self) -> list[str | None]:
+        """Return all names by number; None for forgotten nodes."""
+        return list(self._names)

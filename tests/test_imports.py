@@ -114,7 +114,7 @@ LAYERS: dict[str, list[str]] = {
     "bench": [
         "graphs measuring plots results",
         "competitors",
-        "live_kills recomputing run_growth scaling streams",
+        "live live_kills recomputing run_growth scaling streams",
     ],
     "reproduce": [
         "data texts tgn",

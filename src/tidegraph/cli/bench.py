@@ -81,6 +81,45 @@ def propagation(ctx: click.Context, /, output: Path | None, **options: Any) -> N
         sys.exit(1)
 
 
+@bench.command("live")
+@option("--repeat", "Rounds in which both sides of a ratio take turns.", 3, type=COUNT)
+@option(
+    "--scale",
+    "Shrink graphs and streams, to try things out.",
+    1.0,
+    type=click.FloatRange(0, 1, min_open=True),
+)
+@SEED_OPTION
+@option(
+    "--output",
+    "Write the results here.",
+    Path("benchmarks/results/live.json"),
+    type=WRITABLE_FILE,
+)
+@JSON_OPTION
+@click.pass_context
+def live(ctx: click.Context, /, output: Path, **options: Any) -> None:
+    """Measure a live state: ingest, single events, scores, rankings and restarts.
+
+    Wikipedia is read from $TIDEGRAPH_DATA. A quarter of an hour on a quiet machine.
+    """
+    from tidegraph.bench import live as measuring
+    from tidegraph.bench.results import write_json
+
+    command = " ".join(["tidegraph bench live", *_given(ctx)])
+    with progress("bench") as report:
+        results = measuring.live(command=command, progress=report, **options)
+    write_json(results, output)
+    shown = table("Live", ["what", "measured", "goal"], left=1)
+    for name, value in results["headline"].items():
+        word, goal = measuring.GOALS[name]
+        shown.add_row(name, f"{value:.3g}", f"{word} {goal:g}")
+    console().print(shown)
+    for name, why in results["skipped"].items():
+        console().print(f"Skipped {name}: {why}", style="yellow")
+    echo_json(results)
+
+
 @bench.command("live-kills")
 @option("--kills", "Kills at random moments, besides one at every failpoint.", 1000, type=COUNT)
 @SEED_OPTION

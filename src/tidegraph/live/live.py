@@ -62,7 +62,7 @@ Wait: TypeAlias = Literal["durable", "applied"]
 
 _PATIENCE_S = 30.0  # how long a call waits if it does not say
 _GROUP = 2_000  # events after which a transaction takes no further caller in
-_AT_ONCE = 4_096  # events that are applied together while there are more, so that readers get in
+_AT_ONCE = 16_384  # events that are applied together while there are more, so that readers get in
 _REPLAYED = 100_000  # at once, when nobody reads yet
 _PAIRS = 1_000  # candidates whose features a ranking reads
 _LEAST_LINKS = 100

@@ -13,6 +13,7 @@ from tidegraph.core import statefile
 from tidegraph.core.errors import ParameterError, StateFileError
 from tidegraph.events.columns import IntArray, Op
 from tidegraph.learning.features import PairFeatures, PartOfLinks, carried
+from tidegraph.learning.history import Ages
 from tidegraph.learning.inference import PairNetwork, sigmoid
 from tidegraph.learning.tasks.link import LinkPredictor
 from tidegraph.live.answers import HEURISTICS
@@ -105,8 +106,12 @@ class Model:
         return read
 
     def _features(self, past: Past) -> PairFeatures:
-        parts: dict[str, PartOfLinks] = {"history": past.history, "local": past.local}
-        return PairFeatures([parts[name] for name in _READABLE if name in self.parts])
+        parts: list[PartOfLinks] = []
+        if "history" in self.parts:
+            parts += [past.history, Ages(past.history)]
+        if "local" in self.parts:
+            parts.append(past.local)
+        return PairFeatures(parts)
 
     def reasons(self, past: Past, src: int, dst: int, t: int) -> list[dict[str, Any]]:
         """Return what drives the logit of a pair: how much it falls if a group of what is read is

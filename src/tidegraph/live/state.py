@@ -44,7 +44,7 @@ _ROOM = 1024  # nodes for which the engine has room at first
 _RECENT = 1000  # applied rows that `recent` returns
 # Later events take more memory until all are written anew, which takes a while: less often than
 # usual, as ingest waits for it.
-_MERGED = 65_536, 1 / 4
+_MERGED = 262_144, 1 / 4
 _YIELDED_S = 0.0005
 _DAY_S = 86_400.0
 _ENGINE = "engine."  # before the names of the engine's arrays

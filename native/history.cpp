@@ -209,16 +209,20 @@ void History::latest(std::int64_t node, std::size_t bound, std::size_t most, Lat
   }
   out.events = left[0] + left[1];
   out.size = std::min(most, out.events);
+  // Each time lies somewhere else in memory: all are asked for before the first is read.
+  std::uint32_t event[Latest::kMost];
   for (std::size_t i = 0; i < out.size; ++i) {
     const bool target =
         left[1] && (!left[0] || as[1].event(left[1] - 1) > as[0].event(left[0] - 1));
     const Series& series = as[target];
     const std::size_t at = --left[target];
+    event[i] = series.event(at);
+    if (event[i] < tables_.t.size()) __builtin_prefetch(&tables_.t[event[i]]);
     out.partner[i] = partner(series, at);
     out.across[i] = across(series, at);
     out.role[i] = target;
-    out.time[i] = time(series.event(at));
   }
+  for (std::size_t i = 0; i < out.size; ++i) out.time[i] = time(event[i]);
 }
 
 // Appending --------------------------------------------------------------------------------------

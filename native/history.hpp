@@ -2,6 +2,7 @@
 // much recently. A query about a time sees only events strictly before it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -117,15 +118,23 @@ class History {
   };
   // most: how many of the newest events are wanted, at most kMost.
   void latest(std::int64_t node, std::size_t bound, std::size_t most, Latest& out) const;
-  // Calls visit(partner) for the events of a node in a role that follow its entry `index`, in the
-  // order of time, before a bound and at most so many.
+  // Calls visit(i, partner, whether it is the first) for the events of the partner of events' entry
+  // i that follow it in the partner's role, in the order of time, before a bound and at most so
+  // many.
   template <class Visit>
-  void following(std::int64_t node, int role, std::size_t index, std::size_t bound,
-                 std::size_t most, Visit visit) const {
-    const Series series = role_series(node, role);
-    for (std::size_t i = index + 1; i < series.size() && i - index <= most; ++i) {
-      if (series.event(i) >= bound) return;
-      visit(partner(series, i));
+  void following(const Latest& events, std::size_t bound, std::size_t most, Visit visit) const {
+    // Partners lie anywhere in memory: ask for what is read of all of them before it is read.
+    for (std::size_t i = 0; i < events.size; ++i) prefetch(events.partner[i], 1 - events.role[i]);
+    Series series[Latest::kMost];
+    for (std::size_t i = 0; i < events.size; ++i) {
+      series[i] = role_series(events.partner[i], 1 - events.role[i]);
+      prefetch(series[i], std::size_t(events.across[i]) + 1, most);
+    }
+    for (std::size_t i = 0; i < events.size; ++i) {
+      const std::size_t first = std::size_t(events.across[i]) + 1;
+      const std::size_t last = std::min(first + most, series[i].size());
+      for (std::size_t at = first; at < last && series[i].event(at) < bound; ++at)
+        visit(i, partner(series[i], at), at == first);
     }
   }
   // The number of events before a time, which is the bound of others; quick if near the guess.
@@ -170,6 +179,20 @@ class History {
   void recent_in_tables(Kind kind, std::size_t place, std::size_t i, EventAt event_at,
                         float* out) const;
   std::size_t count_before(const Series& series, std::size_t bound) const;
+  // Ask for memory that will be read: where a series begins, and some of its entries.
+  void prefetch(std::int64_t node, int role) const {
+    const auto& first = tables_.roles[role].first;
+    if (std::size_t(node) < first.size()) __builtin_prefetch(&first[std::size_t(node)]);
+  }
+  void prefetch(const Series& series, std::size_t first, std::size_t most) const {
+    if (first >= series.old.size() || most == 0) return;
+    const std::size_t last = std::min(first + most, series.old.size()) - 1;
+    const auto& partner = tables_.roles[series.kind - kSource].partner;
+    for (const std::size_t i : {first, last}) {
+      __builtin_prefetch(&series.old[i]);
+      __builtin_prefetch(&partner[series.place + i]);
+    }
+  }
 
   Moment moment(std::int64_t t, std::int64_t as_of, std::size_t guess) const;
   Node node_at(std::int64_t node, const Moment& now) const;

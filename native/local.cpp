@@ -225,17 +225,13 @@ class LocalPropagation::Walk {
     const auto newest = own_.partner + std::min(own_.size, settings.followed);
     if (std::find(own_.partner, newest, neighbour) == newest) return;
     Lanes weight;
-    for (std::size_t i = 0; i < theirs_.size; ++i) {
-      weigh(degree, theirs_.time[i], weight);
-      bool next = true;
-      local_->history_->following(theirs_.partner[i], 1 - theirs_.role[i], theirs_.across[i],
-                                  bound_, settings.following, [&](std::uint32_t partner) {
-                                    Reached& to = reach(partner);
-                                    if (next) add(weight, to.next);
-                                    add(weight, to.soon);
-                                    next = false;
-                                  });
-    }
+    local_->history_->following(theirs_, bound_, settings.following,
+                                [&](std::size_t i, std::uint32_t partner, bool first) {
+                                  if (first) weigh(degree, theirs_.time[i], weight);
+                                  Reached& to = reach(partner);
+                                  if (first) add(weight, to.next);
+                                  add(weight, to.soon);
+                                });
   }
 
   Reached* find(std::uint32_t node) {

@@ -361,9 +361,9 @@ def test_the_pushes_of_a_step_are_bounded_in_advance(dtype: Any) -> None:
 
 
 def slow_case(threads: int) -> tuple[Propagator, Batch]:
-    """Return a propagator and a batch that takes a second or two."""
+    """Return a propagator and a batch that takes a second."""
     rng = np.random.default_rng(4)
-    nodes = 8_000
+    nodes = 16_000
     src, dst = rng.integers(0, nodes, (2, 8 * nodes))
     propagator = Propagator(
         rng.normal(size=(nodes, 32)),
@@ -376,7 +376,7 @@ def slow_case(threads: int) -> tuple[Propagator, Batch]:
 
 
 def interrupt_soon() -> threading.Timer:
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     return timer
 

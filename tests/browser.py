@@ -126,7 +126,8 @@ class Browser:
             mobile=width < 600,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._ask("Emulation.setEmulatedMedia", features=[scheme])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # nothing moves from a click
+        self._ask("Emulation.setEmulatedMedia", features=[scheme, still])
         self._ask("Page.navigate", url=page if isinstance(page, str) else page.absolute().as_uri())
         while self._next().get("method") != "Page.loadEventFired":
             pass

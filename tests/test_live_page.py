@@ -52,7 +52,7 @@ def client(live: Live) -> Iterator[Served]:
 
 
 def text(of: str) -> str:
-    return f"document.querySelector({of!r}).innerText"
+    return f"(document.querySelector({of!r})?.innerText ?? '')"
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])

@@ -6,6 +6,7 @@ const SECONDS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, day: 864
 const WORDS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 const KEPT = 60;    // events in the list
 const SPAN = 120;   // seconds of the plot of events per second
+const still = matchMedia("(prefers-reduced-motion: reduce)");
 let unit = "ms";
 let token = sessionStorage.getItem("token");
 let shown = null;   // the node that is looked at
@@ -168,7 +169,7 @@ async function lookUp(name, asked = false) {
     showNode(who, top, similar);
     note($("look-problem"), null);
     if (asked && $("node").getBoundingClientRect().top > innerHeight * 0.8)
-      $("look-title").scrollIntoView({ behavior: "smooth" });
+      $("look-title").scrollIntoView({ behavior: still.matches ? "instant" : "smooth" });
   } catch (error) {
     note($("look-problem"), error);
     if (asked) { $("node").hidden = true; shown = null; }

@@ -1,11 +1,15 @@
-"""What a live state takes, in one process: pace, latencies, rankings and restarts, as ratios."""
+"""What a live state takes: pace over HTTP, latencies, rankings and restarts, as ratios."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import shutil
+import socket
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -22,6 +26,7 @@ from tidegraph.events.datasets import generate_communities, load_dataset
 from tidegraph.events.steps import Steps
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.tasks.link import LinkPredictor
+from tidegraph.live.client import Client
 from tidegraph.live.live import Live
 from tidegraph.live.models import Model, probability
 from tidegraph.live.settings import LiveSettings
@@ -102,13 +107,13 @@ def _send(live: Live, events: Any) -> None:
             time.sleep(min(0.005, error.retry_after_s))
 
 
-def _drain(live: Live) -> None:
-    while live.stats()["queue"]:
-        time.sleep(0.001)
+def _drain(stats: Callable[[], Any]) -> None:
+    while stats()["queue"]:
+        time.sleep(0.005)
 
 
 def _ingest(repeat: int, scale: float) -> dict[str, Any]:
-    """Wikipedia in durable batches of a thousand, and the same steps through the engine alone."""
+    """Send Wikipedia in durable batches to a server and to `Live`, and to the engine alone."""
     stream = load_dataset("wikipedia")
     stream = stream[: max(_BATCH, round(scale * len(stream)))]
     count = len(stream)
@@ -117,6 +122,7 @@ def _ingest(repeat: int, scale: float) -> dict[str, Any]:
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(stream.t)) + 1, [count]])
     times = stream.t[bounds[1:] - 1]
     steps = Steps(stream.src, stream.dst, stream.t, offsets=bounds, times=times)
+    bodies = [_lines(batch) for batch in batches]
     rounds = []
     for _ in range(repeat):
         with _directory() as path, Live.open(path, settings=settings) as live:
@@ -124,21 +130,57 @@ def _ingest(repeat: int, scale: float) -> dict[str, Any]:
             for batch in batches:
                 _send(live, batch)
             durable = time.perf_counter() - begin
-            _drain(live)
-            whole = time.perf_counter() - begin
+            _drain(live.stats)
+            called = time.perf_counter() - begin
             engine = live._state.about.propagator(nodes=stream.nodes)
         begin = time.perf_counter()
         engine.apply_steps(steps)
         alone = time.perf_counter() - begin
-        rounds.append({"durable_s": durable, "applied_s": whole, "engine_s": alone})
-    ratios = [each["engine_s"] / each["applied_s"] for each in rounds]
+        with _directory() as path, _server(path, stream.unit) as client:
+            begin = time.perf_counter()
+            for body in bodies:
+                client.send(body)
+            _drain(client.stats)
+            served = time.perf_counter() - begin
+        rounds.append(
+            {"served_s": served, "called_s": called, "called_durable_s": durable, "engine_s": alone}
+        )
+    ratios = [each["engine_s"] / each["served_s"] for each in rounds]
     return {
         "events": count,
         "batch": _BATCH,
         "rounds": rounds,
-        "us_per_event": 1e6 * float(np.median([each["applied_s"] for each in rounds])) / count,
+        "us_per_event": 1e6 * float(np.median([each["served_s"] for each in rounds])) / count,
+        "called_over_engine": float(
+            np.median([each["engine_s"] / each["called_s"] for each in rounds])
+        ),
         "ingest_over_engine": float(np.median(ratios)),
     }
+
+
+def _lines(batch: dict[str, Any]) -> bytes:
+    events = zip(batch["src"], batch["dst"], batch["t"], strict=True)
+    rows = (json.dumps({"src": src, "dst": dst, "t": t}) for src, dst, t in events)
+    return "\n".join(rows).encode()
+
+
+@contextlib.contextmanager
+def _server(path: Path, unit: str) -> Iterator[Client]:
+    """Serve an empty directory in a process of its own, and yield a client of it."""
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        port = made.getsockname()[1]
+    options = [f"--dir={path}", f"--port={port}", f"--unit={unit}", "--set=learn=false"]
+    command = [sys.executable, "-m", "tidegraph", "serve", *options, "--set=idle_s=3600"]
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
+    try:
+        with Client(f"http://127.0.0.1:{port}") as client:
+            client.stats()  # repeated until there is a server
+            yield client
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 def _one_event() -> dict[str, Any]:
@@ -163,7 +205,7 @@ def _one_event() -> dict[str, Any]:
                 bare.execute("commit")
                 theirs.append(time.perf_counter() - middle)
                 ours.append(middle - begin)
-            _drain(live)
+            _drain(live.stats)
         bare.close()
     return {
         "live_ms": _quantiles(ours),
@@ -186,11 +228,11 @@ def _questions(nodes: int, scale: float, seed: int) -> dict[str, Any]:
     first = len(stream) * 9 // 10
     settings = LiveSettings(learn=False, columns=4, idle_s=0.2, judged_per_s=0.0, lateness="0")
     model = Model.of(predictor, "0001")
+    generator = np.random.default_rng(seed)
+    asked = list(map(str, generator.choice(stream.src[:first], _ASKED)))
+    others = list(map(str, generator.choice(stream.dst[:first], _ASKED)))
     with _directory() as path, Live.open(path, stream[:first], settings=settings) as live:
         live._state.stand_on(model, model.span)
-        generator = np.random.default_rng(seed)
-        asked = [live._state.name(int(n)) for n in generator.choice(stream.src[:first], _ASKED)]
-        others = [live._state.name(int(n)) for n in generator.choice(stream.dst[:first], _ASKED)]
         live.top(asked[0])  # the first ranking counts who is popular
         stop = threading.Event()
         sender = threading.Thread(target=_keep_sending, args=(live, stream, first, stop))

@@ -15,9 +15,9 @@ from tidegraph.runs.config import Settings
 from tidegraph.store.recording import SEGMENT_BYTES
 from tidegraph.store.segments import Layout
 
-# CPU seconds of one core on a busy machine: recording on 10^4 to 10^5 events of
-# `generate_communities`, UCI, Wikipedia and 3 M flights; walks on UCI, Wikipedia and flights; the
-# rest on 10^4 events alone. That two cores halve the work of records and networks is assumed.
+# Recording in CPU seconds of one busy core, on 10^4 to 10^5 events of `generate_communities`, UCI,
+# Wikipedia and 3 M flights; that two cores halve it is assumed. Walks in seconds of two cores, on
+# 10^5 to 10^7 events of `generate_communities`, Wikipedia and the flights.
 # Of both ends, and of neighbours that moved enough: fewer the more events a node has.
 _RECORDS_PER_EVENT, _MOVED = 1.5, 27.0
 _EVENT_CELL_US = 0.3  # to propagate and record an event, per channel and column
@@ -25,8 +25,12 @@ _EVENT_US = 25  # the same whatever the columns, and to save and to describe it
 _UNRECORDED_US = 6  # to save, count and describe an event that is not recorded
 _PAIR_US = 8  # to read the features of a pair
 _SKETCH_COLUMN_US = 0.25  # of its sketches
-_WALK_US, _LONE_WALK_US = 8, 25  # one that serves all negatives of an event, and one of its own
-_STEP_US = 14  # of one pair through the network and back; a third of it one way
+# Walks to both ends of a pair, of nodes with 100 events or more; slower the more nodes there are,
+# as caches hold less of them.
+_WALK_US, _WALK_US_PER_DIGIT, _LONG_WALK = -50, 55, 100
+_SHARED = 0.6  # of that if one walk serves several pairs of an event
+_ANSWERED = 300_000  # pairs that the report asks about
+_STEP_US = 4  # of one pair through the network and back; a third of it one way
 _HEURISTIC_PAIR_US = 15  # of all heuristics about one pair
 _FIXED_S = 5.0
 _FEATURE_BYTES = 4 * 150  # of a pair
@@ -92,11 +96,14 @@ def estimate(
     epochs = model["epochs"] or default_epochs(pairs)
     asked = _TESTED * events * (1 + len(settings.evaluation.samplers or ("", "")))
     pair_us = _PAIR_US + (_SKETCH_COLUMN_US * columns if "sketches" in reads else 0)
-    walk_us, lone_us = (_WALK_US, _LONE_WALK_US) if "local" in reads else (0, 0)
+    walk_us = max(10.0, _WALK_US + _WALK_US_PER_DIGIT * math.log10(nodes))
+    walk_us *= min(1.0, per_node / _LONG_WALK) if "local" in reads else 0
     propagated = events if recorded else min(events, REPLAYED) if settings.report.html else 0
     of_seed_us = (propagated * (_EVENT_US + _EVENT_CELL_US * cells) + events * _UNRECORDED_US) / 2
-    of_seed_us += pairs * (pair_us + walk_us + epochs * _STEP_US * model["hidden"] / 256 / 2)
-    of_seed_us += asked * (pair_us + lone_us + _STEP_US / 3)
+    of_seed_us += pairs * (pair_us + _SHARED * walk_us + epochs * _STEP_US * model["hidden"] / 256 / 2)
+    of_seed_us += asked * (pair_us + walk_us + _STEP_US / 3)
+    if settings.report.html:
+        of_seed_us += min(_ANSWERED, asked * nodes) * (pair_us + _SHARED * walk_us)
     once_us = 0 if "heuristics" in settings.skip else asked * _HEURISTIC_PAIR_US
     return Estimate(
         seconds=None if model["encoder"] else _FIXED_S + (seeds * of_seed_us + once_us) / 1e6,

@@ -100,7 +100,8 @@ def estimate(
     walk_us *= min(1.0, per_node / _LONG_WALK) if "local" in reads else 0
     propagated = events if recorded else min(events, REPLAYED) if settings.report.html else 0
     of_seed_us = (propagated * (_EVENT_US + _EVENT_CELL_US * cells) + events * _UNRECORDED_US) / 2
-    of_seed_us += pairs * (pair_us + _SHARED * walk_us + epochs * _STEP_US * model["hidden"] / 256 / 2)
+    step_us = _STEP_US * model["hidden"] / 256 / 2
+    of_seed_us += pairs * (pair_us + _SHARED * walk_us + epochs * step_us)
     of_seed_us += asked * (pair_us + walk_us + _STEP_US / 3)
     if settings.report.html:
         of_seed_us += min(_ANSWERED, asked * nodes) * (pair_us + _SHARED * walk_us)

@@ -15,10 +15,9 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -42,6 +41,7 @@ _SETTINGS: dict[str, Any] = {
     "keep_log": "60",
 }
 _NODES = 30
+FORGOTTEN = "node-3"
 _FAR = 10**6  # the time of the last event, which lets all others be applied
 
 
@@ -69,6 +69,8 @@ class Script:
                 "op": str(kind),
             }
             ends = [f"node-{each}" for each in generator.integers(0, _NODES, 2)]
+            if number == self.forgotten_at:  # so that whatever is left of it was left
+                ends = ["node-4" if end == FORGOTTEN else end for end in ends]
             if kind == "remove_node":
                 event["node"] = ends[0]
             else:
@@ -90,8 +92,8 @@ class Script:
         count = 0
         for number in range(self.requests):
             if number == self.forgotten_at:
-                links = [each for each in links if "node-3" not in each[2:]]
-                known = {own: ends for own, ends in known.items() if "node-3" not in ends}
+                links = [each for each in links if FORGOTTEN not in each[2:]]
+                known = {own: ends for own, ends in known.items() if FORGOTTEN not in ends}
             for event in self.request(number)[0]:
                 t, own = event["t"], event.get("id")
                 if own in known or (newest is not None and t < newest - LATENESS):
@@ -115,11 +117,16 @@ class Outcome:
     """What a process has reported before it ended.
 
     acknowledged: the number of the last request, -1 before the first. seq: of its last event.
+    forgot: whether a node was forgotten. opened_forgot: whether it was when the directory was
+        opened. left: files that have its name although it was.
     """
 
     acknowledged: int = -1
     seq: int = 0
+    forgot: bool = False
     opened_seq: int | None = None
+    opened_forgot: bool = False
+    left: list[str] = field(default_factory=list)
     end: dict[str, Any] | None = None
     killed: bool = False
     error: str | None = None
@@ -133,17 +140,34 @@ def _drained(live: Live) -> None:
         time.sleep(0.0005)
 
 
-def _work(pipe: Connection, directory: str, script: Script, first: int, failpoint: str) -> None:
+class Pipe(Protocol):
+    """Where a process reports."""
+
+    def send(self, said: dict[str, Any], /) -> None:
+        """Report."""
+
+
+def _files_with(name: str, directory: str) -> list[str]:
+    files = (path for path in Path(directory).rglob("*") if path.is_file())
+    return sorted(path.name for path in files if name.encode() in path.read_bytes())
+
+
+def work(pipe: Pipe, directory: str, script: Script, first: int, failpoint: str = "") -> None:
     """Send requests from one on to a live state, and report: the work of a process to be killed."""
     failpoints.arm(failpoint)
     try:
         live = Live.open(directory, settings=LiveSettings(**_SETTINGS))
-        pipe.send({"opened_seq": live.stats()["seq"]})
+        forgot = bool(live.stats()["forgotten"])
+        pipe.send({"opened_seq": live.stats()["seq"], "opened_forgot": forgot})
+        if forgot and first == script.forgotten_at:
+            pipe.send({"left": _files_with(FORGOTTEN, directory)})
         for number in range(first, script.requests):
             if number == script.forgotten_at:
                 _drained(live)
                 with contextlib.suppress(UnknownNodeError):  # it is gone already
-                    live.forget("node-3")
+                    live.history(FORGOTTEN)  # writes trajectories
+                    live.forget(FORGOTTEN)
+                pipe.send({"forgot": True})
             events, key = script.request(number)
             receipt = live.ingest(events, key=key)
             pipe.send({"acknowledged": number, "seq": receipt.seq})
@@ -207,7 +231,7 @@ class Killer:
         """
         ours, theirs = self._context.Pipe(duplex=False)
         arguments = theirs, str(self.directory), self.script, first, failpoint
-        process = self._context.Process(target=_work, args=arguments, daemon=True)
+        process = self._context.Process(target=work, args=arguments, daemon=True)
         process.start()
         theirs.close()
         outcome = Outcome(acknowledged=first - 1)
@@ -229,30 +253,54 @@ class Killer:
         return outcome
 
 
+def check_outcome(outcome: Outcome, when: str, seq: int, forgot: bool) -> None:
+    """Raise AssertionError if a process did not find what was acknowledged before: an event, and
+    that a node was forgotten.
+    """
+    assert outcome.error is None, f"{when}: {outcome.error}"
+    if outcome.opened_seq is not None:
+        assert outcome.opened_seq >= seq, (
+            f"{when}: event {seq} was acknowledged, and {outcome.opened_seq} is the last one that"
+            " is there"
+        )
+        assert outcome.opened_forgot or not forgot, f"{when}: what was forgotten is there again"
+        assert not outcome.left, f"{when}: {outcome.left} hold what was forgotten"
+
+
+def check_end(end: dict[str, Any], when: str, expected: dict[str, Any]) -> None:
+    """Raise AssertionError if the end differs from that of a process nobody killed."""
+    for name, value in expected.items():
+        assert end[name] == value, f"{when}: {name} differs"
+
+
+def check_links(script: Script, end: dict[str, Any]) -> None:
+    """Raise AssertionError if the events in the end are not those that the model accepts."""
+    links = [*script.accepted(), (_FAR, "node-1", "the last")]
+    found = [tuple(each) for each in end["links"]]
+    same = found == links[: len(found)]
+    assert same, f"seed {script.seed}: the events differ from those of the model"
+    assert len(found) == len(links) - 1, "the last event waits, and no other"
+
+
 def check(directory: Path, script: Script, expected: dict[str, Any], ends: Iterator[Any]) -> int:
     """Let processes die one after the other until one finishes; return how many did.
 
     ends: how each one dies: seconds, or the name of a failpoint. Raise AssertionError if anything
     acknowledged was lost, or what is there in the end is not as expected.
     """
-    killer, first, seq, kills = Killer(directory, script), 0, 0, 0
+    killer, first, seq, kills, forgot = Killer(directory, script), 0, 0, 0, False
     while True:
         how = next(ends, None)
         if isinstance(how, str):
             outcome = killer.run(first, failpoint=how)
         else:
             outcome = killer.run(first, kill_after_s=how)
-        assert outcome.error is None, f"seed {script.seed}, {how}: {outcome.error}"
-        if outcome.opened_seq is not None:
-            assert outcome.opened_seq >= seq, (
-                f"seed {script.seed}, after {how}: event {seq} was acknowledged, and"
-                f" {outcome.opened_seq} is the last one that is there"
-            )
+        check_outcome(outcome, f"seed {script.seed}, {how}", seq, forgot)
+        forgot |= outcome.forgot
         first, seq = outcome.acknowledged + 1, max(seq, outcome.seq)
         kills += outcome.killed
         if outcome.end is not None:
-            for name, value in expected.items():
-                assert outcome.end[name] == value, f"seed {script.seed}, {how}: {name} differs"
+            check_end(outcome.end, f"seed {script.seed}, {how}", expected)
         if not outcome.killed:
             assert outcome.end is not None
             return kills
@@ -265,11 +313,7 @@ def uninterrupted(script: Script) -> tuple[dict[str, Any], float]:
         outcome = Killer(Path(directory) / "live", script).run()
         assert outcome.error is None, outcome.error
         assert outcome.end is not None
-        links = [*script.accepted(), (_FAR, "node-1", "the last")]
-        found = [tuple(each) for each in outcome.end["links"]]
-        same = found == links[: len(found)]
-        assert same, f"seed {script.seed}: the events differ from those of the model"
-        assert len(found) == len(links) - 1, "the last event waits, and no other"
+        check_links(script, outcome.end)
         return outcome.end, time.monotonic() - begin
 
 

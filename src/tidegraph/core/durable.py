@@ -49,7 +49,7 @@ def put_in_place(aside: Path, path: Path) -> None:
     exist without its content.
     """
     os.replace(aside, path)
-    _sync_names(path.parent)
+    sync_names(path.parent)
 
 
 def exchange(aside: Path, path: Path) -> None:
@@ -66,10 +66,11 @@ def exchange(aside: Path, path: Path) -> None:
         os.replace(path, between)
         os.replace(aside, path)
         os.replace(between, aside)
-    _sync_names(path.parent)
+    sync_names(path.parent)
 
 
-def _sync_names(directory: Path) -> None:
+def sync_names(directory: Path) -> None:
+    """Let the names in a directory survive a power failure, and the deletion of others."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)  # the name is part of the directory, which needs its own sync

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tidegraph.core.durable import not_written, replace_file
+from tidegraph.core.durable import not_written, replace_file, sync_names
 from tidegraph.core.errors import StateFileError, StorageError, TidegraphError
 
 _BEING_WRITTEN = re.compile(r".*\.part\d*")
@@ -92,9 +92,12 @@ def _first_difference(
 
 
 def make_directory(directory: Path) -> None:
-    """Create a directory and its parents, unless it exists."""
+    """Create a directory and its parents, durably, unless it exists."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            sync_names(each.parent)
     except FileExistsError:
         raise StorageError(f"{directory} is a file; give a new directory") from None
     except OSError as error:

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core import statefile
-from tidegraph.core.durable import only_writer
+from tidegraph.core.durable import only_writer, sync_names
 from tidegraph.core.errors import (
     BusyError,
     ParameterError,
@@ -185,6 +185,7 @@ class Live:
         require_free(path, "a live state", own=_OWN, error=StateFileError)
         source = source_of(given, settings)
         lateness_of(settings, source.about)  # checks it before anything is written
+        sync_names(path.absolute().parent)  # a start that was killed may not have
         if source.model is not None:
             Versions(path).restart(source.model)
         return _created(file, source)

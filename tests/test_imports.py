@@ -112,9 +112,10 @@ LAYERS: dict[str, list[str]] = {
         "serving",
     ],
     "bench": [
-        "graphs measuring plots results",
+        "disk graphs measuring plots results",
         "competitors",
         "live live_kills recomputing run_growth scaling streams",
+        "lost_writes",
     ],
     "reproduce": [
         "data texts tgn",

@@ -27,6 +27,7 @@ from tidegraph.core.progress import Progress, silent
 from tidegraph.live import failpoints
 from tidegraph.live.live import Live
 from tidegraph.live.models import Model
+from tidegraph.live.movements import DIRECTORY as TRAJECTORIES
 from tidegraph.live.settings import LiveSettings
 
 LATENESS = 25
@@ -148,8 +149,11 @@ class Pipe(Protocol):
 
 
 def _files_with(name: str, directory: str) -> list[str]:
+    """Return files with a name in them, and trajectories, which have numbers instead of names."""
     files = (path for path in Path(directory).rglob("*") if path.is_file())
-    return sorted(path.name for path in files if name.encode() in path.read_bytes())
+    found = [path.name for path in files if name.encode() in path.read_bytes()]
+    found += [path.name for path in Path(directory).glob(TRAJECTORIES)]
+    return sorted(found)
 
 
 def work(pipe: Pipe, directory: str, script: Script, first: int, failpoint: str = "") -> None:

@@ -11,6 +11,7 @@ import shutil
 import threading
 from pathlib import Path
 
+from tidegraph.core.durable import sync_names
 from tidegraph.core.errors import BusyError, ParameterError, StorageError, TidegraphError
 from tidegraph.live.state import State
 from tidegraph.store.trajectories import Trajectories, record
@@ -32,10 +33,11 @@ class Movements:
         return len(self._state.meetings) + len(self._state.others) - self._rows
 
     def delete(self) -> None:
-        """Delete the store."""
+        """Delete the store, durably."""
         with self._lock:
             self._store, self._rows = None, 0
             shutil.rmtree(self._path, ignore_errors=True)
+            sync_names(self._path.parent)
 
     def caught_up(self, timeout_s: float) -> Trajectories:
         """Record what is missing, and return the store."""

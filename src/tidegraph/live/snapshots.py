@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tidegraph.core import statefile
-from tidegraph.core.durable import not_written, put_in_place
+from tidegraph.core.durable import not_written, put_in_place, sync_names
 from tidegraph.core.errors import StateFileError
 from tidegraph.core.resume import make_directory
 from tidegraph.live.failpoints import reach
@@ -84,7 +84,7 @@ class Snapshots:
         return None
 
     def delete_others(self, seq: int, forgotten: int) -> None:
-        """Delete the snapshots that hold what was forgotten since, all but this one."""
+        """Delete the snapshots that hold what was forgotten since, all but this one, durably."""
         for other in self.numbers():
             if other == seq:
                 continue
@@ -96,6 +96,7 @@ class Snapshots:
                 reach("snapshot.prune.before")
                 self.path(other).unlink(missing_ok=True)
                 reach("snapshot.prune.after")
+        sync_names(self.directory)
 
     @property
     def bytes(self) -> int:

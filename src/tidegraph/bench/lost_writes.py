@@ -8,6 +8,7 @@ what had been acknowledged by then, and end as if nothing had happened.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -37,11 +38,11 @@ class _Said:
     """Reports as lines of a file."""
 
     def __init__(self, path: Path) -> None:
-        self._file = open(path, "wb", buffering=0)
+        self._to = os.open(path, os.O_WRONLY | os.O_CREAT)
 
     def send(self, said: dict[str, Any], /) -> None:
         """Report."""
-        self._file.write(json.dumps(said).encode() + b"\n")
+        os.write(self._to, json.dumps(said).encode() + b"\n")
 
 
 def _record(script: Script, work_directory: Path) -> tuple[Path, list[Operation]]:

@@ -154,8 +154,7 @@ def live_kills(ctx: click.Context, /, kills: int, seed: int, output: Path) -> No
     console().print(
         f"{results['kills']:,} kills at random moments, {len(results['failpoints'])} at failpoints"
         f" and {sum(each['crashes'] for each in results['lost_writes']):,} losses of what was not"
-        " synced in"
-        f" {results['seconds']:,.0f} s: nothing lost. Wrote {output}"
+        f" synced in {results['seconds']:,.0f} s: nothing lost. Wrote {output}"
     )
     echo_json(results)
 

@@ -194,8 +194,8 @@ def test_a_model_of_another_release_is_rejected_with_what_to_do(tmp_path: Path) 
         write_arrays(file, weights, about | {"settings": about["settings"] | change})
         with pytest.raises(StateFileError, match=words):
             LinkPredictor.load(tmp_path / "model")
-    write_arrays(file, weights, about | {"format": 1})  # its walks were over fewer events
-    with pytest.raises(StateFileError, match=r"format 1; .* format 2; .* train again"):
+    write_arrays(file, weights, about | {"format": 2})  # it ranked by the logit of pairs
+    with pytest.raises(StateFileError, match=r"format 2; .* format 3; .* train again"):
         LinkPredictor.load(tmp_path / "model")
     write_arrays(file, weights, about)
     history = tmp_path / "model" / "trajectories" / "history"
@@ -377,11 +377,38 @@ def test_a_ranking_lists_the_likeliest_first(fitted: LinkPredictor) -> None:
     assert len(nodes) == len(set(nodes.tolist())) == 5
     assert (np.diff(probability) <= 0).all()
     np.testing.assert_allclose(
-        fitted.predict_proba(source, nodes, NOW), probability, rtol=1e-4, atol=1e-5
+        fitted.predict_proba(source, nodes, NOW, given_src=True), probability, rtol=1e-4, atol=1e-5
     )
     everyone, all_of_them = fitted.rank(source, NOW, k=NODES)
     assert set(everyone.tolist()) == set(STREAM.before(NOW).dst.tolist()) - {source}
     np.testing.assert_allclose(all_of_them[0], probability[0], rtol=1e-6)
+
+
+def test_a_source_that_acts_after_long_returns_to_where_it_was() -> None:
+    # Every source has a page of its own, acts in bursts, and meets a popular page now and then.
+    # Pairs of the past as negatives teach that sources at rest do not act, but say nothing about
+    # where one goes that does.
+    random = np.random.default_rng(0)
+    burst = np.repeat(random.integers(0, 60, 700), 5)
+    own = random.random(len(burst)) < 0.7
+    dst = 60 + np.where(own, burst, random.integers(60, 70, len(burst)))
+    stream = EventStream(burst, dst, np.arange(len(burst)), 130)
+    split = evaluation.tgb_split(stream)
+    model = predictor(epochs=8, past_negatives=2, past_weight=3.0).fit(stream, split)
+    first = split.test[burst[split.test] != burst[split.test - 1]]  # of a burst
+    asked = first[own[first]]
+    places = {}
+    for given_src in (True, False):
+        scores = np.array(
+            [
+                model.decision_function(burst[k], np.arange(60, 130), k, given_src=given_src)
+                for k in asked
+            ]
+        )
+        true = scores[np.arange(len(asked)), dst[asked] - 60]
+        places[given_src] = evaluation.metrics.mrr(1 + (scores > true[:, None]).sum(axis=1))
+    assert places[True] > 0.95
+    assert places[True] > places[False] + 0.05
 
 
 def test_a_ranking_of_few_candidates_scores_them_as_that_of_all(fitted: LinkPredictor) -> None:
@@ -390,7 +417,7 @@ def test_a_ranking_of_few_candidates_scores_them_as_that_of_all(fitted: LinkPred
     src, dst, probability = fitted.rank_all(NOW, 5, src=sources, most=12)
     np.testing.assert_array_equal(src, np.repeat(sources, 5))
     np.testing.assert_allclose(
-        fitted.predict_proba(src, dst, NOW), probability, rtol=1e-4, atol=1e-5
+        fitted.predict_proba(src, dst, NOW, given_src=True), probability, rtol=1e-4, atol=1e-5
     )
     source = int(sources[0])
     few = fitted._candidates.of(source, NOW, 12, lambda nodes: nodes != source)

@@ -274,9 +274,11 @@ def test_a_rectifier_drops_nothing_in_answers_and_repeats_itself_with_a_seed() -
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_numpy_and_torch_give_the_same_answers(layers: int) -> None:
+@pytest.mark.parametrize("past_negatives", [0, 1])
+def test_numpy_and_torch_give_the_same_answers(layers: int, past_negatives: int) -> None:
     torch.manual_seed(0)
-    network = LinkNetwork(LinkSettings(hidden=32, layers=layers), 0, 12).eval()
+    settings = LinkSettings(hidden=32, layers=layers, past_negatives=past_negatives)
+    network = LinkNetwork(settings, 0, 12).eval()
     random = np.random.default_rng(0)
     features = (3 * random.standard_normal((5000, 12)) + 2).astype(np.float32)
     features[0] *= 1e4  # beyond what is clipped
@@ -285,7 +287,10 @@ def test_numpy_and_torch_give_the_same_answers(layers: int) -> None:
         standard = network.standardise(features.copy())
         expected = network(torch.from_numpy(standard), None, None).numpy()
     # A sum of n numbers of float32 is off by some n roundings of their largest.
-    np.testing.assert_allclose(PairNetwork(network.weights())(features), expected, atol=1e-4)
+    assert expected.shape == (5000, 1 + past_negatives)
+    answer = PairNetwork(network.weights())
+    np.testing.assert_allclose(answer(features.copy()), expected[:, 0], atol=1e-4)
+    np.testing.assert_allclose(answer(features, given_src=True), expected[:, -1], atol=1e-4)
 
 
 def test_numpy_takes_the_weights_of_a_network_of_pairs_alone() -> None:
@@ -293,7 +298,9 @@ def test_numpy_takes_the_weights_of_a_network_of_pairs_alone() -> None:
     lacking = {name: array for name, array in weights.items() if name != "mean"}
     narrow = {**weights, "decoder.net.0.weight": weights["decoder.net.0.weight"][:, :4]}
     more = {**weights, "encoder.project.weight": np.zeros((2, 2), dtype=np.float32)}
-    for wrong in (lacking, narrow, more):
+    last = max(name for name in weights if name.endswith(".weight"))
+    third = {**weights, last: np.zeros((3, weights[last].shape[1]), dtype=np.float32)}
+    for wrong in (lacking, narrow, more, third):
         with pytest.raises((KeyError, ValueError)):
             PairNetwork(wrong)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
@@ -325,7 +326,7 @@ def test_ranks_are_those_of_the_evaluation(
     monkeypatch.setattr(answering, "_PAIRS", NODES * EVENTS)
     about, arrays = answering.next_links(predictor, STREAM, SPLIT)
     assert about["ranking"] == {"destinations": NODES, "events": len(SPLIT.test), "of": 450}
-    score = predictor.decision_function
+    score = functools.partial(predictor.decision_function, given_src=True)
     reported = evaluation.evaluate_ranking(score, STREAM, SPLIT, heuristics=list).row().metrics
     assert evaluation.metrics.mrr(arrays["rank.place"]) == pytest.approx(reported["mrr"])
     assert evaluation.metrics.hits_at(arrays["rank.place"], 10) == reported["hits@10"]

@@ -108,8 +108,9 @@ def predict(
     or ns, an ISO date (UTC where no zone is written); a column t of --pairs gives each row its own.
     An answer for a time uses the events before it. The last column is the probability among pairs
     like those of the training: a true link against random destinations and past pairs. It ranks
-    pairs; it is not the share of all possible pairs that will meet. Rows of --pairs with a node
-    that the model does not know have no probability, and a column unknown says which.
+    pairs; it is not the share of all possible pairs that will meet. That of --rank and --for-all
+    takes for granted that the source acts, and compares its destinations. Rows of --pairs with a
+    node that the model does not know have no probability, and a column unknown says which.
 
     With --events the result has the class and the calibrated probability of each class for every
     row, from what the row carries and all events before it: those of the model, and rows of FILE

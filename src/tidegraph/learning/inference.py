@@ -42,20 +42,24 @@ class PairNetwork:
         names = [f"decoder.net.{number}" for number in sorted(found)]
         self._layers = [(weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in names]
         widths = [len(self._mean), *(weight.shape[0] for weight, _ in self._layers)]
-        read = [*(weight.shape[1] for weight, _ in self._layers), 1]
-        if widths != read or len(weights) != 2 + 2 * len(self._layers):
+        read = [weight.shape[1] for weight, _ in self._layers]
+        others = len(weights) - 2 * len(self._layers) - 2
+        if widths[:-1] != read or widths[-1] not in (1, 2) or others:
             raise ValueError(f"layers give {widths} numbers and read {read}")
 
-    def __call__(self, features: FloatArray, *_: Any) -> FloatArray:
-        """Return the logit of each row of features, `[n]`, which are overwritten."""
+    def __call__(self, features: FloatArray, *_: Any, given_src: bool = False) -> FloatArray:
+        """Return the logit of each row of features, `[n]`, which are overwritten.
+
+        given_src: of the destination, given that the source acts; otherwise of the pair.
+        """
         out = np.empty(len(features), dtype=np.float32)
+        weight, bias = (last[-1 if given_src else 0] for last in self._layers[-1])
         for first in range(0, len(features), _AT_ONCE):
             rows = slice(first, first + _AT_ONCE)
             hidden = standardise(features[rows], self._mean, self._scale)
-            for weight, bias in self._layers[:-1]:
-                hidden = hidden @ weight.T
-                hidden += bias
+            for layer_weight, layer_bias in self._layers[:-1]:
+                hidden = hidden @ layer_weight.T
+                hidden += layer_bias
                 np.maximum(hidden, 0, out=hidden)
-            weight, bias = self._layers[-1]
-            out[rows] = (hidden @ weight.T + bias)[:, 0]
+            out[rows] = hidden @ weight + bias
         return out

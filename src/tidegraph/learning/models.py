@@ -258,16 +258,23 @@ class _Decoder(nn.Module):
     narrowing = 1  # how much narrower than the first hidden layer the others are
 
     def __init__(
-        self, width: int, pair: int, *, hidden: int = 128, layers: int = 2, dropout: float = 0.0
+        self,
+        width: int,
+        pair: int,
+        *,
+        hidden: int = 128,
+        layers: int = 2,
+        dropout: float = 0.0,
+        questions: int = 1,
     ) -> None:
         super().__init__()
         columns = self.vectors * width + (pair if self.reads_pairs else 0)
         later = min(hidden, max(_NARROWEST, hidden // self.narrowing))
-        self.net = mlp(columns, hidden, layers, 1, later=later, dropout=dropout)
+        self.net = mlp(columns, hidden, layers, questions, later=later, dropout=dropout)
 
     def logits(self, *parts: Tensor) -> Tensor:
         out: Tensor = self.net(torch.cat(parts, dim=-1))
-        return out[:, 0]
+        return out.squeeze(1)  # a single logit has no axis of its own
 
 
 class Concatenation(_Decoder):
@@ -330,7 +337,7 @@ def make_decoder(
     """Return the decoder of this name, or the one that this class or function makes.
 
     width: of the encoded nodes; 0 where there is no encoder and both nodes are None.
-    shape: `hidden`, `layers` and `dropout`.
+    shape: `hidden`, `layers` and `dropout`; of a named one, also `questions`, its logits.
     """
     arguments = "width, pair, hidden=, layers=, dropout="
     return _maker("decoder", decoder, DECODERS, arguments)(width, pair, **shape)
@@ -392,17 +399,27 @@ class Network(nn.Module):
 
 
 class LinkNetwork(Network):
-    """The network from standardised pair features and both encoded nodes to one logit."""
+    """The network from standardised pair features and both encoded nodes to logits.
+
+    It answers whether a pair meets and, where pairs of the past are among the negatives, also which
+    destination a source takes that acts: those pairs say much about who acts, and would distort
+    the order of destinations.
+    """
 
     def __init__(self, settings: LinkSettings, columns: int, pair: int) -> None:
         super().__init__(settings, columns, pair)
         shape = {name: getattr(settings, name) for name in ("hidden", "layers", "dropout")}
+        if not callable(settings.decoder):
+            shape["questions"] = 2 if settings.past_negatives else 1
         self.decoder = make_decoder(settings.decoder, self.encoded, pair, **shape)
 
     def forward(self, pair: Tensor, src: Tensor | None, dst: Tensor | None) -> Tensor:
-        """Return logits from standardised pair features and encoded nodes, None without encoder."""
+        """Return logits from standardised pair features and encoded nodes, None without encoder.
+
+        `[B, 1]` or, where there are two questions, `[B, 2]`.
+        """
         logits: Tensor = self.decoder(src, dst, pair)
-        return logits
+        return logits[:, None] if logits.ndim == 1 else logits
 
 
 class ClassNetwork(Network):

@@ -372,7 +372,8 @@ class LinkSettings(ModelSettings):
     )
     random_negatives: int = setting(
         6,
-        "negatives per event with the same source and a random destination",
+        "negatives per event with the same source and a random destination; of several, one is any"
+        " node",
         "more helps ranking",
         least=0,
         most=_MANY,

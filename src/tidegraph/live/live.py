@@ -555,7 +555,8 @@ class Live:
         if len(wanted) > max(_PAIRS, k):
             wanted = past.candidates.of(number, t, max(_PAIRS, k), lambda nodes: nodes != number)
         count = len(wanted)
-        found = probability(model, past, np.full(count, number), wanted, np.full(count, t))
+        asked = np.full(count, number), wanted, np.full(count, t)
+        found = probability(model, past, *asked, given_src=True)
         best = np.lexsort((wanted, -found))[:k]
         names = [state.name(each) for each in wanted[best].tolist()]
         return self._answer(now, {"node": node, "names": names, "probability": found[best]})

@@ -100,10 +100,13 @@ class Model:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_network", PairNetwork(self.weights))
 
-    def logits(self, past: Past, src: IntArray, dst: IntArray, t: IntArray) -> FloatArray:
-        """Return the logit of every pair at a time."""
-        read: FloatArray = self._network(self._features(past)(src, dst, t))  # type: ignore[attr-defined]
-        return read
+    def logits(
+        self, past: Past, src: IntArray, dst: IntArray, t: IntArray, *, given_src: bool = False
+    ) -> FloatArray:
+        """Return the logit of every pair at a time, or of the destination if the source acts."""
+        read = self._features(past)(src, dst, t)
+        found: FloatArray = self._network(read, given_src=given_src)  # type: ignore[attr-defined]
+        return found
 
     def _features(self, past: Past) -> PairFeatures:
         parts: list[PartOfLinks] = []
@@ -169,9 +172,15 @@ class Heuristics:
 
 
 def probability(
-    model: Model | None, past: Past, src: IntArray, dst: IntArray, t: IntArray
+    model: Model | None,
+    past: Past,
+    src: IntArray,
+    dst: IntArray,
+    t: IntArray,
+    *,
+    given_src: bool = False,
 ) -> FloatArray:
-    """Return how likely every pair is at its time."""
+    """Return how likely every pair is at its time, or the destination if the source acts."""
     if model is None:
         return Heuristics.probability(past, src, dst, t)
-    return sigmoid(model.logits(past, src, dst, t))
+    return sigmoid(model.logits(past, src, dst, t, given_src=given_src))

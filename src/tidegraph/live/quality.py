@@ -80,7 +80,7 @@ class Quality:
             scores = dict(Heuristics.scores(past, *asked))
             scores[HEURISTICS] = Heuristics.probability(past, *asked)
             if model is not None:
-                scores["model"] = probability(model, past, *asked)
+                scores["model"] = probability(model, past, *asked, given_src=True)
             tables = {name: each.reshape(shape) for name, each in scores.items()}
             version = HEURISTICS if model is None else model.version
             self._add(version, t, tables, end - begin)

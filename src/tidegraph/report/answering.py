@@ -153,7 +153,7 @@ def _ranks(
         report(some.start, count, "ranking all destinations")
         asked = np.repeat(src[some], width), np.tile(destinations, len(src[some]))
         times = np.repeat(t[some], width), np.repeat(as_of[rows[some]], width)
-        answers = predictor.decision_function(*asked, *times)
+        answers = predictor.decision_function(*asked, *times, given_src=True)
         scores[some] = answers.reshape(-1, width)
     # Other destinations that the source reaches at the same time are as true.
     true = np.zeros(scores.shape, dtype=bool)

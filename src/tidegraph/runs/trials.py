@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -69,12 +70,14 @@ class _LinkTrial(Trial):
         assert model is None or isinstance(model, LinkPredictor)
         asked = self.protocol
         options = _options(model) | {"knowledge": asked.knowledge, "progress": progress}
-        about = None if model is None else model.decision_function, self.events, self.training
+        about = self.events, self.training
         samplers = asked.samplers or ("random-dst",)
-        results = [evaluation.evaluate_link(*about, samplers=samplers, **options)]
+        score = None if model is None else model.decision_function
+        results = [evaluation.evaluate_link(score, *about, samplers=samplers, **options)]
         if asked.ranks:
-            sample = asked.rank_sample
-            results.append(evaluation.evaluate_ranking(*about, sample=sample, **options))
+            rank = None if score is None else functools.partial(score, given_src=True)
+            options["sample"] = asked.rank_sample
+            results.append(evaluation.evaluate_ranking(rank, *about, **options))
         return Scores.of(results)
 
 
@@ -112,7 +115,8 @@ class _SnapshotTrial(Trial):
                 learned += 1
                 model.train_further(np.flatnonzero(self.events.t == learned), **LIVE)
             pairs = np.repeat(sources, nodes), np.tile(np.arange(nodes), len(sources))
-            return model.decision_function(*pairs, task + 1).reshape(len(sources), nodes)
+            found = model.decision_function(*pairs, task + 1, given_src=True)
+            return found.reshape(len(sources), nodes)
 
         return score_all
 

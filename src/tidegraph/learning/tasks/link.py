@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -57,6 +58,7 @@ class _Examples:
     as_of: IntArray  # before which events are known
     label: FloatArray
     weight: FloatArray
+    of_src: FloatArray  # 1 where the source is that of an event, so that destinations compete
 
 
 @dataclass(eq=False, kw_only=True, repr=False)
@@ -73,7 +75,7 @@ class LinkPredictor(LinkSettings, Estimator):
     """
 
     task: ClassVar[Task] = "link"
-    saved_format: ClassVar[int] = 2  # 1 walked over fewer events, and knew no ages
+    saved_format: ClassVar[int] = 3  # 2 did not rank by a logit of its own
 
     # Fitting --------------------------------------------------------------------------------------
 
@@ -156,11 +158,16 @@ class LinkPredictor(LinkSettings, Estimator):
 
         asked = examples.src[rows], examples.dst[rows], examples.as_of[rows]
         read = torch.from_numpy(features).index_select(0, torch.from_numpy(rows))
-        return nn.functional.binary_cross_entropy_with_logits(
-            self._logits(read, *asked),
-            torch.from_numpy(examples.label[rows]).to(self.device),
-            weight=torch.from_numpy(examples.weight[rows]).to(self.device),
+        label, weight, of_src = (
+            torch.from_numpy(column[rows]).to(self.device)
+            for column in (examples.label, examples.weight, examples.of_src)
         )
+        loss = nn.functional.binary_cross_entropy_with_logits
+        pair, *destination = self._logits(read, *asked).unbind(1)
+        total = loss(pair, label, weight=weight)
+        for logits in destination:
+            total = total + loss(logits, label, weight=weight * of_src)
+        return total
 
     def _new_network(self, columns: int, features: int) -> LinkNetwork:
         from tidegraph.learning.models import LinkNetwork
@@ -189,6 +196,8 @@ class LinkPredictor(LinkSettings, Estimator):
         sources, targets = [src] * (1 + randoms), [dst]
         known = np.arange(stream.nodes) if self.any_node else np.unique(dst)
         targets += [generator.choice(known, count) for _ in range(randoms)]
+        if randoms > 1 and not self.any_node:  # so that no kind of candidate surprises
+            targets[-1] = generator.choice(np.union1d(known, src), count)
         past, before = _past_pairs(stream, events, earlier, as_of)
         for _ in range(pasts):
             pick = (generator.random(count) * before).astype(np.int64)
@@ -208,14 +217,17 @@ class LinkPredictor(LinkSettings, Estimator):
             np.tile(as_of, len(sources))[order],
             np.repeat(np.array([1, 0, 0], dtype=np.float32), times)[order],
             weight[order],
+            np.repeat(np.array([1, 1, 0], dtype=np.float32), times)[order],
         )
 
     @property
     def training_negatives(self) -> str:
         """The negatives of the training, in words."""
         other = "random node" if self.any_node else "random destination"
+        mixed = self.random_negatives > 1 and not self.any_node
+        any_kind = " (one of them any node)" if mixed else ""
         return (
-            f"per event {counted(self.random_negatives, other)} and"
+            f"per event {counted(self.random_negatives, other)}{any_kind} and"
             f" {counted(self.past_negatives, 'whole pair')} of the past (weight"
             f" {self.past_weight:g})"
         )
@@ -223,7 +235,7 @@ class LinkPredictor(LinkSettings, Estimator):
     # Questions ------------------------------------------------------------------------------------
 
     def _logits(self, pair: Tensor, src: IntArray, dst: IntArray, as_of: IntArray) -> Tensor:
-        """Return the logits of pairs, given their standardised features."""
+        """Return the logits of pairs, given their standardised features, `[n, questions]`."""
         pair = pair.to(self.device)
         if self.encoder is None:
             logits: Tensor = self._network(pair, None, None)
@@ -243,40 +255,52 @@ class LinkPredictor(LinkSettings, Estimator):
         return logits
 
     def decision_function(
-        self, src: ArrayLike, dst: ArrayLike, t: ArrayLike, as_of: ArrayLike | None = None
+        self,
+        src: ArrayLike,
+        dst: ArrayLike,
+        t: ArrayLike,
+        as_of: ArrayLike | None = None,
+        *,
+        given_src: bool = False,
     ) -> FloatArray:
         """Return the logit of every pair `(src, dst)` at `t`, `[n]`; positive means likely.
 
         Only events strictly before `t` count, or before `as_of` if that is given. One value may be
         given for all pairs. An encoder sees the changes of nodes until `as_of`.
+
+        given_src: that `src` acts at `t` is taken for granted, and the logit compares its
+            destinations, as `rank` does. Otherwise it also says whether `src` acts at all.
         """
         self._check_fitted()
         known = {} if as_of is None else {"as_of": as_of}
         sources, targets, times, *given = self._columns(src=src, dst=dst, t=t, **known)
         before = given[0] if given else times
         out = np.empty(len(sources), dtype=np.float32)
-        answer = PairNetwork(self._weights()) if self._plain() else self._answer
+        network = PairNetwork(self._weights()) if self._plain() else self._answer
+        answer = functools.partial(network, given_src=given_src)
         for rows in pieces(len(sources), _PAIRS_AT_ONCE):
             pairs, when = (sources[rows], targets[rows]), (times[rows], before[rows])
             out[rows] = answer(self._pair_features(*pairs, *when), *pairs, before[rows])
         return out
 
-    def _answer(self, features: FloatArray, *asked: IntArray) -> FloatArray:
+    def _answer(self, features: FloatArray, *asked: IntArray, given_src: bool) -> FloatArray:
         """Return the logits of pairs by the network in torch, given their features."""
         import torch
 
         with torch.no_grad():
             logits = self._logits(torch.from_numpy(self._prepare(features)), *asked)
-            found: FloatArray = logits.cpu().numpy()
+            found: FloatArray = logits[:, -1 if given_src else 0].cpu().numpy()
             return found
 
-    def predict_proba(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> FloatArray:
+    def predict_proba(
+        self, src: ArrayLike, dst: ArrayLike, t: ArrayLike, *, given_src: bool = False
+    ) -> FloatArray:
         """Return the probability of every pair `(src, dst)` at `t`, `[n]`: the one of class 1.
 
         It is the probability among pairs like those of the training (events against their
-        negatives), not among all possible pairs.
+        negatives), not among all possible pairs. `given_src` is that of `decision_function`.
         """
-        return sigmoid(self.decision_function(src, dst, t))
+        return sigmoid(self.decision_function(src, dst, t, given_src=given_src))
 
     def predict(self, src: ArrayLike, dst: ArrayLike, t: ArrayLike) -> IntArray:
         """Return the class of every pair, `[n]`: 1 where the link is likelier than not, else 0."""
@@ -302,7 +326,7 @@ class LinkPredictor(LinkSettings, Estimator):
         without_known: bool = False,
     ) -> tuple[IntArray, FloatArray]:
         """Return the numbers of the `k` likeliest destinations of `src` at `t`, best first, and
-        their probabilities.
+        their probabilities, given that `src` acts at `t`.
 
         Candidates are the nodes that were destinations before `t`, unless others are given;
         `without_known` leaves out those that `src` was linked to before. Where there are more than
@@ -375,7 +399,7 @@ class LinkPredictor(LinkSettings, Estimator):
             asked = [candidates_of(source) for source in sources[rows].tolist()]
             place = np.repeat(rows, [len(each) for each in asked])
             begin, end = sources[place], np.concatenate(asked)
-            logit = self.decision_function(begin, end, time)
+            logit = self.decision_function(begin, end, time, given_src=True)
             order = np.lexsort((end, -logit, place))
             ordered = place[order]
             best = order[np.arange(len(order)) - np.searchsorted(ordered, ordered) < k]

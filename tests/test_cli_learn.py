@@ -243,7 +243,7 @@ def test_test_events_of_a_protocol_do_not_train(tmp_path: Path) -> None:
 # predict ------------------------------------------------------------------------------------------
 
 
-def test_one_pair_a_file_of_pairs_and_a_ranking_agree(model: Path, tmp_path: Path) -> None:
+def test_a_pair_and_a_file_of_pairs_agree_and_a_ranking_is_in_order(model: Path, tmp_path: Path) -> None:
     ranked = cells(succeeded(run("predict", model, "--src", "Ann O'Neil", "--rank", "3")).stdout)
     assert [row["rank"] for row in ranked] == ["1", "2", "3"]
     values = [float(row["probability"]) for row in ranked]
@@ -251,7 +251,11 @@ def test_one_pair_a_file_of_pairs_and_a_ranking_agree(model: Path, tmp_path: Pat
     best = ranked[0]
     one = run("predict", model, "--src", "Ann O'Neil", "--dst", best["dst"])
     (answer,) = cells(succeeded(one).stdout)
-    assert float(answer["probability"]) == pytest.approx(values[0], rel=1e-4)
+    predictor = LinkPredictor.load(model)
+    now = int(predictor.stream.t[-1]) + 1
+    pair = predictor.stream.number(["Ann O'Neil", best["dst"]])
+    (in_order,) = predictor.predict_proba(*pair, now, given_src=True)
+    assert values[0] == pytest.approx(float(in_order), rel=1e-4)
     asked = tmp_path / "asked.csv"
     asked.write_text(
         f'dst,note,src\n{best["dst"]},"a, b",Ann O\'Neil\nshop-03,,"Dé, Li"\n', encoding="utf-8"
@@ -261,10 +265,9 @@ def test_one_pair_a_file_of_pairs_and_a_ranking_agree(model: Path, tmp_path: Pat
     rows = cells(answers.read_text(encoding="utf-8"))
     assert list(rows[0]) == ["dst", "note", "src", "probability"]
     assert [row["note"] for row in rows] == ["a, b", ""]
-    assert float(rows[0]["probability"]) == pytest.approx(values[0], rel=1e-4)
-    predictor = LinkPredictor.load(model)
+    assert rows[0]["probability"] == answer["probability"]
     numbers = predictor.stream.number(["Dé, Li", "shop-03"])
-    expected = predictor.predict_proba(numbers[:1], numbers[1:], int(predictor.stream.t[-1]) + 1)
+    expected = predictor.predict_proba(numbers[:1], numbers[1:], now)
     assert float(rows[1]["probability"]) == pytest.approx(float(expected[0]), rel=1e-4)
 
 

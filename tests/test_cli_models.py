@@ -311,7 +311,8 @@ def test_few_candidates_are_the_latest_partners_and_the_most_active(model: Path)
         assert set(active) - {source} <= set(found)
         assert latest == source or latest in found
         assert (np.diff(probability[src == source]) <= 0).all()
-    np.testing.assert_allclose(probability, predictor.predict_proba(src, dst, now), rtol=1e-5)
+    expected = predictor.predict_proba(src, dst, now, given_src=True)
+    np.testing.assert_allclose(probability, expected, rtol=1e-5)
 
 
 def test_a_ranking_of_few_candidates_does_not_say_that_there_are_no_others(model: Path) -> None:

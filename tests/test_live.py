@@ -56,8 +56,8 @@ def scores(
     answers = {}
     score = LinkPredictor.decision_function
 
-    def noted(self: LinkPredictor, src: Any, dst: Any, t: Any) -> Any:
-        answers[int(t)] = score(self, src, dst, t)
+    def noted(self: LinkPredictor, src: Any, dst: Any, t: Any, *, given_src: bool) -> Any:
+        answers[int(t)] = score(self, src, dst, t, given_src=given_src)
         return answers[int(t)]
 
     with patch.context() as spied:

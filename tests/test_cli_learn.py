@@ -243,7 +243,9 @@ def test_test_events_of_a_protocol_do_not_train(tmp_path: Path) -> None:
 # predict ------------------------------------------------------------------------------------------
 
 
-def test_a_pair_and_a_file_of_pairs_agree_and_a_ranking_is_in_order(model: Path, tmp_path: Path) -> None:
+def test_a_pair_and_a_file_of_pairs_agree_and_a_ranking_descends(
+    model: Path, tmp_path: Path
+) -> None:
     ranked = cells(succeeded(run("predict", model, "--src", "Ann O'Neil", "--rank", "3")).stdout)
     assert [row["rank"] for row in ranked] == ["1", "2", "3"]
     values = [float(row["probability"]) for row in ranked]
@@ -253,8 +255,8 @@ def test_a_pair_and_a_file_of_pairs_agree_and_a_ranking_is_in_order(model: Path,
     (answer,) = cells(succeeded(one).stdout)
     predictor = LinkPredictor.load(model)
     now = int(predictor.stream.t[-1]) + 1
-    pair = predictor.stream.number(["Ann O'Neil", best["dst"]])
-    (in_order,) = predictor.predict_proba(*pair, now, given_src=True)
+    src, dst = predictor.stream.number(["Ann O'Neil", best["dst"]])
+    (in_order,) = predictor.predict_proba(src, dst, now, given_src=True)
     assert values[0] == pytest.approx(float(in_order), rel=1e-4)
     asked = tmp_path / "asked.csv"
     asked.write_text(

@@ -115,7 +115,7 @@ LAYERS: dict[str, list[str]] = {
         "disk graphs measuring plots results",
         "competitors",
         "live live_kills recomputing run_growth scaling streams",
-        "lost_writes",
+        "live_load lost_writes",
     ],
     "reproduce": [
         "data texts tgn",

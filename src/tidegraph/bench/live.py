@@ -81,7 +81,8 @@ def _headline(section: dict[str, Any] | None) -> list[tuple[str, float]]:
 
 
 @contextlib.contextmanager
-def _directory() -> Iterator[Path]:
+def temporary() -> Iterator[Path]:
+    """Yield the path of a directory to make, and delete it afterwards."""
     path = Path(tempfile.mkdtemp())
     try:
         yield path / "live"
@@ -122,10 +123,10 @@ def _ingest(repeat: int, scale: float) -> dict[str, Any]:
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(stream.t)) + 1, [count]])
     times = stream.t[bounds[1:] - 1]
     steps = Steps(stream.src, stream.dst, stream.t, offsets=bounds, times=times)
-    bodies = [_lines(batch) for batch in batches]
+    bodies = [lines_of(batch) for batch in batches]
     rounds = []
     for _ in range(repeat):
-        with _directory() as path, Live.open(path, settings=settings) as live:
+        with temporary() as path, Live.open(path, settings=settings) as live:
             begin = time.perf_counter()
             for batch in batches:
                 _send(live, batch)
@@ -136,14 +137,20 @@ def _ingest(repeat: int, scale: float) -> dict[str, Any]:
         begin = time.perf_counter()
         engine.apply_steps(steps)
         alone = time.perf_counter() - begin
-        with _directory() as path, _server(path, stream.unit) as client:
+        quiet = "--set=learn=false", "--set=idle_s=3600"
+        with temporary() as path, served(path, stream.unit, *quiet) as (client, _):
             begin = time.perf_counter()
             for body in bodies:
                 client.send(body)
             _drain(client.stats)
-            served = time.perf_counter() - begin
+            over_http = time.perf_counter() - begin
         rounds.append(
-            {"served_s": served, "called_s": called, "called_durable_s": durable, "engine_s": alone}
+            {
+                "served_s": over_http,
+                "called_s": called,
+                "called_durable_s": durable,
+                "engine_s": alone,
+            }
         )
     ratios = [each["engine_s"] / each["served_s"] for each in rounds]
     return {
@@ -158,26 +165,29 @@ def _ingest(repeat: int, scale: float) -> dict[str, Any]:
     }
 
 
-def _lines(batch: dict[str, Any]) -> bytes:
+def lines_of(batch: dict[str, Any]) -> bytes:
+    """Return columns of events as NDJSON."""
     events = zip(batch["src"], batch["dst"], batch["t"], strict=True)
     rows = (json.dumps({"src": src, "dst": dst, "t": t}) for src, dst, t in events)
     return "\n".join(rows).encode()
 
 
 @contextlib.contextmanager
-def _server(path: Path, unit: str) -> Iterator[Client]:
-    """Serve an empty directory in a process of its own, and yield a client of it."""
+def served(
+    path: Path, unit: str, *options: str
+) -> Iterator[tuple[Client, subprocess.Popen[bytes]]]:
+    """Serve an empty directory in a process of its own; yield a client of it, and the process."""
     with socket.socket() as made:
         made.bind(("127.0.0.1", 0))
         port = made.getsockname()[1]
-    options = [f"--dir={path}", f"--port={port}", f"--unit={unit}", "--set=learn=false"]
-    command = [sys.executable, "-m", "tidegraph", "serve", *options, "--set=idle_s=3600"]
+    where = f"--dir={path}", f"--port={port}", f"--unit={unit}"
+    command = [sys.executable, "-m", "tidegraph", "serve", *where, *options]
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
     try:
         with Client(f"http://127.0.0.1:{port}") as client:
             client.stats()  # repeated until there is a server
-            yield client
+            yield client, process
     finally:
         process.terminate()
         process.wait(60)
@@ -185,7 +195,7 @@ def _server(path: Path, unit: str) -> Iterator[Client]:
 
 def _one_event() -> dict[str, Any]:
     """Single durable events, in turn with single rows that bare SQLite commits."""
-    with _directory() as path:
+    with temporary() as path:
         path.mkdir(parents=True)
         bare = sqlite3.connect(path / "bare.sqlite", isolation_level=None)
         bare.execute("pragma journal_mode = wal")
@@ -231,7 +241,7 @@ def _questions(nodes: int, scale: float, seed: int) -> dict[str, Any]:
     generator = np.random.default_rng(seed)
     asked = list(map(str, generator.choice(stream.src[:first], _ASKED)))
     others = list(map(str, generator.choice(stream.dst[:first], _ASKED)))
-    with _directory() as path, Live.open(path, stream[:first], settings=settings) as live:
+    with temporary() as path, Live.open(path, stream[:first], settings=settings) as live:
         live._state.stand_on(model, model.span)
         live.top(asked[0])  # the first ranking counts who is popular
         stop = threading.Event()
@@ -295,7 +305,7 @@ def _restart(count: int, seed: int) -> dict[str, Any]:
     """A start that replays the whole log, and one from a snapshot."""
     stream = generate_communities(max(200, count // 100), count, seed=seed)
     settings = LiveSettings(learn=False, idle_s=3600.0)
-    with _directory() as path:
+    with temporary() as path:
         begin = time.perf_counter()
         Live.open(path, stream, settings=settings).close()
         created = time.perf_counter() - begin

@@ -120,6 +120,43 @@ def live(ctx: click.Context, /, output: Path, **options: Any) -> None:
     echo_json(results)
 
 
+@bench.command("live-load")
+@option("--events", "How many to send.", 5_000_000, type=COUNT)
+@option("--minutes", "How long to send for.", 60.0, type=click.FloatRange(0, min_open=True))
+@SEED_OPTION
+@option(
+    "--output",
+    "Write the results here, and a plot next to it.",
+    Path("benchmarks/results/live_load.json"),
+    type=WRITABLE_FILE,
+)
+@JSON_OPTION
+@click.pass_context
+def live_load(ctx: click.Context, /, output: Path, **options: Any) -> None:
+    """Send a server a day of events in an hour while readers ask, and watch its memory.
+
+    It learns meanwhile. Needs Linux. The exit code is 1 if any call failed.
+    """
+    from tidegraph.bench import live_load as loading
+    from tidegraph.bench.results import write_json
+
+    command = " ".join(["tidegraph bench live-load", *_given(ctx)])
+    with progress("bench") as report:
+        results = loading.live_load(command=command, progress=report, **options)
+    write_json(results, output)
+    loading.plot_load(results, output.with_suffix(".svg"))
+    settled, end = results["own_memory_settled"] / 1e6, results["own_memory_end"] / 1e6
+    console().print(
+        f"{results['events']:,} events in {results['seconds'] / 60:,.0f} min and"
+        f" {sum(results['questions'].values()):,} questions, of which {len(results['errors']):,}"
+        f" failed; the server has {settled:,.0f} MB after a sixth of the time and {end:,.0f} MB at"
+        f" the end. Wrote {output}"
+    )
+    echo_json(results)
+    if results["errors"]:
+        sys.exit(1)
+
+
 @bench.command("live-kills")
 @option("--kills", "Kills at random moments, besides one at every failpoint.", 1000, type=COUNT)
 @SEED_OPTION

@@ -31,13 +31,13 @@ def browser(opened: Browser) -> Browser:
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    settings = LiveSettings(columns=4, idle_s=0.1, lateness="1h", learn=False)
+    settings = LiveSettings(columns=4, idle_s=0.1, lateness="1h", learn=False, unit="s")
     with Live.open(tmp_path / "live", settings=settings) as made:
         names = ["bob", "cleo", "dan", "<b>eve</b>"]
-        begin = 1_700_000_000_000
+        begin = 1_700_000_000
         made.ingest(
             [
-                {"src": "ann", "dst": names[k % 3 if k % 7 else 3], "t": begin + 60_000 * k}
+                {"src": "ann", "dst": names[k % 3 if k % 7 else 3], "t": begin + 60 * k}
                 for k in range(80)
             ],
             wait="applied",

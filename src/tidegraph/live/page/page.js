@@ -7,7 +7,7 @@ const WORDS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 const KEPT = 60;    // events in the list
 const SPAN = 120;   // seconds of the plot of events per second
 const still = matchMedia("(prefers-reduced-motion: reduce)");
-let unit = "ms";
+let unit = null;   // of times; the first figures name it
 let token = sessionStorage.getItem("token");
 let shown = null;   // the node that is looked at
 
@@ -98,7 +98,7 @@ $("token-form").addEventListener("submit", (event) => {
   sessionStorage.setItem("token", token);
   $("token").value = "";
   $("token-form").hidden = true;
-  refresh(); refreshQuality();
+  refresh().then(refreshQuality);
 });
 
 // What is there now --------------------------------------------------------------------------------
@@ -361,6 +361,7 @@ function suggest() {
 
 // Not an EventSource, which cannot send the token in a header.
 async function follow() {
+  if (unit === null) return void setTimeout(follow, 100);
   const begun = performance.now();
   try {
     const headers = place ? `?after=${place}` : "";
@@ -400,8 +401,7 @@ $("send").addEventListener("submit", async (event) => {
   button.disabled = false;
 });
 
-refresh();
-refreshQuality();
+refresh().then(refreshQuality);
 follow();
 setInterval(refresh, 1000);
 setInterval(refreshQuality, 10000);

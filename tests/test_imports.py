@@ -112,6 +112,7 @@ LAYERS: dict[str, list[str]] = {
         "forwarding",
         "service",
         "serving",
+        "cluster",
     ],
     "bench": [
         "disk graphs measuring plots results",

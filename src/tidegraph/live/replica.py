@@ -8,6 +8,7 @@ it downloads is in memory, or in files without a name.
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import threading
 import time
@@ -167,6 +168,7 @@ class Replica(Questions):
             "version": self.version,
             "forgotten": standing.forgotten,
             "replica": self.name,
+            "pid": os.getpid(),
             "behind": max(0, told.seq - now.seq),
             "writer": {"answers": self._problem is None, "silent_s": silent},
             "notes": [*told.stats.get("notes", []), *filter(None, [self._problem])],

@@ -209,7 +209,7 @@ def _behind(
             raise click.UsageError("--replicas, --address and --writer need --engine ray")
         return None
     host, _, port = (writer or "127.0.0.1:0").rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or host in ("0.0.0.0", "[::]"):
         raise click.UsageError(f"--writer is {writer}; give HOST:PORT, such as 10.0.0.5:8001")
     serving.check_token(host.strip("[]"), token)
     cluster.check(replicas or _REPLICAS, address, host)

@@ -124,6 +124,7 @@ def connected(address: str | None, cores: int, more_bytes: int = 0) -> Iterator[
         options |= {
             "num_cpus": cores,
             "include_dashboard": False,
+            "_node_ip_address": "127.0.0.1",  # nobody else is to reach what runs any code
             "object_store_memory": _STORE_BYTES + more_bytes,
         }
     try:

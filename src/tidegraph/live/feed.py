@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 200_000  # rows of an answer; more follow in the next one
 _COUNTED_S = 1.0  # figures are counted again after so long
-_PRESENT_S = 60.0  # a follower that was silent for longer is not waited for, and not listed
+_PRESENT_S = 60.0  # a follower that is silent for longer has died, or is as good as that
 
 
 class Told(msgspec.Struct, frozen=True):

@@ -178,8 +178,9 @@ def serve(
 
         own = serving.address(made)
         if behind is None:
-            more = [*others, *exports]
-            serving.run(live, made, service, more=more, started=lambda: started(own))
+            serving.run(
+                *(live, made, service), more=[*others, *exports], started=lambda: started(own)
+            )
         else:
             count = replicas or _REPLICAS
             note = f" {counted(count, 'replica')} answer; the writer is at {own}."

@@ -55,7 +55,7 @@ _FAILURES = {
     415: "Not a content type that is accepted",
     422: "A value that cannot be, with its line and field",
     429: "Too much at once; repeat after Retry-After seconds",
-    503: "No room on the disk, or stopping; repeat after Retry-After seconds",
+    503: "No room on the disk, stopping, or the writer is away; repeat after Retry-After seconds",
 }
 
 _STREAMED = 100  # events at a time, of those that happened since the last look

@@ -74,7 +74,7 @@ def answers(live: Live | Replica, names: list[Any]) -> dict[str, bytes]:
     """The bytes of every answer that is about the state."""
     found = {}
     for name in names:
-        for verb, given in (
+        for verb, words in (
             ("top", (name, 5)),
             ("top", (name, 5, 20)),
             ("similar", (name, 5)),
@@ -84,10 +84,10 @@ def answers(live: Live | Replica, names: list[Any]) -> dict[str, bytes]:
             ("explain", (name, names[0])),
         ):
             try:
-                answer = msgspec.json.encode(getattr(live, verb)(*given).plain())
+                answer = msgspec.json.encode(getattr(live, verb)(*words).plain())
             except UnknownNodeError:
                 answer = b"unknown"
-            found[f"{verb} {given}"] = answer
+            found[f"{verb} {words}"] = answer
     found["recent"] = msgspec.json.encode(live.recent(after=0, limit=20))
     found["version"] = live.version.encode()
     return found

@@ -23,11 +23,11 @@ class Served(httpx.Client):
 
 
 @contextlib.contextmanager
-def served(live: Any, **settings: Any) -> Iterator[Served]:
+def served(live: Any, *, port: int = 0, **settings: Any) -> Iterator[Served]:
     """Serve a live state over HTTP, and yield a client of it."""
     app = create_app(live, ServiceSettings(**settings))
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
-    with listening("127.0.0.1", 0) as made:
+    with listening("127.0.0.1", port) as made:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [made]})
         thread.start()
         try:

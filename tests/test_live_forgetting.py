@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import time
 from pathlib import Path
@@ -80,6 +81,21 @@ def test_nothing_is_left_in_any_file_and_nobody_else_has_moved(tmp_path: Path) -
     assert not contains(path, SECRET)
     with opened(path) as live:
         assert live.digest() == digest
+
+
+def test_events_that_waited_while_a_node_was_forgotten_survive_a_crash(tmp_path: Path) -> None:
+    rows = [e for e in events(40) if SECRET not in (e["src"], e["dst"])]
+    with opened(tmp_path / "live", lateness="0") as live:
+        live.ingest([{"src": SECRET, "dst": "n1", "t": 0}], wait="applied")
+        with live._state.lock:  # they are stored, and nothing is applied meanwhile
+            live.ingest(rows)
+            live.forget(SECRET)
+            shutil.copytree(tmp_path / "live", tmp_path / "crashed")
+    with opened(tmp_path / "live") as whole, opened(tmp_path / "crashed") as crashed:
+        whole.ingest([{"src": "n1", "dst": "n2", "t": 50}], wait="applied")
+        crashed.ingest([{"src": "n1", "dst": "n2", "t": 50}], wait="applied")
+        assert crashed.stats()["nodes"] == whole.stats()["nodes"]
+        assert crashed.digest() == whole.digest()
 
 
 def check_others(live: Live, rows: list[dict[str, Any]], gone: str) -> None:

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 # The packages a command may miss, by module. Installing one compiles nothing of tidegraph again.
 _PACKAGES = {
-    **{name: name for name in ("matplotlib", "ray", "safetensors", "scipy", "torch")},
+    **{name: name for name in ("matplotlib", "safetensors", "scipy", "torch")},
     "sklearn": "scikit-learn",
     "torch_geometric": "torch_geometric",
     **dict.fromkeys(
         ("fastapi", "httpx", "msgspec", "prometheus_client", "uvicorn"), "'tidegraph[serve]'"
     ),
+    "ray": "'tidegraph[ray]'",
     "redis": "redis",
 }
 _PLAIN_WIDTH = 110  # of tables that are not shown on a terminal

@@ -95,7 +95,8 @@ def _read_header(file: BinaryIO, source: str) -> dict[str, Any]:
     return header
 
 
-def _read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read_from(file: BinaryIO, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return what `read` does from an open file; `source` is what errors call it."""
     header = _read_header(file, source)
     arrays: dict[str, NDArray[Any]] = {}
     for entry in header["arrays"]:
@@ -118,7 +119,7 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the description and the arrays after verifying every digest."""
     try:
         with open(path, "rb") as file:
-            return _read_from(file, str(path))
+            return read_from(file, str(path))
     except OSError as error:
         raise StateFileError(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -142,4 +143,4 @@ def pack(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the description and the arrays that `pack` was given."""
-    return _read_from(io.BytesIO(data), "the saved state")
+    return read_from(io.BytesIO(data), "the saved state")

@@ -73,7 +73,8 @@ def run(
             results[name] = work(shared, job, overall.of(name))
             overall.finish(name)
         return results
-    with _cluster(address, workers, cores, shared):
+    most = cores * (workers or max(1, (os.cpu_count() or 1) // cores))
+    with connected(address, most, 2 * _array_bytes(shared)):
         return _on_ray(work, shared, jobs, folder, workers, cores, overall)
 
 
@@ -105,8 +106,12 @@ class _Overall:
 
 
 @contextlib.contextmanager
-def _cluster(address: str | None, workers: int | None, cores: int, shared: Any) -> Iterator[None]:
-    """Connect to Ray for the duration, unless this process is connected already."""
+def connected(address: str | None, cores: int, more_bytes: int = 0) -> Iterator[None]:
+    """Connect to Ray for the duration, unless this process is connected already.
+
+    address: of a running cluster; None starts one on this machine, with so many cores and so many
+        bytes of shared memory beyond the least.
+    """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray warns when it is unset
     import ray
@@ -117,9 +122,10 @@ def _cluster(address: str | None, workers: int | None, cores: int, shared: Any) 
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
         options |= {
-            "num_cpus": cores * (workers or max(1, (os.cpu_count() or 1) // cores)),
+            "num_cpus": cores,
             "include_dashboard": False,
-            "object_store_memory": _STORE_BYTES + 2 * _array_bytes(shared),
+            "_node_ip_address": "127.0.0.1",  # nobody else is to reach what runs any code
+            "object_store_memory": _STORE_BYTES + more_bytes,
         }
     try:
         ray.init(address=address or "local", **options)
@@ -157,7 +163,7 @@ def _on_ray(
     results: dict[str, Any] = {}
     waiting = list(jobs)
     running: dict[Any, str] = {}
-    watch = _Watch()
+    watch = Watch()
     try:
         shared_reference = ray.put(shared)
         while waiting or running:
@@ -229,7 +235,7 @@ def _read(progress_file: Path) -> tuple[int, int, str] | None:
         return None
 
 
-class _Watch:
+class Watch:
     """Whether the cluster responds, polled on a thread because a query may block for ever."""
 
     def __init__(self) -> None:
@@ -248,6 +254,7 @@ class _Watch:
             self._over.wait(_REPORT_EVERY_S)
 
     def responds(self) -> bool:
+        """Return whether it has answered lately."""
         return time.monotonic() - self._heard_at < _SILENCE_S
 
     def end(self) -> None:

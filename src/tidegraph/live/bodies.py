@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ JSON = "application/json"
 NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 ARROW = "application/vnd.apache.arrow.stream"
 EVENT_TYPES = (JSON, *NDJSON, ARROW)
+_BODY_S = 60.0  # for a body to arrive
 _ONE_LINE = msgspec.json.Decoder()
 
 
@@ -67,6 +69,16 @@ async def read_body(stream: AsyncIterator[bytes], length: str | None, most: int)
             raise _too_large(most)
         pieces.append(piece)
     return b"".join(pieces)
+
+
+async def received(stream: AsyncIterator[bytes], length: str | None, most: int) -> bytes:
+    """Return what `read_body` does; raise RequestError (408) if it takes too long."""
+    try:
+        return await asyncio.wait_for(read_body(stream, length, most), _BODY_S)
+    except asyncio.TimeoutError:
+        raise RequestError(
+            408, "timeout", f"the body did not arrive within {_BODY_S:.0f} s; send it again"
+        ) from None
 
 
 def _too_large(most: int) -> RequestError:

@@ -198,7 +198,7 @@ class Client:
                 if answer.status_code == 200:
                     return _decoded(answer)
                 error = _error(answer)
-                if answer.status_code not in _PASSING:
+                if answer.status_code not in _PASSING and not _is_of_a_proxy(answer):
                     raise error
                 after = answer.headers.get("retry-after", "")
                 wanted = float(after) if after.isdecimal() else 0.0
@@ -256,6 +256,11 @@ def _answer(found: dict[str, Any]) -> Answer:
         error=None if found["error"] is None else np.array(found["error"]),
         version=found["version"],
     )
+
+
+def _is_of_a_proxy(answer: httpx.Response) -> bool:
+    """Return whether a proxy lost the server that was to answer, as when a replica dies."""
+    return answer.status_code == 500 and "json" not in answer.headers.get("content-type", "")
 
 
 def _error(answer: httpx.Response) -> TidegraphError:

@@ -3,8 +3,7 @@
 Callers check their events and queue. The first of them stores the events of all who queue in one
 transaction; those that come meanwhile wait for the next one, which one of them makes. One thread
 applies what the watermark has passed, another moves the watermark when nothing comes, a third saves
-the state. Questions about links see the past strictly before a time and need no lock. Those
-about representations wait for the step that is being applied.
+the state. What it is asked, `Questions` answers.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ import re
 import sqlite3
 import threading
 import time
+import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidegraph.core import statefile
 from tidegraph.core.durable import only_writer, sync_names
@@ -39,23 +38,23 @@ from tidegraph.core.errors import (
 from tidegraph.core.machine import memory_bytes
 from tidegraph.core.progress import Progress
 from tidegraph.core.resume import make_directory, require_free
-from tidegraph.events.columns import IntArray
-from tidegraph.events.moments import SECONDS, moment, span
+from tidegraph.events.moments import SECONDS, span
 from tidegraph.live.answers import HEURISTICS, Answer, Receipt
 from tidegraph.live.events import Incoming, Kind, is_key
 from tidegraph.live.failpoints import reach
 from tidegraph.live.intake import Intake
 from tidegraph.live.log import FILE, GONE, Log
-from tidegraph.live.models import Model, probability
+from tidegraph.live.models import Model
 from tidegraph.live.movements import Movements
 from tidegraph.live.names import Names
 from tidegraph.live.order import NOBODY, Buffer, Rows, Watermark
 from tidegraph.live.quality import Quality
+from tidegraph.live.questions import Questions, check_count, directions, norm
 from tidegraph.live.settings import LiveSettings
 from tidegraph.live.snapshots import DIRECTORY as SNAPSHOTS
 from tidegraph.live.snapshots import Snapshots
 from tidegraph.live.sources import FIRST, Source, source_of
-from tidegraph.live.state import About, Moment, State
+from tidegraph.live.state import About, Moment, State, replay, waiting
 from tidegraph.live.versions import Versions
 
 Wait: TypeAlias = Literal["durable", "applied"]
@@ -63,10 +62,7 @@ Wait: TypeAlias = Literal["durable", "applied"]
 _PATIENCE_S = 30.0  # how long a call waits if it does not say
 _GROUP = 2_000  # events after which a transaction takes no further caller in
 _AT_ONCE = 16_384  # events that are applied together while there are more, so that readers get in
-_REPLAYED = 100_000  # at once, when nobody reads yet
-_PAIRS = 1_000  # candidates whose features a ranking reads
 _LEAST_LINKS = 100
-_BLOCK = 1 << 16  # nodes compared at once
 _WAL_BYTES = 16 << 20
 _OWN = re.compile(
     r"snapshots|models|trajectories|quality\.json|.*\.(part\d*|new)"
@@ -85,7 +81,18 @@ class _Request:
     error: BaseException | None = None
 
 
-class Live:
+@dataclass(frozen=True)
+class Handed:
+    """What has been handed on to be applied: the log up to `seq`, which lets everything before
+    `low` take effect, and the names of so many numbers.
+    """
+
+    seq: int
+    low: int | None
+    names: int
+
+
+class Live(Questions):
     """A graph that is fed and asked at the same time, in a directory that survives crashes.
 
     `open` returns one. Events that `ingest` has returned for are on disk: whatever happens to the
@@ -125,6 +132,7 @@ class Live:
         self._stored: deque[tuple[Rows, int, int | None]] = deque()
         self._waiting = 0  # events in both queues
         self._wanted_mark = False
+        self._handed = Handed(log.last, self._watermark.low, len(state.names))
         self._closing = threading.Event()
         self._failure: BaseException | None = None
         self._arrived = time.monotonic()
@@ -232,11 +240,6 @@ class Live:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    @property
-    def unit(self) -> str:
-        """The unit of all times."""
-        return self._state.about.unit
 
     # Events ---------------------------------------------------------------------------------------
 
@@ -420,6 +423,7 @@ class Live:
         with self._news:
             self._watermark = watermark
             self._stored.append((rows, seq, watermark.low))
+            self._handed = Handed(seq, watermark.low, len(self._state.names))
             self._waiting -= dropped
             self._news.notify_all()
 
@@ -431,20 +435,25 @@ class Live:
                     if self._closing.is_set():
                         return
                     self._news.wait(1.0)
-            # A snapshot has the rows that wait, or sees them applied.
-            with self._state.lock:
-                size = 0
-                with self._news:
-                    while self._stored and size < _AT_ONCE:
-                        rows, seq, low = self._stored.popleft()
-                        self._buffer.add(rows)
-                        size += len(rows)
-                self._state.apply(self._buffer.release(low), Moment(seq, low))
+            self._apply_stored(_AT_ONCE)
             self._state.let_read()
             self._pace.append((time.monotonic(), self._state.counts["applied"]))
+
+    def _apply_stored(self, most: float) -> None:
+        """Apply about so many of the rows that are stored, as far as they are due."""
+        # A snapshot has the rows that wait, or sees them applied.
+        with self._state.lock:
+            size, moment = 0, None
             with self._news:
-                self._waiting -= size
-                self._news.notify_all()
+                while self._stored and size < most:
+                    rows, seq, low = self._stored.popleft()
+                    self._buffer.add(rows)
+                    size, moment = size + len(rows), Moment(seq, low)
+            if moment is not None:
+                self._state.apply(self._buffer.release(moment.until), moment)
+        with self._news:
+            self._waiting -= size
+            self._news.notify_all()
 
     # Keeping --------------------------------------------------------------------------------------
 
@@ -498,161 +507,23 @@ class Live:
         if not self.notes or self.notes[-1] != text:
             self.notes = [*self.notes[-19:], text]
 
-    # Questions ------------------------------------------------------------------------------------
+    # Questions about the past ---------------------------------------------------------------------
 
-    def _asked_at(self, at: Any, now: Moment) -> int:
-        """Return the time of a question: by default right after the last applied event."""
-        if now.until is None:
-            return 0
-        return now.until if at is None else min(now.until, self._time(at))
-
-    def _time(self, at: Any) -> int:
-        if isinstance(at, float) and at.is_integer():
-            at = int(at)
-        return moment(at, self.unit)
-
-    def _answer(
-        self, now: Moment, data: dict[str, Any], error: NDArray[np.float64] | None = None
-    ) -> Answer:
-        return Answer(
-            data=data, as_of_seq=now.seq, as_of_time=now.until, error=error, version=self.version
-        )
-
-    @property
-    def version(self) -> str:
-        """The model that answers about links, or "heuristics"."""
-        model, _ = self._state.answering
-        return HEURISTICS if model is None else str(model.version)
-
-    def score(self, src: Any, dst: Any, at: Any = None) -> Answer:
-        """Return the `probability` [n] of links between `src` and `dst`, one or many of each.
-
-        It is asked for right after the last applied event, or at an earlier time `at`, with what
-        was known by then.
-        """
+    def _embedding_then(self, names: list[Any], at: Any) -> Answer:
         state = self._state
-        now, (model, past) = state.moment, state.answering
-        sources, targets = _many(src), _many(dst)
-        if len(sources) != len(targets) and 1 not in (len(sources), len(targets)):
-            raise ParameterError(
-                f"there are {len(sources)} src and {len(targets)} dst; give as many of each, or one"
-            )
-        ends = [[state.number(name, "src") for name in sources]]
-        ends.append([state.number(name, "dst") for name in targets])
-        a, b = (np.ascontiguousarray(each) for each in np.broadcast_arrays(*map(_numbers, ends)))
-        t = np.full(len(a), self._asked_at(at, now))
-        found = probability(model, past, a, b, t)
-        return self._answer(now, {"src": sources, "dst": targets, "probability": found})
-
-    def top(self, node: Any, k: int = 10, at: Any = None) -> Answer:
-        """Return the `k` likeliest next destinations of a node: `names` and `probability`."""
-        _check_count(k)
-        state = self._state
-        now, (model, past) = state.moment, state.answering
-        number, t = state.number(node, "src"), self._asked_at(at, now)
-        everyone = past.candidates.before(t)
-        wanted = everyone[everyone != number]
-        if len(wanted) > max(_PAIRS, k):
-            wanted = past.candidates.of(number, t, max(_PAIRS, k), lambda nodes: nodes != number)
-        count = len(wanted)
-        asked = np.full(count, number), wanted, np.full(count, t)
-        found = probability(model, past, *asked, given_src=True)
-        best = np.lexsort((wanted, -found))[:k]
-        names = [state.name(each) for each in wanted[best].tolist()]
-        return self._answer(now, {"node": node, "names": names, "probability": found[best]})
-
-    def similar(self, node: Any, k: int = 10) -> Answer:
-        """Return the `k` nodes nearest to one by representation: `names`, and as `similarity` the
-        mean of their cosines over the channels.
-        """
-        _check_count(k)
-        state = self._state
+        store = self._movements.caught_up(_PATIENCE_S)
         with state.reading():
-            now, number, everyone = state.moment, state.number(node), state.known()
-            nodes = len(everyone)
-            own = _directions(state.propagator.embedding([number]))[0]
-            error = self._promised([number])
-            found = np.empty(nodes, dtype=np.float32)
-            for first in range(0, nodes, _BLOCK):
-                block = slice(first, first + _BLOCK)
-                found[block] = _directions(state.propagator.embedding(everyone[block])) @ own
-        found[everyone == number] = -np.inf
-        best = np.argpartition(-found, k - 1)[:k] if nodes > k else np.arange(nodes)
-        best = best[np.lexsort((best, -found[best]))]
-        best = best[everyone[best] != number]
-        names = [state.name(each) for each in everyone[best].tolist()]
-        return self._answer(now, {"node": node, "names": names, "similarity": found[best]}, error)
-
-    def embedding(self, nodes: Any, at: Any = None) -> Answer:
-        """Return representations: `names`, and `embedding` [n, channels, columns].
-
-        The `error` of the answer bounds, per node, the distance from the exact ones. Those of an
-        earlier time `at` come from the record, which is completed first.
-        """
-        state = self._state
-        asked = _many(nodes)
-        if at is not None:
-            store = self._movements.caught_up(_PATIENCE_S)
-            with state.reading():
-                now = state.moment
-                numbers = [state.number(name) for name in asked]
-            t = self._asked_at(at, now)
-            data = {"names": asked, "at": t, "embedding": store.state(numbers, t)}
-            return self._answer(now, data, _norm(store.bound(numbers, t)))
-        return self.embedding_of([state.number(name) for name in asked], asked)
-
-    def numbers(self) -> IntArray:
-        """Return the numbers of all nodes that had an event."""
-        with self._state.reading():
-            return self._state.known()
-
-    def embedding_of(self, numbers: Sequence[int], names: Sequence[Any] | None = None) -> Answer:
-        """Return the representations of nodes by their numbers, as `embedding` does."""
-        state = self._state
-        with state.reading():
-            if names is None:
-                names = [state.name(number) for number in numbers]
-            data = {"names": names, "embedding": state.propagator.embedding(numbers)}
-            return self._answer(state.moment, data, self._promised(list(numbers)))
-
-    def _promised(self, numbers: list[int]) -> NDArray[np.float64]:
-        return _norm(self._state.propagator.threshold(numbers))
-
-    def node(self, name: Any) -> Answer:
-        """Return who a node is: `events_as_src`, `events_as_dst`, `degree`, `first` and `last`
-        time, and its newest `partners` with times and directions.
-        """
-        state = self._state
-        with state.reading():
-            now, number = state.moment, state.number(name)
-            degree = len(state.propagator.edges_of(number)[0])
-        t = self._asked_at(None, now)
-        history = state.past.history
-        counts = history.of_nodes([number], [t])[0]
-        column = history.node_names.index
-        times, partners, as_src = history.latest(number, t, 20)
-        data: dict[str, Any] = {
-            "name": state.name(number),
-            "number": number,
-            "degree": degree,
-            "first": state.first_seen(number),
-            "last": int(times[0]) if len(times) else None,
-            "partners": [
-                {"name": state.name(partner), "t": when, "as_src": bool(role)}
-                for partner, when, role in zip(
-                    partners.tolist(), times.tolist(), as_src.tolist(), strict=True
-                )
-            ],
-        }
-        for role in ("src", "dst"):
-            data[f"events_as_{role}"] = round(math.expm1(counts[column(f"events_as_{role}")]))
-        return self._answer(now, data)
+            now = state.moment
+            numbers = [state.number(name) for name in names]
+        t = self._asked_at(at, now)
+        data = {"names": names, "at": t, "embedding": store.state(numbers, t)}
+        return self._answer(now, data, norm(store.bound(numbers, t)))
 
     def history(self, name: Any, points: int = 200) -> Answer:
         """Return how a node moved: `times`, how far it `moved` at each, and its `similarity` then
         to where it is now, the mean of cosines over channels; at most so many points.
         """
-        _check_count(points)
+        check_count(points)
         state = self._state
         store = self._movements.caught_up(_PATIENCE_S)
         now, number = state.moment, state.number(name)
@@ -660,7 +531,7 @@ class Live:
         chosen = np.unique(np.linspace(0, len(times) - 1, min(points + 1, len(times))).astype(int))
         times, states = times[chosen], states[chosen]
         moved = np.linalg.norm(np.diff(states, axis=0).reshape(len(times) - 1, -1), axis=1)
-        turned = _directions(states) @ _directions(states[-1:])[0]
+        turned = directions(states) @ directions(states[-1:])[0]
         data = {
             "name": state.name(number),
             "times": times[1:],  # the first record is from before any event
@@ -668,36 +539,7 @@ class Live:
             "similarity": turned[1:],
         }
         bound = store.bound([number], self._asked_at(None, now))
-        return self._answer(now, data, _norm(bound))
-
-    def explain(self, src: Any, dst: Any, at: Any = None) -> Answer:
-        """Return the `probability` of a pair, `facts` about it, and `reasons` that drive it: what
-        the network reads, in groups, and how much the logit falls without each.
-        """
-        state = self._state
-        now, (model, past) = state.moment, state.answering
-        a, b, t = state.number(src, "src"), state.number(dst, "dst"), self._asked_at(at, now)
-        pair = np.array([a]), np.array([b]), np.array([t])
-        read = past.history.of_links(*pair)[0]
-        column = past.history.link_names.index
-        times, partners, _ = past.history.latest(a, t, 256)
-        met = times[partners == b]
-        walks = past.local.of_links(*pair)[0]
-        facts = {
-            "meetings": round(math.expm1(read[column("pair.events")])),
-            "last_met": int(met[0]) if len(met) else None,
-            "source_events": round(math.expm1(read[column("src.events_as_src")])),
-            "destination_events": round(math.expm1(read[column("dst.events_as_dst")])),
-            "in_common": float(np.expm1(walks[past.local.link_names.index("common_neighbours")])),
-        }
-        data = {
-            "src": src,
-            "dst": dst,
-            "probability": float(probability(model, past, *pair)[0]),
-            "facts": facts,
-            "reasons": [] if model is None else model.reasons(past, a, b, t),
-        }
-        return self._answer(now, data)
+        return self._answer(now, data, norm(bound))
 
     # Learning -------------------------------------------------------------------------------------
 
@@ -767,6 +609,8 @@ class Live:
             self._log.store(version=version, pinned=pinned)
         reach("version.switch.after")
         self._state.stand_on(model, self._state.about.span if model is None else model.span)
+        with self._news:
+            self._news.notify_all()
 
     def train(self, *, wait: bool = False, timeout_s: float = 3600.0) -> None:
         """Train a model on the links so far, in the background, and answer by it then.
@@ -843,6 +687,7 @@ class Live:
             fresh = old.without(number)
             with self._storing, old.lock, self._news:  # nothing is stored or applied meanwhile
                 self._check_running()
+                self._apply_stored(math.inf)  # the new snapshot has them, or lets them wait
                 row = Rows.of([0], [self._log.last + 1], [NOBODY], [NOBODY], GONE)
                 self._log.append(row)  # so that the new snapshot has a number of its own
                 old.moment = dataclasses.replace(old.moment, seq=self._log.last)
@@ -858,21 +703,15 @@ class Live:
                 )
                 old.names.forget(number)
                 self._state, self._buffer = fresh, buffer
-                self._forget_stored(number)
+                self._handed = dataclasses.replace(self._handed, seq=self._log.last)
                 self._finish_forgetting()
+                self._news.notify_all()
             learned = [each["version"] for each in self.versions()]
         if refit and learned:
             self._refit(learned)
             learned = []
         data = {"node": name, "events": count, "remains": {"models": learned}}
         return self._answer(self._state.moment, data)
-
-    def _forget_stored(self, number: int) -> None:
-        """Take the rows of a node from those that are to be applied."""
-        stored = [(rows.without(number), seq, low) for rows, seq, low in self._stored]
-        self._waiting -= sum(len(rows) for rows, _, _ in self._stored)
-        self._waiting += sum(len(rows) for rows, _, _ in stored)
-        self._stored = deque(stored)
 
     def _write_forgetting(self, state: State, buffer: Buffer) -> None:
         description, arrays = state.capture()
@@ -900,36 +739,6 @@ class Live:
                 self._versions.path(version).unlink(missing_ok=True)
 
     # Looking at it --------------------------------------------------------------------------------
-
-    def recent(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        """Return what was applied last, oldest first: at most so many rows behind a `place`.
-
-        Places count the rows in the order they were applied, which is that of time, not that of
-        `seq`. `rejected` says why a row did not fit the graph; it is None for those that did.
-        """
-        with self._state.lock:
-            end = self._state.counts["applied"] + self._state.counts["rejected"]
-            held = list(self._state.recent)
-        name, found = self._state.name, list[dict[str, Any]]()
-        for rows, reasons in reversed(held):
-            for place in range(len(rows) - 1, -1, -1):
-                if end <= after or len(found) == limit:
-                    return found[::-1]
-                t, seq, op, src, dst, weight = (each.item() for each in rows[place].columns)
-                found.append(
-                    {
-                        "place": end,
-                        "seq": seq,
-                        "t": t,
-                        "op": Kind(op).name.lower(),
-                        "src": name(src),
-                        "dst": name(dst),
-                        "weight": None if math.isnan(weight) else weight,
-                        "rejected": reasons.get(place),
-                    }
-                )
-                end -= 1
-        return found[::-1]
 
     def _events_per_s(self) -> float:
         if len(self._pace) < 2:
@@ -971,12 +780,6 @@ class Live:
             "notes": list(self.notes),
         }
 
-    def digest(self) -> str:
-        """Return a digest of all that answers depend on, the model apart."""
-        with self._state.lock:
-            t, _, *waiting = self._buffer.all().columns  # numbers only order them
-            return statefile.digest([self._state.digest().encode(), t, *waiting])
-
 
 def lateness_of(settings: LiveSettings, about: About) -> int:
     """Return how long to wait for late events, in the directory's unit."""
@@ -1013,6 +816,7 @@ def _created(file: Path, source: Source) -> Log:
             "version": None if source.model is None else FIRST,
             "watermark": dataclasses.astuple(watermark),
             "counts": {"events": len(rows), "duplicate": 0, "late": 0, "repeated": 0},
+            "id": uuid.uuid4().hex,
         },
         rows=rows,
         names=[(number, name) for name, number in names.items()],
@@ -1052,24 +856,11 @@ def restored(
             f" {log.last:,}: the log was replaced by an older one; restore the directory from a"
             " copy"
         )
-    buffer = Buffer()
-    until = state.moment.until
+    buffer, until = Buffer(), state.moment.until
     for rows in log.rows(first):
-        kept = rows.op < Kind.MARK
-        if until is not None:
-            kept &= rows.t >= until
-        buffer.add(rows[kept])
+        buffer.add(waiting(rows, until))
     low = Watermark(*log.meta["watermark"]).low
-    ready = buffer.release(low)
-    done = 0
-    while done < len(ready):
-        end = min(done + _REPLAYED, len(ready))
-        end = int(np.searchsorted(ready.t, ready.t[end - 1], side="right"))
-        state.apply(ready[done:end], Moment(log.last, int(ready.t[end - 1]) + 1))
-        done = end
-        if progress is not None:
-            progress(done, len(ready), "replaying the log")
-    state.moment = Moment(log.last, low)
+    replay(state, buffer.release(low), Moment(log.last, low), progress)
     return state, buffer
 
 
@@ -1091,33 +882,3 @@ def _timed_out(what: str) -> StorageError:
         f"the events were not {what} in time; they may be stored: send them again with the same key"
         " or ids"
     )
-
-
-def _many(values: Any) -> list[Any]:
-    """Return one name or several as a list."""
-    if hasattr(values, "tolist"):
-        values = values.tolist()
-    return list(values) if isinstance(values, (list, tuple)) else [values]
-
-
-def _numbers(values: Sequence[int]) -> IntArray:
-    return np.array(values, dtype=np.int64)
-
-
-def _check_count(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ParameterError(f"{value!r} is no number of results; give 1 or more")
-
-
-def _directions(states: NDArray[Any]) -> NDArray[np.float32]:
-    """Return states [n, channels, columns] whose products are means of cosines over channels."""
-    norms = np.linalg.norm(states, axis=2, keepdims=True)
-    scaled = states / np.maximum(norms, 1e-12) / math.sqrt(states.shape[1])
-    found: NDArray[np.float32] = scaled.reshape(len(states), -1).astype(np.float32)
-    return found
-
-
-def _norm(bounds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return bounds of all channels and columns of a node as one, in the L2 norm."""
-    norms: NDArray[np.float64] = np.linalg.norm(bounds.reshape(len(bounds), -1), axis=1)
-    return norms

@@ -312,11 +312,14 @@ class Log:
 
     def _batches(self, first: int) -> Iterator[Rows]:
         """Yield the batches from the one with a sequence number on."""
-        query = "select first, rows from batches where first > ? and first + count > ? order by 1"
+        query = (
+            "select first, rows from batches where first >="
+            " coalesce((select max(first) from batches where first <= ?), 0) order by 1"
+        )
         with (
             self._as_errors(),
             self._reading,
-            contextlib.closing(self._reader.execute(query, (first - _AT_ONCE, first))) as found,
+            contextlib.closing(self._reader.execute(query, (first,))) as found,
         ):
             for begin, blob in found:
                 yield self._unpacked(begin, blob)

@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from tidegraph.live.live import Live
+    from tidegraph.live.questions import Questions
 
 # Figures of `Live.stats`, by their name there.
 _COUNTERS = {
@@ -37,7 +37,7 @@ _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 class _Figures(Collector):
     """What `Live.stats` returns, read when it is asked for."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Questions) -> None:
         self._live = live
 
     def collect(self) -> Iterator[Metric]:
@@ -52,7 +52,7 @@ class _Figures(Collector):
 class Metrics:
     """A registry of its own, so that several services may live in one process."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Questions) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Figures(live))
         self._requests = Counter(

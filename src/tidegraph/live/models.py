@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,10 +90,18 @@ class Model:
     @classmethod
     def read(cls, path: Path) -> Model:
         """Return the model in a file."""
-        about, weights = statefile.read(path)
+        return cls._of(*statefile.read(path), str(path))
+
+    @classmethod
+    def read_from(cls, file: BinaryIO, source: str) -> Model:
+        """Return the model in an open file; `source` is what errors call it."""
+        return cls._of(*statefile.read_from(file, source), source)
+
+    @classmethod
+    def _of(cls, about: dict[str, Any], weights: dict[str, NDArray[Any]], source: str) -> Model:
         if about.get("kind") != "live model" or about.get("format") != _FORMAT:
             raise StateFileError(
-                f"{path} holds {about.get('kind')!r}, and no model of a live state"
+                f"{source} holds {about.get('kind')!r}, and no model of a live state"
             )
         return cls(about["version"], weights, about["span"], tuple(about["parts"]), about["events"])
 

@@ -80,6 +80,10 @@ class Names:
     def _given(self, name: str, new: dict[str, int]) -> int:
         return new.setdefault(name, len(self._names) + len(new))
 
+    def between(self, first: int, last: int) -> list[str | None]:
+        """Return the names with numbers from the first to below the last."""
+        return self._names[first:last]
+
     def plain(self) -> list[str | None]:
         """Return all names by number; None for forgotten nodes."""
         return list(self._names)

@@ -4,52 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
-import math
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, Protocol, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import anyio.to_thread
 import msgspec
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 
 from tidegraph.core.errors import (
     BusyError,
-    DataError,
-    EvaluationError,
     EventError,
-    ParameterError,
-    ShortOfMemoryError,
-    StorageError,
-    TidegraphError,
-    UnknownNodeError,
+    ServerError,
 )
 from tidegraph.core.palette import SCHEMES, SERIES_CLASSES
 from tidegraph.live import bodies, schemas
 from tidegraph.live.api_page import api_page
 from tidegraph.live.bodies import RequestError
+from tidegraph.live.failures import RETRY_S, add_handlers
+from tidegraph.live.feed import Asked, Feed
+from tidegraph.live.forwarding import Forwarded
 from tidegraph.live.guard import Guard
 from tidegraph.live.metrics import Metrics, Timed
+from tidegraph.live.questions import Questions
+from tidegraph.live.replica import Replica
 
 if TYPE_CHECKING:
     from tidegraph.live.live import Live
 
-_log = logging.getLogger(__name__)
 _PAGE = Path(__file__).with_name("page")
-_RETRY_S = 1.0  # after which a client that was turned away may try again
 _STREAM_EVERY_S = 0.25
 _BEAT_S = 15.0  # proxies close connections that are silent for longer
-_BODY_S = 60.0  # for a body to arrive
+_FOLLOWERS = 64  # replicas that are answered at the same time
+_LONGEST_POLL_S = 60.0
+_FORGETTING_S = 10.0  # for replicas to drop what was forgotten
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _VERBS = ("top", "similar", "embedding", "history")  # questions about one node
@@ -61,7 +55,7 @@ _FAILURES = {
     415: "Not a content type that is accepted",
     422: "A value that cannot be, with its line and field",
     429: "Too much at once; repeat after Retry-After seconds",
-    503: "No room on the disk, or stopping; repeat after Retry-After seconds",
+    503: "No room on the disk, stopping, or the writer is away; repeat after Retry-After seconds",
 }
 
 _STREAMED = 100  # events at a time, of those that happened since the last look
@@ -88,6 +82,7 @@ class ServiceSettings:
     max_body_bytes, max_events: of one request with events.
     writers, readers: requests worked on at the same time. Further writers get 429, readers wait.
     streams: clients that follow what happens.
+    feeds: whether replicas may follow, which read everything.
     """
 
     token: str | None = None
@@ -97,6 +92,7 @@ class ServiceSettings:
     writers: int = 64
     readers: int = 8
     streams: int = 32
+    feeds: bool = False
 
 
 class Described(Protocol):
@@ -107,10 +103,13 @@ class Described(Protocol):
 
 
 def create_app(
-    live: Live, settings: ServiceSettings | None = None, more: Sequence[Described] = ()
+    live: Live | Replica,
+    settings: ServiceSettings | None = None,
+    more: Sequence[Described] = (),
 ) -> FastAPI:
     """Return the service as an ASGI application; whoever opened `live` closes it.
 
+    live: of a replica, the requests that are its writer's are passed on.
     more: sources and exports whose state `/v1/stats` shows.
     """
     return _Service(live, settings or ServiceSettings(), more).app
@@ -124,12 +123,19 @@ def stop_streams(app: FastAPI) -> None:
 class _Service:
     """The application and what its routes share."""
 
-    def __init__(self, live: Live, settings: ServiceSettings, more: Sequence[Described]) -> None:
-        self._live, self._settings, self._more = live, settings, more
+    def __init__(
+        self, live: Live | Replica, settings: ServiceSettings, more: Sequence[Described]
+    ) -> None:
+        self._settings, self._more = settings, more
+        self._asked: Questions = live
+        # What a replica does not do itself is passed on before it gets here.
+        self._live = cast("Live", live)
+        self._feed = None if isinstance(live, Replica) or not settings.feeds else Feed(live)
         self._writing = self._streaming = 0
         # Writers wait for a disk; readers must not wait for them.
         self._writers = anyio.CapacityLimiter(settings.writers)
         self._readers = anyio.CapacityLimiter(settings.readers)
+        self._followers = anyio.CapacityLimiter(_FOLLOWERS)
         self._metrics = Metrics(live)
         self.app = FastAPI(
             title="tidegraph",
@@ -145,10 +151,14 @@ class _Service:
         self.app.state.stopping = False
         self.app.router.redirect_slashes = False
         self._add_routes()
-        _add_handlers(self.app)
+        add_handlers(self.app)
         described = self.app.openapi
         self.app.openapi = lambda: _with_paths_by_node(described())  # type: ignore[method-assign]
         # The last one added is passed first.
+        if isinstance(live, Replica):
+            self.app.add_middleware(
+                Forwarded, replica=live, most=settings.max_body_bytes, at_once=settings.writers
+            )
         if settings.origins:
             self.app.add_middleware(
                 CORSMiddleware,
@@ -169,7 +179,7 @@ class _Service:
 
     async def _write(self, verb: Callable[[], Any]) -> Any:
         if self._writing >= self._settings.writers:
-            raise BusyError(f"{self._writing} requests are being written already", _RETRY_S)
+            raise BusyError(f"{self._writing} requests are being written already", RETRY_S)
         self._writing += 1
         try:
             return await anyio.to_thread.run_sync(verb, limiter=self._writers)
@@ -190,7 +200,7 @@ class _Service:
         return cast(Response, await self._read(asked))
 
     def _moment(self) -> dict[str, Any]:
-        stats = self._live.stats()
+        stats = self._asked.stats()
         return {
             "as_of_seq": stats["applied_seq"],
             "as_of_time": stats["watermark"],
@@ -199,13 +209,7 @@ class _Service:
 
     async def _body(self, request: Request, most: int) -> bytes:
         length = request.headers.get("content-length")
-        reading = bodies.read_body(request.stream(), length, most)
-        try:
-            return await asyncio.wait_for(reading, _BODY_S)
-        except asyncio.TimeoutError:
-            raise RequestError(
-                408, "timeout", f"the body did not arrive within {_BODY_S:.0f} s; send it again"
-            ) from None
+        return await bodies.received(request.stream(), length, most)
 
     async def _parsed(self, request: Request, model: Any) -> Any:
         headers = request.headers
@@ -239,6 +243,11 @@ class _Service:
         add("GET /livez", self.livez, schemas.State)
         add("GET /readyz", self.readyz, schemas.State)
         add("GET /metrics", self.metrics, "text/plain")
+        if self._feed is not None:
+            self.app.add_api_route("/v1/follow", self.follow, include_in_schema=False)
+            self.app.add_api_route("/v1/snapshot", self.snapshot, include_in_schema=False)
+            path = "/v1/versions/{version}/file"
+            self.app.add_api_route(path, self.version_file, include_in_schema=False)
         for name in ("index.html", "icon.svg", "page.js", "page.css"):
             path = f"/{name.replace('index.html', '')}"
             self.app.add_api_route(path, _page_file(name), include_in_schema=False)
@@ -311,38 +320,40 @@ class _Service:
         """Return how likely pairs are: `{"src": "ann", "dst": ["bob", "eve"]}`."""
         asked: schemas.ScoreBody = await self._parsed(request, schemas.ScoreBody)
         src, dst = _pairs(asked)
-        return await self._answer(self._live.score, src, dst, at=asked.at)
+        return await self._answer(self._asked.score, src, dst, at=asked.at)
 
     async def explain(self, request: Request) -> Response:
         """Return why a pair is likely or not: the inputs that count most, in words."""
         asked: schemas.PairBody = await self._parsed(request, schemas.PairBody)
-        return await self._answer(self._live.explain, asked.src, asked.dst, at=asked.at)
+        return await self._answer(self._asked.explain, asked.src, asked.dst, at=asked.at)
 
     async def forget(self, request: Request) -> Response:
         """Forget a node exactly: its events, names, features and log entries, on disk too."""
         asked: schemas.ForgetBody = await self._parsed(request, schemas.ForgetBody)
-        return cast(
-            Response,
-            await self._write(
-                lambda: _json(self._live.forget(asked.node, refit=asked.refit).plain())
-            ),
-        )
+
+        def forgotten() -> Response:
+            answer = self._live.forget(asked.node, refit=asked.refit).plain()
+            if self._feed is not None:
+                answer["data"]["remains"]["replicas"] = self._feed.still_know(_FORGETTING_S)
+            return _json(answer)
+
+        return cast(Response, await self._write(forgotten))
 
     async def nodes(self, node: _Node) -> Response:
         """Return who a node is: when it was seen, how often, and whom it met lately."""
-        return await self._answer(self._live.node, node)
+        return await self._answer(self._asked.node, node)
 
     async def top(self, node: _Node, k: _Count = 10, at: _At = None) -> Response:
         """Return the likeliest next destinations of a node."""
-        return await self._answer(self._live.top, node, k=k, at=_moment(at))
+        return await self._answer(self._asked.top, node, k=k, at=_moment(at))
 
     async def similar(self, node: _Node, k: _Count = 10) -> Response:
         """Return the nodes whose representations are nearest to that of a node."""
-        return await self._answer(self._live.similar, node, k=k)
+        return await self._answer(self._asked.similar, node, k=k)
 
     async def embedding(self, node: _Nodes, at: _At = None) -> Response:
         """Return the representations of nodes, each with its certified error."""
-        return await self._answer(self._live.embedding, node, at=_moment(at))
+        return await self._answer(self._asked.embedding, node, at=_moment(at))
 
     async def history(self, node: _Node, points: _Points = 200) -> Response:
         """Return where a node has moved: times, distances, and the similarity to now."""
@@ -351,7 +362,11 @@ class _Service:
     async def stats(self) -> Response:
         """Return counts, the watermark, and the use of memory and disk."""
         return await self._figures(
-            lambda: {**self._live.stats(), "beside": [each.plain() for each in self._more]}
+            lambda: {
+                **self._asked.stats(),
+                "beside": [each.plain() for each in self._more],
+                **({} if self._feed is None else self._feed.plain()),
+            }
         )
 
     async def quality(self) -> Response:
@@ -375,7 +390,7 @@ class _Service:
     async def stream(self, request: Request, after: _Place = 0) -> Response:
         """Follow what happens, as server-sent events; `Last-Event-ID`, or `after`, resumes."""
         if self._streaming >= self._settings.streams:
-            raise BusyError(f"{self._streaming} clients follow the stream already", _RETRY_S)
+            raise BusyError(f"{self._streaming} clients follow the stream already", RETRY_S)
         given = request.headers.get("last-event-id", "")
         after = int(given) if _INTEGER.fullmatch(given) else after
         headers = {"X-Accel-Buffering": "no"}  # a proxy is to pass on what there is
@@ -389,7 +404,7 @@ class _Service:
             yield b"retry: 1000\n\n"
             beat = time.monotonic()
             while not self.app.state.stopping:
-                found = await self._read(self._live.recent, after, _STREAMED)
+                found = await self._read(self._asked.recent, after, _STREAMED)
                 for happened in found:
                     after = happened["place"]
                     data = msgspec.json.encode(happened)
@@ -403,14 +418,66 @@ class _Service:
         finally:
             self._streaming -= 1
 
+    async def follow(
+        self,
+        after: _Place,
+        names: _Place,
+        forgotten: _Place,
+        replica: _Source,
+        version: str | None = None,
+        stands: int | None = None,
+        dropped: int = 0,
+        wait_s: float = 0.0,
+    ) -> Response:
+        """Tell a replica what is new, once something is or `wait_s` is over; see `Told`."""
+        feed = cast(Feed, self._feed)
+        asked = Asked(after, names, forgotten, version, replica, stands, dropped)
+        until = time.monotonic() + min(wait_s, _LONGEST_POLL_S)
+        while True:
+            rest = max(0.0, until - time.monotonic())
+            anyway = rest == 0 or self.app.state.stopping
+
+            def told(rest: float = rest, anyway: bool = anyway) -> bytes | None:
+                found = feed.told(asked, min(rest, 1.0), anyway=anyway)
+                return None if found is None else msgspec.msgpack.encode(found)
+
+            content = await anyio.to_thread.run_sync(told, limiter=self._followers)
+            if content is not None:
+                return Response(content, media_type="application/vnd.msgpack")
+
+    async def snapshot(self) -> Response:
+        """Return the newest snapshot."""
+        return await self._file(cast(Feed, self._feed).snapshot)
+
+    async def version_file(self, version: str) -> Response:
+        """Return the file of a model."""
+        return await self._file(lambda: cast(Feed, self._feed).version(version))
+
+    async def _file(self, opened: Callable[[], BinaryIO]) -> Response:
+        file = await anyio.to_thread.run_sync(opened, limiter=self._followers)
+        headers = {"Tidegraph-Log": cast(Feed, self._feed).log}
+
+        async def parts() -> AsyncIterator[bytes]:
+            with file:  # deleted or not meanwhile
+                while part := await anyio.to_thread.run_sync(
+                    file.read, 1 << 20, limiter=self._followers
+                ):
+                    yield part
+
+        return StreamingResponse(parts(), media_type="application/octet-stream", headers=headers)
+
     async def livez(self) -> Response:
         """Return 200 as long as the process answers."""
         return _json({"status": "ok"})
 
     async def readyz(self) -> Response:
-        """Return 200 while requests are welcome, and 503 from the first sign of a stop."""
+        """Return 200 while requests are welcome, and 503 from the first sign of a stop; a replica
+        does so once it has caught up.
+        """
         if self.app.state.stopping:
-            raise RequestError(503, "stopping", "the server is stopping", retry_after_s=_RETRY_S)
+            raise RequestError(503, "stopping", "the server is stopping", retry_after_s=RETRY_S)
+        if not self._asked.ready:
+            raise ServerError("the replica has not caught up with its writer yet")
         return _json({"status": "ok"})
 
     async def metrics(self) -> Response:
@@ -525,67 +592,6 @@ def _with_paths_by_node(description: dict[str, Any]) -> dict[str, Any]:
                 parameter |= {"in": "path", "required": True, "schema": {"type": "string"}}
         paths[f"/v1/nodes/{{node}}{'/' * bool(verb)}{verb}"] = asked
     return description
-
-
-# Errors -------------------------------------------------------------------------------------------
-
-
-def _add_handlers(app: FastAPI) -> None:
-    """Let every error be answered in one shape, without a traceback."""
-
-    async def ours(request: Request, error: Exception) -> Response:
-        assert isinstance(error, TidegraphError)
-        found = error if isinstance(error, RequestError) else _request_error(error)
-        if found.status == 500:
-            _log.error("a request failed", exc_info=error)
-        return _failed(found)
-
-    async def of_parameters(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        first = error.errors()[0]
-        field = str(first["loc"][-1])
-        message = f"{field}: {first['msg']}"
-        return _failed(RequestError(422, "bad_request", message, field=field))
-
-    async def of_http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
-        message = f"{error.detail}; /docs lists what there is"
-        return _failed(RequestError(error.status_code, code, message), error.headers)
-
-    async def of_client(request: Request, error: Exception) -> Response:
-        return Response(status_code=400)  # nobody reads it
-
-    app.add_exception_handler(TidegraphError, ours)
-    app.add_exception_handler(RequestValidationError, of_parameters)
-    app.add_exception_handler(HTTPException, of_http)
-    app.add_exception_handler(ClientDisconnect, of_client)
-
-
-def _failed(error: RequestError, headers: Mapping[str, str] | None = None) -> Response:
-    problem: dict[str, Any] = {"code": error.code, "message": str(error)}
-    problem |= {} if error.line is None else {"line": error.line}
-    problem |= {} if error.field is None else {"field": error.field}
-    answer = _json({"error": problem})
-    answer.status_code = error.status
-    answer.headers.update(headers or {})
-    if error.retry_after_s is not None:
-        answer.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
-    return answer
-
-
-def _request_error(error: TidegraphError) -> RequestError:
-    """Return the answer to a request that raised an error of the package."""
-    message = " ".join(str(error).split())
-    if isinstance(error, UnknownNodeError):
-        return RequestError(404, "unknown_node", message)
-    if isinstance(error, BusyError):
-        return RequestError(429, "busy", message, retry_after_s=error.retry_after_s)
-    if isinstance(error, (StorageError, ShortOfMemoryError)):
-        return RequestError(503, "no_room", message, retry_after_s=5 * _RETRY_S)
-    if isinstance(error, (EventError, DataError, ParameterError, EvaluationError)):
-        return RequestError(422, "bad_request", message, field=getattr(error, "field", None))
-    return RequestError(500, "internal", message)
 
 
 # Descriptions -------------------------------------------------------------------------------------

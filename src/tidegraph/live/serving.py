@@ -7,6 +7,7 @@ import contextlib
 import errno
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,11 @@ def listening(host: str, port: int) -> socket.socket:
 
 def address(made: socket.socket) -> str:
     """Return the address at which a socket is reached from this machine."""
-    host, port = made.getsockname()[:2]
+    return url(*made.getsockname()[:2])
+
+
+def url(host: str, port: int) -> str:
+    """Return the address of a host and port, as this machine reaches it."""
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -73,8 +78,14 @@ def run(
     *,
     more: Sequence[Described] = (),
     started: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[threading.Event], None] | None = None,
 ) -> None:
-    """Answer requests at a socket until SIGINT or SIGTERM; a second one does not wait for them."""
+    """Answer requests at a socket until SIGINT or SIGTERM; a second one does not wait for them.
+
+    meanwhile: work for another thread, which ends soon after the event is set. If it raises, the
+        server stops and the error is raised again.
+    """
+    stopping = threading.Event()
     app = create_app(live, settings, more)
     server = _Server(
         uvicorn.Config(
@@ -90,6 +101,7 @@ def run(
     def stop(*_: Any) -> None:
         server.force_exit = server.should_exit
         server.should_exit = True
+        stopping.set()
         stop_streams(app)
 
     async def serve() -> None:
@@ -98,6 +110,13 @@ def run(
             await asyncio.sleep(0.01)
         if server.started:
             started()
+            if meanwhile is not None:
+                try:
+                    await asyncio.to_thread(meanwhile, stopping)
+                finally:
+                    if not stopping.is_set():
+                        stop()
+                    await task
         await task
 
     before = {each: signal.signal(each, stop) for each in _SIGNALS}

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tidegraph.core import statefile
 from tidegraph.core.errors import EventError, PrecisionError, StateFileError
+from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.propagator import Propagator
 from tidegraph.events.batch import Batch
@@ -46,6 +47,7 @@ _RECENT = 1000  # applied rows that `recent` returns
 # usual, as ingest waits for it.
 _MERGED = 262_144, 1 / 4
 _YIELDED_S = 0.0005
+_REPLAYED = 100_000  # rows at once, when nobody reads yet
 _DAY_S = 86_400.0
 _ENGINE = "engine."  # before the names of the engine's arrays
 
@@ -561,6 +563,27 @@ class State:
                 parts.append(self.past.history.of_links(src, dst, t))
                 parts.append(self.past.local.of_links(src, dst, t))
             return statefile.digest(parts)
+
+
+def waiting(rows: Rows, until: int | None) -> Rows:
+    """Return those rows of the log that a state which stands at a time has not applied yet."""
+    kept = rows.op < Kind.MARK
+    if until is not None:
+        kept &= rows.t >= until
+    return rows[kept]
+
+
+def replay(state: State, ready: Rows, moment: Moment, progress: Progress | None = None) -> None:
+    """Apply many rows to a state that nobody reads yet, and stand at a moment then."""
+    done = 0
+    while done < len(ready):
+        end = min(done + _REPLAYED, len(ready))
+        end = int(np.searchsorted(ready.t, ready.t[end - 1], side="right"))
+        state.apply(ready[done:end], Moment(moment.seq, int(ready.t[end - 1]) + 1))
+        done = end
+        if progress is not None:
+            progress(done, len(ready), "replaying the log")
+    state.moment = moment
 
 
 _OTHERS = ("src", "dst", "t", "weight", "op", "after")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from tidegraph import Batch, Live, LiveSettings, UnknownNodeError
 from tidegraph.cli.commands import main
 from tidegraph.live.forgetting import audit_forgetting
+from tidegraph.live.state import State
 
 QUICK: dict[str, Any] = {
     "columns": 4,
@@ -160,6 +162,29 @@ def test_events_that_wait_are_forgotten_too(tmp_path: Path) -> None:
         live.ingest([{"src": "c", "dst": "d", "t": 100}])
         drain(live)
         assert [row["dst"] for row in live.recent()] == ["b"]
+
+
+def test_events_that_come_meanwhile_survive_a_crash_right_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = State.without
+    with opened(tmp_path / "live", lateness="0") as live:
+        live.ingest(events(), wait="applied")
+
+        def meanwhile(state: State, number: int) -> State:
+            fresh = without(state, number)
+            state.lock.acquire()  # they stay queued, as when there are many
+            live.ingest([{"src": "late", "dst": "n1", "t": 1000 + each} for each in range(9)])
+            return fresh
+
+        monkeypatch.setattr(State, "without", meanwhile)
+        live.forget(SECRET)
+        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+        live._state.lock.release()
+    for name in ("live", "killed"):
+        with opened(tmp_path / name, lateness="0") as live:
+            live.ingest([{"src": "n2", "dst": "n1", "t": 2000}], wait="applied")
+            assert live.node("late").data["events_as_src"] == 9, name
 
 
 def test_what_was_learned_is_named_and_learned_anew(tmp_path: Path) -> None:

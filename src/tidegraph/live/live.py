@@ -431,20 +431,28 @@ class Live:
                     if self._closing.is_set():
                         return
                     self._news.wait(1.0)
-            # A snapshot has the rows that wait, or sees them applied.
             with self._state.lock:
-                size = 0
-                with self._news:
-                    while self._stored and size < _AT_ONCE:
-                        rows, seq, low = self._stored.popleft()
-                        self._buffer.add(rows)
-                        size += len(rows)
-                self._state.apply(self._buffer.release(low), Moment(seq, low))
+                size = self._apply_stored()
             self._state.let_read()
             self._pace.append((time.monotonic(), self._state.counts["applied"]))
             with self._news:
                 self._waiting -= size
                 self._news.notify_all()
+
+    def _apply_stored(self) -> int:
+        """Apply some rows that are due, and let the others wait; return how many were stored. The
+        caller holds the lock of the state: a snapshot has the rows that wait, or sees them applied.
+        """
+        size, last = 0, None
+        with self._news:
+            while self._stored and size < _AT_ONCE:
+                rows, *last = self._stored.popleft()
+                self._buffer.add(rows)
+                size += len(rows)
+        if last is not None:
+            seq, low = last
+            self._state.apply(self._buffer.release(low), Moment(seq, low))
+        return size
 
     # Keeping --------------------------------------------------------------------------------------
 
@@ -841,8 +849,12 @@ class Live:
             old = self._state
             number = old.named(name)
             fresh = old.without(number)
-            with self._storing, old.lock, self._news:  # nothing is stored or applied meanwhile
+            with self._storing, old.lock:  # nothing is stored or applied meanwhile
                 self._check_running()
+                while self._stored:  # the new snapshot is to have what came since
+                    size = self._apply_stored()
+                    with self._news:
+                        self._waiting -= size
                 row = Rows.of([0], [self._log.last + 1], [NOBODY], [NOBODY], GONE)
                 self._log.append(row)  # so that the new snapshot has a number of its own
                 old.moment = dataclasses.replace(old.moment, seq=self._log.last)
@@ -858,7 +870,6 @@ class Live:
                 )
                 old.names.forget(number)
                 self._state, self._buffer = fresh, buffer
-                self._forget_stored(number)
                 self._finish_forgetting()
             learned = [each["version"] for each in self.versions()]
         if refit and learned:
@@ -866,13 +877,6 @@ class Live:
             learned = []
         data = {"node": name, "events": count, "remains": {"models": learned}}
         return self._answer(self._state.moment, data)
-
-    def _forget_stored(self, number: int) -> None:
-        """Take the rows of a node from those that are to be applied."""
-        stored = [(rows.without(number), seq, low) for rows, seq, low in self._stored]
-        self._waiting -= sum(len(rows) for rows, _, _ in self._stored)
-        self._waiting += sum(len(rows) for rows, _, _ in stored)
-        self._stored = deque(stored)
 
     def _write_forgetting(self, state: State, buffer: Buffer) -> None:
         description, arrays = state.capture()

@@ -115,6 +115,7 @@ class Live:
         self._quality = Quality(directory, state, settings.seed)
         self._changing = threading.RLock()  # held by who exchanges the model or the state
         self._wanted_training = False
+        self._trained_without: int | None = None  # how many were forgotten, of what is trained on
         self._trainings = 0  # finished ones
         self._training_error: TidegraphError | None = None
         self._train_from = settings.train_after  # links; more after a failure
@@ -753,20 +754,29 @@ class Live:
         return fresh and self._quality.has_fallen(settings.train_when_worse)
 
     def _train_now(self) -> None:
-        stream = self._state.stream(meetings_only=True)
-        if len(stream) < _LEAST_LINKS:
-            raise ParameterError(
-                f"{len(stream)} links are too few to learn from; at least {_LEAST_LINKS} are needed"
-            )
-        forgotten = self._forgotten
+        """Train on the links so far; begin again if a node is forgotten meanwhile."""
         settings = {"seed": self.settings.seed, "max_examples": self.settings.max_examples}
-        model = self._versions.train(stream, settings, self._closing.is_set)
-        if model is None:
-            return
-        with self._changing:
-            if self._forgotten != forgotten:
-                raise ParameterError("a node was forgotten during training; train again")
-            self._switch(self._versions.add(model), pinned=False)
+        while not self._closing.is_set():
+            with self._changing:
+                forgotten = self._trained_without = self._forgotten
+                stream = self._state.stream(meetings_only=True)
+            try:
+                if len(stream) < _LEAST_LINKS:
+                    raise ParameterError(
+                        f"{len(stream)} links are too few to learn from; at least {_LEAST_LINKS}"
+                        " are needed"
+                    )
+                model = self._versions.train(
+                    stream,
+                    settings,
+                    lambda: self._closing.is_set() or self._forgotten != self._trained_without,
+                )
+            finally:
+                self._trained_without = None
+            with self._changing:
+                if model is not None and self._forgotten == forgotten:
+                    self._switch(self._versions.add(model), pinned=False)
+                    return
 
     def _switch(self, model: Model | None, *, pinned: bool) -> None:
         reach("version.switch.before")
@@ -846,6 +856,8 @@ class Live:
         """
         with self._changing, self._saving:
             self._check_running()
+            with self._storing:
+                self._finish_forgetting()  # of an earlier one that could not
             old = self._state
             number = old.named(name)
             fresh = old.without(number)
@@ -871,7 +883,9 @@ class Live:
                 old.names.forget(number)
                 self._state, self._buffer = fresh, buffer
                 self._finish_forgetting()
-            learned = [each["version"] for each in self.versions()]
+            while self._trained_without not in (None, self._forgotten):
+                time.sleep(0.05)  # a training that has to begin again deletes its files
+            learned = self._versions.all()
         if refit and learned:
             self._refit(learned)
             learned = []

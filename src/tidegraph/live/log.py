@@ -255,7 +255,10 @@ class Log:
             self._writer.execute("vacuum")
             busy = self._writer.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
             if busy:
-                raise StorageError(f"{self.path} is being read by another program; close it")
+                raise StorageError(
+                    f"{self.path} is being read by another program, and deleted bytes stay until"
+                    " then: close it and forget the node again"
+                )
         reach("log.purge.after")
 
     def checkpoint(self) -> None:

@@ -198,6 +198,15 @@ def test_a_repeated_event_or_request_changes_nothing(tmp_path: Path) -> None:
         assert live.stats()["events"] == 2
 
 
+def test_a_repeated_event_or_request_is_waited_for_like_the_first(tmp_path: Path) -> None:
+    with opened(tmp_path / "live", lateness="1h") as live:
+        for number, given in enumerate(({"key": "k"}, {})):
+            rows = [event(f"a{number}", "b", number, id=f"{number}")]
+            assert not live.ingest(rows, **given).applied
+            assert live.ingest(rows, **given, wait="applied").applied
+            assert live.node(f"a{number}").data["degree"] == 1
+
+
 def test_late_events_are_rejected_or_applied_now_and_counted(tmp_path: Path) -> None:
     for late, accepted in (("reject", 1), ("now", 2)):
         with opened(tmp_path / late, late=late, idle_s=60.0) as live:

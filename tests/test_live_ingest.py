@@ -207,6 +207,14 @@ def test_a_repeated_event_or_request_is_waited_for_like_the_first(tmp_path: Path
             assert live.node(f"a{number}").data["degree"] == 1
 
 
+def test_an_event_without_fields_is_no_event(tmp_path: Path) -> None:
+    with opened(tmp_path / "live") as live:
+        for rows in ({}, [{}], [{}, {}], [{}, event("a", "b", 1)]):
+            with pytest.raises(RowError, match="row 0 has no src"):
+                live.ingest(rows)
+        assert live.ingest([]).accepted == 0
+
+
 def test_late_events_are_rejected_or_applied_now_and_counted(tmp_path: Path) -> None:
     for late, accepted in (("reject", 1), ("now", 2)):
         with opened(tmp_path / late, late=late, idle_s=60.0) as live:

@@ -22,6 +22,7 @@ import pytest
 from tests.serving import Served, served
 
 from tidegraph import (
+    BusyError,
     Client,
     DataError,
     EventStream,
@@ -34,7 +35,7 @@ from tidegraph import (
 )
 from tidegraph.live.exporting import export
 from tidegraph.live.ingesting import LineFile, StreamRows, send_lines, send_pipe
-from tidegraph.live.redis_source import RedisSource
+from tidegraph.live.redis_source import RedisSource, _event
 
 SETTINGS = LiveSettings(columns=4, idle_s=0.05, lateness="1h", learn=False)
 
@@ -272,6 +273,34 @@ def test_exports_have_every_node_with_its_error_and_the_newest_stay(
     assert answer.error is not None
     assert table["error"].to_pylist() == answer.error.tolist()
     assert set(table["as_of_seq"].to_pylist()) == {answer.as_of_seq}
+
+
+def test_an_export_of_nodes_that_are_numbers_has_their_names(tmp_path: Path) -> None:
+    stream = EventStream([0], [1], [5], names=np.array([10, 20]))
+    with Live.open(tmp_path / "live", stream, settings=LiveSettings(columns=4)) as live:
+        path = export(live, tmp_path / "out")
+    assert pq.read_table(path)["node"].to_pylist() == ["10", "20"]
+
+
+def test_an_export_during_which_a_node_was_forgotten_does_not_appear(
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.ingest([{"src": "ann", "dst": "bob", "t": 1}, {"src": "bob", "dst": "eve", "t": 2}])
+    live.ingest({"src": "bob", "dst": "eve", "t": 3}, wait="applied")
+    embedding_of = live.embedding_of
+
+    def meanwhile(numbers: Any) -> Any:
+        answer = embedding_of(numbers)
+        live.forget("ann")
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live, "embedding_of", meanwhile)
+        with pytest.raises(BusyError, match="forgotten"):
+            export(live, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+    path = export(live, tmp_path / "out")
+    assert pq.read_table(path)["node"].to_pylist() == ["bob", "eve"]
 
 
 # The commands -------------------------------------------------------------------------------------

@@ -303,6 +303,10 @@ def test_an_export_during_which_a_node_was_forgotten_does_not_appear(
     assert pq.read_table(path)["node"].to_pylist() == ["bob", "eve"]
 
 
+def test_an_entry_of_redis_that_is_too_deep_is_no_event() -> None:
+    assert _event({b"event": b"[" * 100_000}) is None
+
+
 # The commands -------------------------------------------------------------------------------------
 
 

@@ -379,7 +379,9 @@ def test_probes_and_metrics_are_there(fed: Served) -> None:
     assert 'route="/v1/events"' in text
     fed.get("/v1/nodes/ann/top")
     fed.get("/wp-login.php")
+    fed.request("LOOK", "/v1/stats")
     text = fed.get("/metrics").text
+    assert "LOOK" not in text
     assert "wp-login" not in text
     assert "ann" not in text
     stop_streams(fed.app)

@@ -180,6 +180,27 @@ def test_events_are_judged_before_they_are_learned_from(trained: Path, tmp_path:
         assert live.quality()["buckets"][-1]["model"] == bucket["model"]
 
 
+@pytest.mark.parametrize("damaged", ["altered", "deleted"])
+def test_a_damaged_model_is_passed_over_and_said(
+    damaged: str, trained: Path, tmp_path: Path
+) -> None:
+    path = copied(trained, tmp_path / "live")
+    with opened(path, learn=False) as live:
+        live._switch(live._versions.add(live._state.answering[0]), pinned=False)
+    for version, then in (("0002", "0001"), ("0001", "heuristics")):
+        file = path / "models" / f"{version}.tide"
+        if damaged == "deleted":
+            file.unlink()
+        else:
+            file.write_bytes(file.read_bytes()[:-1])
+        with opened(path, learn=False) as live:
+            assert live.version == then
+            assert any("0002" in note for note in live.notes)
+            assert [each["version"] for each in live.versions()] == [then][: then != "heuristics"]
+            assert live.top("s1", 3).version == then
+            live.forget(f"s{int(version) + 1}")
+
+
 def test_a_fall_in_quality_is_noticed(trained: Path, tmp_path: Path) -> None:
     with opened(copied(trained, tmp_path / "live"), learn=False) as live:
         quality = live._quality

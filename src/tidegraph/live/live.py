@@ -711,11 +711,19 @@ class Live:
     # Learning -------------------------------------------------------------------------------------
 
     def _continue_version(self) -> None:
-        """Answer by the version that was in use when the directory was closed."""
+        """Answer by the version that was in use when the directory was closed, or by the newest
+        one whose file is whole.
+        """
         version = self._log.meta.get("version")
-        if version is not None:
-            model = self._versions.read(version)
-            self._state.stand_on(model, model.span)
+        others = [each for each in reversed(self._versions.all()) if each != version]
+        for each in () if version is None else (version, *others):
+            try:
+                model = self._versions.read(each)
+            except (TidegraphError, OSError) as error:
+                self._note(f"{error}; another version answers, or heuristics")
+            else:
+                self._state.stand_on(model, model.span)
+                return
 
     def _judge(self) -> None:
         """Score events before they are learned from, until closed: the work of a thread."""
@@ -811,7 +819,11 @@ class Live:
         current = self.version
         found = []
         for version in self._versions.all():
-            about = statefile.describe(self._versions.path(version))
+            try:
+                about = statefile.describe(self._versions.path(version))
+            except (TidegraphError, OSError) as error:
+                self._note(str(error))
+                continue
             found.append(
                 {
                     "version": version,

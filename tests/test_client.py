@@ -199,6 +199,24 @@ def test_a_file_is_resumed_where_it_stopped_and_its_growth_is_sent(
     assert live.stats()["events"] == 980
 
 
+def test_a_line_that_is_still_being_written_is_sent_once_it_is_complete(
+    tmp_path: Path, live: Live, client: Client
+) -> None:
+    path = written(tmp_path / "calls.ndjson", 25)
+    last = '{"src": "ann ü", "dst": "b", "t": 99}'.encode()
+    whole = path.read_bytes()
+    for cut in (1, 12, last.index(b"\xbc"), len(last) - 1):
+        path.write_bytes(whole + last[:cut])
+        lines = LineFile(path)
+        send_lines(client, lines, "calls", size=5)
+        assert lines.unfinished
+        assert live.stats()["events"] == 25
+    path.write_bytes(whole + last)
+    lines = LineFile(path)
+    assert send_lines(client, lines, "calls", size=5).accepted == 1
+    assert not lines.unfinished
+
+
 def test_a_file_that_was_replaced_is_not_resumed(tmp_path: Path, client: Client) -> None:
     path = written(tmp_path / "calls.ndjson", 10)
     send_lines(client, LineFile(path), "calls")
@@ -219,6 +237,11 @@ def test_a_bad_line_is_named_and_those_before_it_are_kept(
     with pytest.raises(DataError, match=r"line 26 .*soon"):
         send_lines(client, LineFile(path), "calls", size=10)
     assert live.stats()["events"] == 20
+    path = written(tmp_path / "more.ndjson", 25)
+    with path.open("a") as file:
+        file.write("{oops}\n")
+    with pytest.raises(DataError, match=r"line 26 .*not JSON"):
+        send_lines(client, LineFile(path), "more", size=10)
 
 
 def test_a_stream_arrives_as_it_is(live: Live, client: Client) -> None:

@@ -266,7 +266,7 @@ def _error(answer: httpx.Response) -> TidegraphError:
         code, message = problem["code"], problem["message"]
     except (msgspec.DecodeError, KeyError, TypeError):
         return ServerError(f"{answer.url.host} answers {status}, and not as tidegraph serve does")
-    if code == "bad_event":
+    if code in ("bad_event", "bad_json"):
         line = problem.get("line")
         if line is None:
             return EventError(message)
@@ -276,7 +276,6 @@ def _error(answer: httpx.Response) -> TidegraphError:
     kinds: dict[str, type[TidegraphError]] = {
         "unknown_node": UnknownNodeError,
         "no_room": StorageError,
-        "bad_json": EventError,
         "bad_request": ParameterError,
         "too_large": DataError,
     }

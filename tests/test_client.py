@@ -170,6 +170,21 @@ def test_events_are_taken_once_whatever_gets_lost_on_the_way(live: Live, server:
     assert live.stats()["repeated_requests"] >= 2
 
 
+def test_long_work_is_waited_for_and_asked_for_once(
+    live: Live, server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.ingest({"src": "ann", "dst": "bob", "t": 1}, wait="applied")
+    forget = live.forget
+
+    def slow(*given: Any, **named: Any) -> Any:
+        time.sleep(1.0)
+        return forget(*given, **named)
+
+    monkeypatch.setattr(live, "forget", slow)
+    with Client(str(server.base_url), timeout_s=0.3) as client:
+        assert client.forget("ann").data["events"] == 1
+
+
 # Files and pipes ----------------------------------------------------------------------------------
 
 

@@ -219,6 +219,29 @@ def test_reads_go_on_while_commits_wait_and_further_writers_are_turned_away(
     assert live.stats()["events"] == 3
 
 
+def test_reads_go_on_while_many_wait_for_a_training(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, waiting = threading.Event(), threading.Semaphore(0)
+
+    def train(*, wait: bool = False) -> None:
+        waiting.release()
+        assert gate.wait(20)
+
+    monkeypatch.setattr(live, "train", train)
+    with served(live, readers=1) as client:
+        answers: list[Any] = []
+        thread = threading.Thread(
+            target=lambda: answers.append(client.post("/v1/versions/train", json={"wait": True}))
+        )
+        thread.start()
+        assert waiting.acquire(timeout=20)
+        assert client.get("/v1/stats").status_code == 200
+        gate.set()
+        thread.join(20)
+    assert [answer.status_code for answer in answers] == [200]
+
+
 # Questions ----------------------------------------------------------------------------------------
 
 

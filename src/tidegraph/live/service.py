@@ -365,7 +365,10 @@ class _Service:
     async def train(self, request: Request) -> Response:
         """Train a new version on the events so far; it answers once it is complete."""
         asked: schemas.TrainBody = await self._parsed(request, schemas.TrainBody)
-        return await self._figures(lambda: self._live.train(wait=asked.wait), "version")
+        if asked.wait:  # as those who write do, so that questions are answered meanwhile
+            await self._write(lambda: self._live.train(wait=True))
+            return await self._figures(lambda: None, "version")
+        return await self._figures(self._live.train, "version")
 
     async def rollback(self, request: Request) -> Response:
         """Go back to an earlier version."""

@@ -242,6 +242,30 @@ def test_reads_go_on_while_many_wait_for_a_training(
     assert [answer.status_code for answer in answers] == [200]
 
 
+def test_reads_go_on_while_the_past_is_recorded(
+    live: Live, fed: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.history("ann")
+    monkeypatch.setattr("tidegraph.live.live._PATIENCE_S", 3.0)
+    paths = ["/v1/history?node=ann", "/v1/embedding?node=ann&at=1002"] * 3
+    answers: list[Any] = []
+    with served(live, readers=1) as client:
+        threads = [
+            threading.Thread(target=lambda path=path: answers.append(client.get(path)))
+            for path in paths
+        ]
+        with live._movements._lock:
+            for thread in threads:
+                thread.start()
+            time.sleep(0.3)
+            begin = time.monotonic()
+            assert client.get("/v1/top?node=ann").status_code == 200
+            assert time.monotonic() - begin < 2
+        for thread in threads:
+            thread.join(30)
+    assert [answer.status_code for answer in answers] == [200] * len(paths)
+
+
 # Questions ----------------------------------------------------------------------------------------
 
 

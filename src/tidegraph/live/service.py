@@ -64,6 +64,7 @@ _FAILURES = {
     503: "No room on the disk, or stopping; repeat after Retry-After seconds",
 }
 
+_PAST = 2  # questions about the past at a time
 _STREAMED = 100  # events at a time, of those that happened since the last look
 
 _Node = Annotated[str, Query(description="the name of a node")]
@@ -130,6 +131,8 @@ class _Service:
         # Writers wait for a disk; readers must not wait for them.
         self._writers = anyio.CapacityLimiter(settings.writers)
         self._readers = anyio.CapacityLimiter(settings.readers)
+        # Questions about the past wait until it is recorded; others must not wait for them.
+        self._askers = anyio.CapacityLimiter(_PAST)
         self._metrics = Metrics(live)
         self.app = FastAPI(
             title="tidegraph",
@@ -166,6 +169,12 @@ class _Service:
         return await anyio.to_thread.run_sync(
             lambda: question(*given, **named), limiter=self._readers
         )
+
+    async def _read_past(self, question: Callable[..., Any], *given: Any, **named: Any) -> Response:
+        asked = anyio.to_thread.run_sync(
+            lambda: _json(question(*given, **named).plain()), limiter=self._askers
+        )
+        return await asked
 
     async def _write(self, verb: Callable[[], Any]) -> Any:
         if self._writing >= self._settings.writers:
@@ -342,11 +351,12 @@ class _Service:
 
     async def embedding(self, node: _Nodes, at: _At = None) -> Response:
         """Return the representations of nodes, each with its certified error."""
-        return await self._answer(self._live.embedding, node, at=_moment(at))
+        asked = self._answer if at is None else self._read_past
+        return await asked(self._live.embedding, node, at=_moment(at))
 
     async def history(self, node: _Node, points: _Points = 200) -> Response:
         """Return where a node has moved: times, distances, and the similarity to now."""
-        return await self._answer(self._live.history, node, points=points)
+        return await self._read_past(self._live.history, node, points=points)
 
     async def stats(self) -> Response:
         """Return counts, the watermark, and the use of memory and disk."""

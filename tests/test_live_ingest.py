@@ -374,6 +374,28 @@ def test_a_snapshot_stays_as_it_was_while_events_go_on(tmp_path: Path) -> None:
             assert np.array_equal(array, before[name]), name
 
 
+def test_sizes_are_told_while_files_come_and_go(tmp_path: Path) -> None:
+    with opened(tmp_path / "live", lateness="0") as live:
+        problems: list[Exception] = []
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.is_set():
+                try:
+                    assert live.stats()["disk_bytes"] > 0
+                except Exception as error:
+                    problems.append(error)
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        for t in range(60):
+            live.ingest([event("a", "b", t)])
+            live.snapshot()
+        done.set()
+        thread.join()
+        assert problems == []
+
+
 def test_the_log_is_compacted_behind_the_snapshots(tmp_path: Path) -> None:
     with opened(tmp_path / "live", keep_log="20") as live:
         for t in (1, 100, 200, 300):

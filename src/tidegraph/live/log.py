@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tidegraph.core.errors import StateFileError, StorageError
+from tidegraph.core.machine import disk_bytes
 from tidegraph.live.failpoints import reach
 from tidegraph.live.order import NOBODY, Rows
 
@@ -339,13 +340,12 @@ class Log:
     def wal_bytes(self) -> int:
         """The size of what was written ahead."""
         file = self.path.with_name(f"{self.path.name}-wal")
-        return file.stat().st_size if file.exists() else 0
+        return disk_bytes([file])
 
     @property
     def bytes(self) -> int:
         """The size of its files."""
-        files = (self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        return disk_bytes(self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm"))
 
     def close(self) -> None:
         """Close the files."""

@@ -22,6 +22,7 @@ import pytest
 from tests.serving import Served, served
 
 from tidegraph import (
+    BusyError,
     Client,
     DataError,
     EventStream,
@@ -34,7 +35,7 @@ from tidegraph import (
 )
 from tidegraph.live.exporting import export
 from tidegraph.live.ingesting import LineFile, StreamRows, send_lines, send_pipe
-from tidegraph.live.redis_source import RedisSource
+from tidegraph.live.redis_source import RedisSource, _event
 
 SETTINGS = LiveSettings(columns=4, idle_s=0.05, lateness="1h", learn=False)
 
@@ -169,6 +170,21 @@ def test_events_are_taken_once_whatever_gets_lost_on_the_way(live: Live, server:
     assert live.stats()["repeated_requests"] >= 2
 
 
+def test_long_work_is_waited_for_and_asked_for_once(
+    live: Live, server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.ingest({"src": "ann", "dst": "bob", "t": 1}, wait="applied")
+    forget = live.forget
+
+    def slow(*given: Any, **named: Any) -> Any:
+        time.sleep(1.0)
+        return forget(*given, **named)
+
+    monkeypatch.setattr(live, "forget", slow)
+    with Client(str(server.base_url), timeout_s=0.3) as client:
+        assert client.forget("ann").data["events"] == 1
+
+
 # Files and pipes ----------------------------------------------------------------------------------
 
 
@@ -198,6 +214,24 @@ def test_a_file_is_resumed_where_it_stopped_and_its_growth_is_sent(
     assert live.stats()["events"] == 980
 
 
+def test_a_line_that_is_still_being_written_is_sent_once_it_is_complete(
+    tmp_path: Path, live: Live, client: Client
+) -> None:
+    path = written(tmp_path / "calls.ndjson", 25)
+    last = '{"src": "ann ü", "dst": "b", "t": 99}'.encode()
+    whole = path.read_bytes()
+    for cut in (1, 12, last.index(b"\xbc"), len(last) - 1):
+        path.write_bytes(whole + last[:cut])
+        lines = LineFile(path)
+        send_lines(client, lines, "calls", size=5)
+        assert lines.unfinished
+        assert live.stats()["events"] == 25
+    path.write_bytes(whole + last)
+    lines = LineFile(path)
+    assert send_lines(client, lines, "calls", size=5).accepted == 1
+    assert not lines.unfinished
+
+
 def test_a_file_that_was_replaced_is_not_resumed(tmp_path: Path, client: Client) -> None:
     path = written(tmp_path / "calls.ndjson", 10)
     send_lines(client, LineFile(path), "calls")
@@ -218,6 +252,11 @@ def test_a_bad_line_is_named_and_those_before_it_are_kept(
     with pytest.raises(DataError, match=r"line 26 .*soon"):
         send_lines(client, LineFile(path), "calls", size=10)
     assert live.stats()["events"] == 20
+    path = written(tmp_path / "more.ndjson", 25)
+    with path.open("a") as file:
+        file.write("{oops}\n")
+    with pytest.raises(DataError, match=r"line 26 .*not JSON"):
+        send_lines(client, LineFile(path), "more", size=10)
 
 
 def test_a_stream_arrives_as_it_is(live: Live, client: Client) -> None:
@@ -272,6 +311,38 @@ def test_exports_have_every_node_with_its_error_and_the_newest_stay(
     assert answer.error is not None
     assert table["error"].to_pylist() == answer.error.tolist()
     assert set(table["as_of_seq"].to_pylist()) == {answer.as_of_seq}
+
+
+def test_an_export_of_nodes_that_are_numbers_has_their_names(tmp_path: Path) -> None:
+    stream = EventStream([0], [1], [5], names=np.array([10, 20]))
+    with Live.open(tmp_path / "live", stream, settings=LiveSettings(columns=4)) as live:
+        path = export(live, tmp_path / "out")
+    assert pq.read_table(path)["node"].to_pylist() == ["10", "20"]
+
+
+def test_an_export_during_which_a_node_was_forgotten_does_not_appear(
+    tmp_path: Path, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.ingest([{"src": "ann", "dst": "bob", "t": 1}, {"src": "bob", "dst": "eve", "t": 2}])
+    live.ingest({"src": "bob", "dst": "eve", "t": 3}, wait="applied")
+    embedding_of = live.embedding_of
+
+    def meanwhile(numbers: Any) -> Any:
+        answer = embedding_of(numbers)
+        live.forget("ann")
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live, "embedding_of", meanwhile)
+        with pytest.raises(BusyError, match="forgotten"):
+            export(live, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+    path = export(live, tmp_path / "out")
+    assert pq.read_table(path)["node"].to_pylist() == ["bob", "eve"]
+
+
+def test_an_entry_of_redis_that_is_too_deep_is_no_event() -> None:
+    assert _event({b"event": b"[" * 100_000}) is None
 
 
 # The commands -------------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidegraph import Batch, Live, LiveSettings, UnknownNodeError
+from tidegraph import Batch, BusyError, Live, LiveSettings, StorageError, UnknownNodeError
 from tidegraph.cli.commands import main
 from tidegraph.live.forgetting import audit_forgetting
+from tidegraph.live.state import State
 
 QUICK: dict[str, Any] = {
     "columns": 4,
@@ -178,6 +179,29 @@ def test_events_that_wait_are_forgotten_too(tmp_path: Path) -> None:
         assert [row["dst"] for row in live.recent()] == ["b"]
 
 
+def test_events_that_come_meanwhile_survive_a_crash_right_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = State.without
+    with opened(tmp_path / "live", lateness="0") as live:
+        live.ingest(events(), wait="applied")
+
+        def meanwhile(state: State, number: int) -> State:
+            fresh = without(state, number)
+            state.lock.acquire()  # they stay queued, as when there are many
+            live.ingest([{"src": "late", "dst": "n1", "t": 1000 + each} for each in range(9)])
+            return fresh
+
+        monkeypatch.setattr(State, "without", meanwhile)
+        live.forget(SECRET)
+        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+        live._state.lock.release()
+    for name in ("live", "killed"):
+        with opened(tmp_path / name, lateness="0") as live:
+            live.ingest([{"src": "n2", "dst": "n1", "t": 2000}], wait="applied")
+            assert live.node("late").data["events_as_src"] == 9, name
+
+
 def test_what_was_learned_is_named_and_learned_anew(tmp_path: Path) -> None:
     with opened(tmp_path / "live") as live:
         live.ingest(events(400), wait="applied")
@@ -187,6 +211,50 @@ def test_what_was_learned_is_named_and_learned_anew(tmp_path: Path) -> None:
         assert live.version == "0001"
         assert live.forget(SECRET, refit=True).data["remains"] == {"models": []}
         assert [each["version"] for each in live.versions()] == ["0002"]
+
+
+def test_forgetting_that_could_not_finish_is_finished_by_the_next_call(tmp_path: Path) -> None:
+    path = tmp_path / "live"
+    with opened(path) as live:
+        live.ingest(events(), wait="applied")
+        live._log._writer.execute("pragma busy_timeout = 1")
+        reader = sqlite3.connect(path / "log.sqlite")
+        reader.execute("begin")
+        reader.execute("select count(*) from batches").fetchone()
+        with pytest.raises(StorageError, match="forget the node again"):
+            live.forget(SECRET)
+        assert contains(path, SECRET)
+        reader.close()
+        with pytest.raises(UnknownNodeError):
+            live.forget(SECRET)
+        assert not contains(path, SECRET)
+
+
+def test_a_training_begins_again_without_what_is_forgotten_meanwhile(tmp_path: Path) -> None:
+    with opened(tmp_path / "live") as live:
+        live.ingest(events(400), wait="applied")
+        live.train(wait=True)
+        live.train()
+        training = tmp_path / "live" / "models" / "training"
+        while not (training / "errors").exists():
+            time.sleep(0.01)
+        assert live.forget("n5").data["remains"] == {"models": ["0001"]}
+        assert live._trained_without in (None, 1)
+        assert live.forget(SECRET, refit=True).data["remains"] == {"models": []}
+        (version,) = live.versions()
+        assert version["events"] == len(live._state.meetings) < 300
+        assert live.notes == []
+
+
+def test_who_asks_about_the_past_does_not_record_a_forgotten_node_again(tmp_path: Path) -> None:
+    with opened(tmp_path / "live") as live:
+        live.ingest(events(), wait="applied")
+        before = live._movements
+        live.forget(SECRET)
+        with pytest.raises(BusyError, match="ask again"):
+            before.caught_up(1.0)
+        assert not (tmp_path / "live" / "trajectories").exists()
+        assert live.history("n1").data["times"].size
 
 
 def test_an_audit_says_what_is_left(tmp_path: Path) -> None:

@@ -198,6 +198,23 @@ def test_a_repeated_event_or_request_changes_nothing(tmp_path: Path) -> None:
         assert live.stats()["events"] == 2
 
 
+def test_a_repeated_event_or_request_is_waited_for_like_the_first(tmp_path: Path) -> None:
+    with opened(tmp_path / "live", lateness="1h") as live:
+        for number, given in enumerate(({"key": "k"}, {})):
+            rows = [event(f"a{number}", "b", number, id=f"{number}")]
+            assert not live.ingest(rows, **given).applied
+            assert live.ingest(rows, **given, wait="applied").applied
+            assert live.node(f"a{number}").data["degree"] == 1
+
+
+def test_an_event_without_fields_is_no_event(tmp_path: Path) -> None:
+    with opened(tmp_path / "live") as live:
+        for rows in ({}, [{}], [{}, {}], [{}, event("a", "b", 1)]):
+            with pytest.raises(RowError, match="row 0 has no src"):
+                live.ingest(rows)
+        assert live.ingest([]).accepted == 0
+
+
 def test_late_events_are_rejected_or_applied_now_and_counted(tmp_path: Path) -> None:
     for late, accepted in (("reject", 1), ("now", 2)):
         with opened(tmp_path / late, late=late, idle_s=60.0) as live:
@@ -355,6 +372,28 @@ def test_a_snapshot_stays_as_it_was_while_events_go_on(tmp_path: Path) -> None:
         live.ingest([event("a", "c", 50), event("c", "d", 51)], wait="applied")
         for name, array in arrays.items():
             assert np.array_equal(array, before[name]), name
+
+
+def test_sizes_are_told_while_files_come_and_go(tmp_path: Path) -> None:
+    with opened(tmp_path / "live", lateness="0") as live:
+        problems: list[Exception] = []
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.is_set():
+                try:
+                    assert live.stats()["disk_bytes"] > 0
+                except Exception as error:
+                    problems.append(error)
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        for t in range(60):
+            live.ingest([event("a", "b", t)])
+            live.snapshot()
+        done.set()
+        thread.join()
+        assert problems == []
 
 
 def test_the_log_is_compacted_behind_the_snapshots(tmp_path: Path) -> None:

@@ -180,6 +180,72 @@ def test_events_are_judged_before_they_are_learned_from(trained: Path, tmp_path:
         assert live.quality()["buckets"][-1]["model"] == bucket["model"]
 
 
+@pytest.mark.parametrize(
+    "content",
+    ["[]", '{"seen": "x"}', '{"seen": 0, "buckets": [1]}', '{"seen": 0, "buckets": [{"time": 0}]}'],
+)
+def test_a_damaged_record_of_quality_is_begun_anew(
+    content: str, trained: Path, tmp_path: Path
+) -> None:
+    path = copied(trained, tmp_path / "live")
+    (path / "quality.json").write_text(content)
+    with opened(path, learn=False, judged_per_s=100_000.0) as live:
+        later = {
+            key: [each + 200_000 for each in values] if key == "t" else values
+            for key, values in habits(seed=1).items()
+        }
+        live.ingest(later, wait="applied")
+        until(lambda: live._quality._seen == 2 * LINKS)
+        assert live.quality()["buckets"]
+        assert live.stats()["quality"]
+
+
+def test_quality_goes_on_after_a_node_was_forgotten(tmp_path: Path) -> None:
+    with opened(tmp_path / "live", learn=False, judged_per_s=100_000.0) as live:
+        live.ingest(habits(), wait="applied")
+        until(lambda: live._quality._seen == LINKS)
+        live.forget("s1")
+        judged, links = live.quality()["judged"], len(live._state.meetings)
+        later = habits(seed=1)
+        later["t"] = [t + 200_000 for t in later["t"]]
+        live.ingest({key: values[:50] for key, values in later.items()}, wait="applied")
+        until(lambda: live._quality._seen == links + 50)
+        assert live.quality()["judged"] > judged
+
+
+def test_steps_share_the_buckets_of_quality(tmp_path: Path) -> None:
+    with opened(tmp_path / "live", learn=False, unit="step", judged_per_s=100_000.0) as live:
+        columns = habits()
+        columns["t"] = list(range(LINKS))
+        for first in range(0, LINKS, 100):
+            live.ingest({key: values[first : first + 100] for key, values in columns.items()})
+            until(lambda: live._quality._seen == first + 100)  # noqa: B023
+        buckets = live.quality()["buckets"]
+        assert 1 < len(buckets) <= LINKS / 50 + 1
+        assert all(each["judged"] >= 50 for each in buckets[:-1])
+
+
+@pytest.mark.parametrize("damaged", ["altered", "deleted"])
+def test_a_damaged_model_is_passed_over_and_said(
+    damaged: str, trained: Path, tmp_path: Path
+) -> None:
+    path = copied(trained, tmp_path / "live")
+    with opened(path, learn=False) as live:
+        live._switch(live._versions.add(live._state.answering[0]), pinned=False)
+    for version, then in (("0002", "0001"), ("0001", "heuristics")):
+        file = path / "models" / f"{version}.tide"
+        if damaged == "deleted":
+            file.unlink()
+        else:
+            file.write_bytes(file.read_bytes()[:-1])
+        with opened(path, learn=False) as live:
+            assert live.version == then
+            assert any("0002" in note for note in live.notes)
+            assert [each["version"] for each in live.versions()] == [then][: then != "heuristics"]
+            assert live.top("s1", 3).version == then
+            live.forget(f"s{int(version) + 1}")
+
+
 def test_a_fall_in_quality_is_noticed(trained: Path, tmp_path: Path) -> None:
     with opened(copied(trained, tmp_path / "live"), learn=False) as live:
         quality = live._quality

@@ -219,6 +219,53 @@ def test_reads_go_on_while_commits_wait_and_further_writers_are_turned_away(
     assert live.stats()["events"] == 3
 
 
+def test_reads_go_on_while_many_wait_for_a_training(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, waiting = threading.Event(), threading.Semaphore(0)
+
+    def train(*, wait: bool = False) -> None:
+        waiting.release()
+        assert gate.wait(20)
+
+    monkeypatch.setattr(live, "train", train)
+    with served(live, readers=1) as client:
+        answers: list[Any] = []
+        thread = threading.Thread(
+            target=lambda: answers.append(client.post("/v1/versions/train", json={"wait": True}))
+        )
+        thread.start()
+        assert waiting.acquire(timeout=20)
+        assert client.get("/v1/stats").status_code == 200
+        gate.set()
+        thread.join(20)
+    assert [answer.status_code for answer in answers] == [200]
+
+
+def test_reads_go_on_while_the_past_is_recorded(
+    live: Live, fed: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.history("ann")
+    monkeypatch.setattr("tidegraph.live.live._PATIENCE_S", 3.0)
+    paths = ["/v1/history?node=ann", "/v1/embedding?node=ann&at=1002"] * 3
+    answers: list[Any] = []
+    with served(live, readers=1) as client:
+        threads = [
+            threading.Thread(target=lambda path=path: answers.append(client.get(path)))
+            for path in paths
+        ]
+        with live._movements._lock:
+            for thread in threads:
+                thread.start()
+            time.sleep(0.3)
+            begin = time.monotonic()
+            assert client.get("/v1/top?node=ann").status_code == 200
+            assert time.monotonic() - begin < 2
+        for thread in threads:
+            thread.join(30)
+    assert [answer.status_code for answer in answers] == [200] * len(paths)
+
+
 # Questions ----------------------------------------------------------------------------------------
 
 
@@ -379,7 +426,9 @@ def test_probes_and_metrics_are_there(fed: Served) -> None:
     assert 'route="/v1/events"' in text
     fed.get("/v1/nodes/ann/top")
     fed.get("/wp-login.php")
+    fed.request("LOOK", "/v1/stats")
     text = fed.get("/metrics").text
+    assert "LOOK" not in text
     assert "wp-login" not in text
     assert "ann" not in text
     stop_streams(fed.app)

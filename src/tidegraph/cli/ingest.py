@@ -95,6 +95,11 @@ def ingest(
                 sent = send_lines(client, lines, source, size=batch, speed=speed, progress=report)
             if sent.resumed_at:
                 click.echo(f"Resumed after {sent.resumed_at:,} {lines.of}.", err=True)
+            if lines.unfinished:
+                click.echo(
+                    "The last line is not complete yet; give the command again once it is.",
+                    err=True,
+                )
     click.echo(
         f"{counted(sent.accepted, 'event')} accepted, {sent.duplicate:,} duplicate,"
         f" {sent.late:,} late."

@@ -6,7 +6,9 @@ import contextlib
 import ctypes
 import os
 import platform
+import stat
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -109,3 +111,13 @@ def row_access_ns(rows: int, *, columns: int, seed: int = 0, runs: int = 3) -> f
             state[place] = buffer
         times.append(time.perf_counter() - start)
     return 1e9 * min(times) / (len(places) * piece)
+
+
+def disk_bytes(files: Iterable[Path]) -> int:
+    """Return the size of files, some of which may be deleted meanwhile."""
+    size = 0
+    for path in files:
+        with contextlib.suppress(FileNotFoundError):
+            found = path.stat()
+            size += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return size

@@ -43,7 +43,8 @@ class Client:
 
     url: where the server is, as `http://127.0.0.1:8000`.
     token: what the server was started with.
-    timeout_s: for one try. patience_s: for all tries of one call; 0 tries once.
+    timeout_s: for one try, except that `forget`, `train` and `rollback` take as long as the server.
+    patience_s: for all tries of one call; 0 tries once.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Client:
     ) -> None:
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise ParameterError(f"url is {url!r}; give one such as http://127.0.0.1:8000")
-        self.url, self._patience_s = url.rstrip("/"), patience_s
+        self.url, self._timeout_s, self._patience_s = url.rstrip("/"), timeout_s, patience_s
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         try:
             self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s)
@@ -149,7 +150,8 @@ class Client:
 
     def forget(self, name: Any, *, refit: bool = False) -> Answer:
         """Remove a node from the server's memory and from every file."""
-        return self._post("/v1/forget", {"node": name, "refit": refit})
+        found = self._ask("POST", "/v1/forget", json={"node": name, "refit": refit}, long=True)
+        return _answer(found)
 
     def stats(self) -> dict[str, Any]:
         """Return counts, times and sizes."""
@@ -165,11 +167,13 @@ class Client:
 
     def train(self, wait: bool = False) -> Any:
         """Train a new version on the events so far."""
-        return self._ask("POST", "/v1/versions/train", json={"wait": wait})["version"]
+        asked = {"wait": wait}
+        return self._ask("POST", "/v1/versions/train", json=asked, long=True)["version"]
 
     def rollback(self, version: Any) -> Any:
         """Go back to an earlier version."""
-        return self._ask("POST", "/v1/versions/rollback", json={"version": version})["version"]
+        asked = {"version": version}
+        return self._ask("POST", "/v1/versions/rollback", json=asked, long=True)["version"]
 
     # Requests -------------------------------------------------------------------------------------
 
@@ -182,9 +186,20 @@ class Client:
         return _answer(self._ask("POST", path, json=given))
 
     def _ask(
-        self, method: str, path: str, *, query: Mapping[str, Any] | None = None, **more: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        long: bool = False,
+        **more: Any,
     ) -> dict[str, Any]:
-        """Return the answer to a request, which is repeated while that may help."""
+        """Return the answer to a request, which is repeated while that may help.
+
+        long: whether to wait for the answer for as long as it takes, as after minutes of work.
+        """
+        if long:
+            more["timeout"] = httpx.Timeout(self._timeout_s, read=None)
         until, pause = time.monotonic() + self._patience_s, _FIRST_PAUSE_S
         while True:
             error: TidegraphError
@@ -271,7 +286,7 @@ def _error(answer: httpx.Response) -> TidegraphError:
         code, message = problem["code"], problem["message"]
     except (msgspec.DecodeError, KeyError, TypeError):
         return ServerError(f"{answer.url.host} answers {status}, and not as tidegraph serve does")
-    if code == "bad_event":
+    if code in ("bad_event", "bad_json"):
         line = problem.get("line")
         if line is None:
             return EventError(message)
@@ -281,7 +296,6 @@ def _error(answer: httpx.Response) -> TidegraphError:
     kinds: dict[str, type[TidegraphError]] = {
         "unknown_node": UnknownNodeError,
         "no_room": StorageError,
-        "bad_json": EventError,
         "bad_request": ParameterError,
         "too_large": DataError,
     }

@@ -141,6 +141,8 @@ class Reader:
                     f"row {row} is a {type(event).__name__}; give an object with src and dst", row
                 )
         fields = set().union(*rows)
+        if rows and not fields:
+            raise RowError("row 0 has no src; give it a name", 0, "src")
         self._known(fields, lambda field: next(i for i, row in enumerate(rows) if field in row))
         return {field: [event.get(field) for event in rows] for field in _FIELDS if field in fields}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidegraph.core.durable import put_in_place
-from tidegraph.core.errors import TidegraphError
+from tidegraph.core.errors import BusyError, TidegraphError
 
 if TYPE_CHECKING:
     from tidegraph.live.live import Live
@@ -29,7 +29,8 @@ def export(live: Live, directory: Path, keep: int = 3) -> Path | None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    seq, numbers = live.stats()["applied_seq"], live.numbers().tolist()
+    before = live.stats()
+    seq, numbers = before["applied_seq"], live.numbers().tolist()
     if not numbers:
         return None
     directory.mkdir(parents=True, exist_ok=True)
@@ -45,7 +46,7 @@ def export(live: Live, directory: Path, keep: int = 3) -> Path | None:
             values = np.asarray(answer.data["embedding"], dtype=np.float32).reshape(len(some), -1)
             table = pa.table(
                 {
-                    "node": pa.array(answer.data["names"], pa.string()),
+                    "node": pa.array(map(str, answer.data["names"]), pa.string()),
                     "as_of_seq": pa.array([answer.as_of_seq] * len(some), pa.int64()),
                     "error": pa.array(answer.error, pa.float64()),
                     "embedding": pa.FixedSizeListArray.from_arrays(
@@ -59,6 +60,8 @@ def export(live: Live, directory: Path, keep: int = 3) -> Path | None:
         assert writer is not None
         writer.close()
         writer = None
+        if live.stats()["forgotten"] != before["forgotten"]:
+            raise BusyError("a node was forgotten meanwhile; export again", retry_after_s=1.0)
         put_in_place(aside, path)
     finally:
         if writer is not None:

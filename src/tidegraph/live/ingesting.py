@@ -71,6 +71,7 @@ class Lines(Protocol):
 
     end: int
     of: str
+    unfinished: bool
 
     def batches(self, begin: int, size: int) -> Iterator[Batch]:
         """Yield the batches from a position on."""
@@ -80,9 +81,13 @@ class Lines(Protocol):
 
 
 class LineFile:
-    """A file of one JSON object per line; positions are bytes."""
+    """A file of one JSON object per line; positions are bytes.
+
+    unfinished: whether the last line is left out, as somebody still writes it.
+    """
 
     of = "bytes"
+    unfinished = False
 
     def __init__(self, path: Path) -> None:
         self._path, self.end = path, path.stat().st_size
@@ -92,6 +97,11 @@ class LineFile:
         with self._path.open("rb") as file:
             file.seek(begin)
             while lines := _some_lines(file, size):
+                if _is_cut(lines[-1]):
+                    self.unfinished = True
+                    lines.pop()
+                    if not lines:
+                        return
                 body = b"".join(lines)
                 yield Batch(begin, begin + len(body), body, row)
                 begin, row = begin + len(body), row + len(lines)
@@ -100,6 +110,19 @@ class LineFile:
         with self._path.open("rb") as file:
             file.seek(begin)
             return file.read(end - begin)
+
+
+def _is_cut(line: bytes) -> bool:
+    """Return whether a line is the beginning of an object whose end is not there yet."""
+    if line.endswith(b"\n"):
+        return False
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return "truncated" in str(error) or isinstance(error, UnicodeDecodeError)
+    except RecursionError:
+        return False
+    return False
 
 
 def _some_lines(file: IO[bytes], size: int) -> list[bytes]:
@@ -115,6 +138,7 @@ class StreamRows:
     """The events of a stream as lines; positions are rows."""
 
     of = "events"
+    unfinished = False
 
     def __init__(self, stream: EventStream) -> None:
         self._stream, self.end = stream, len(stream)

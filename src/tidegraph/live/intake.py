@@ -24,7 +24,7 @@ class Intake:
     """What one transaction stores, and the receipts of the callers.
 
     names: those known so far. new: those that come with it. reject: whether late events are not
-    stored. last: the latest time among the rows of each caller.
+    stored. last: until when answers have to follow to have the events of each caller.
     """
 
     watermark: Watermark
@@ -50,7 +50,7 @@ class Intake:
             first = self.keys.get(key) or answered(key)
             if first is not None:
                 self.receipts.append(first)
-                self.last.append(None)
+                self.last.append(self.watermark.newest)  # they came before, and may still wait
                 self.counts["repeated"] += 1
                 return
         places, t, duplicate, late = self._admitted(events)
@@ -70,7 +70,8 @@ class Intake:
         self.seq += len(rows)
         self._rows.append(rows)
         self.receipts.append(receipt)
-        self.last.append(int(t.max()) if len(t) else None)
+        last = int(t.max()) if len(t) else None
+        self.last.append(self.watermark.newest if duplicate else last)
         if key is not None:
             self.keys[key] = receipt
         for name, count in (("events", len(rows)), ("duplicate", duplicate), ("late", late)):

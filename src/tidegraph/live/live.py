@@ -122,6 +122,7 @@ class Live(Questions):
         self._quality = Quality(directory, state, settings.seed)
         self._changing = threading.RLock()  # held by who exchanges the model or the state
         self._wanted_training = False
+        self._trained_without: int | None = None  # how many were forgotten, of what is trained on
         self._trainings = 0  # finished ones
         self._training_error: TidegraphError | None = None
         self._train_from = settings.train_after  # links; more after a failure
@@ -544,11 +545,19 @@ class Live(Questions):
     # Learning -------------------------------------------------------------------------------------
 
     def _continue_version(self) -> None:
-        """Answer by the version that was in use when the directory was closed."""
+        """Answer by the version that was in use when the directory was closed, or by the newest
+        one whose file is whole.
+        """
         version = self._log.meta.get("version")
-        if version is not None:
-            model = self._versions.read(version)
-            self._state.stand_on(model, model.span)
+        others = [each for each in reversed(self._versions.all()) if each != version]
+        for each in () if version is None else (version, *others):
+            try:
+                model = self._versions.read(each)
+            except (TidegraphError, OSError) as error:
+                self._note(f"{error}; another version answers, or heuristics")
+            else:
+                self._state.stand_on(model, model.span)
+                return
 
     def _judge(self) -> None:
         """Score events before they are learned from, until closed: the work of a thread."""
@@ -587,20 +596,29 @@ class Live(Questions):
         return fresh and self._quality.has_fallen(settings.train_when_worse)
 
     def _train_now(self) -> None:
-        stream = self._state.stream(meetings_only=True)
-        if len(stream) < _LEAST_LINKS:
-            raise ParameterError(
-                f"{len(stream)} links are too few to learn from; at least {_LEAST_LINKS} are needed"
-            )
-        forgotten = self._forgotten
+        """Train on the links so far; begin again if a node is forgotten meanwhile."""
         settings = {"seed": self.settings.seed, "max_examples": self.settings.max_examples}
-        model = self._versions.train(stream, settings, self._closing.is_set)
-        if model is None:
-            return
-        with self._changing:
-            if self._forgotten != forgotten:
-                raise ParameterError("a node was forgotten during training; train again")
-            self._switch(self._versions.add(model), pinned=False)
+        while not self._closing.is_set():
+            with self._changing:
+                forgotten = self._trained_without = self._forgotten
+                stream = self._state.stream(meetings_only=True)
+            try:
+                if len(stream) < _LEAST_LINKS:
+                    raise ParameterError(
+                        f"{len(stream)} links are too few to learn from; at least {_LEAST_LINKS}"
+                        " are needed"
+                    )
+                model = self._versions.train(
+                    stream,
+                    settings,
+                    lambda: self._closing.is_set() or self._forgotten != self._trained_without,
+                )
+            finally:
+                self._trained_without = None
+            with self._changing:
+                if model is not None and self._forgotten == forgotten:
+                    self._switch(self._versions.add(model), pinned=False)
+                    return
 
     def _switch(self, model: Model | None, *, pinned: bool) -> None:
         reach("version.switch.before")
@@ -637,7 +655,11 @@ class Live(Questions):
         current = self.version
         found = []
         for version in self._versions.all():
-            about = statefile.describe(self._versions.path(version))
+            try:
+                about = statefile.describe(self._versions.path(version))
+            except (TidegraphError, OSError) as error:
+                self._note(str(error))
+                continue
             found.append(
                 {
                     "version": version,
@@ -682,10 +704,12 @@ class Live(Questions):
         """
         with self._changing, self._saving:
             self._check_running()
+            with self._storing:
+                self._finish_forgetting()  # of an earlier one that could not
             old = self._state
             number = old.named(name)
             fresh = old.without(number)
-            with self._storing, old.lock, self._news:  # nothing is stored or applied meanwhile
+            with self._storing, old.lock:  # nothing is stored or applied meanwhile
                 self._check_running()
                 self._apply_stored(math.inf)  # the new snapshot has them, or lets them wait
                 row = Rows.of([0], [self._log.last + 1], [NOBODY], [NOBODY], GONE)
@@ -703,10 +727,13 @@ class Live(Questions):
                 )
                 old.names.forget(number)
                 self._state, self._buffer = fresh, buffer
-                self._handed = dataclasses.replace(self._handed, seq=self._log.last)
                 self._finish_forgetting()
-                self._news.notify_all()
-            learned = [each["version"] for each in self.versions()]
+                with self._news:
+                    self._handed = dataclasses.replace(self._handed, seq=self._log.last)
+                    self._news.notify_all()
+            while self._trained_without not in (None, self._forgotten):
+                time.sleep(0.05)  # a training that has to begin again deletes its files
+            learned = self._versions.all()
         if refit and learned:
             self._refit(learned)
             learned = []

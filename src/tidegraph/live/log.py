@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tidegraph.core.errors import StateFileError, StorageError
+from tidegraph.core.machine import disk_bytes
 from tidegraph.live.failpoints import reach
 from tidegraph.live.order import NOBODY, Rows
 
@@ -255,7 +256,10 @@ class Log:
             self._writer.execute("vacuum")
             busy = self._writer.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
             if busy:
-                raise StorageError(f"{self.path} is being read by another program; close it")
+                raise StorageError(
+                    f"{self.path} is being read by another program, and deleted bytes stay until"
+                    " then: close it and forget the node again"
+                )
         reach("log.purge.after")
 
     def checkpoint(self) -> None:
@@ -339,13 +343,12 @@ class Log:
     def wal_bytes(self) -> int:
         """The size of what was written ahead."""
         file = self.path.with_name(f"{self.path.name}-wal")
-        return file.stat().st_size if file.exists() else 0
+        return disk_bytes([file])
 
     @property
     def bytes(self) -> int:
         """The size of its files."""
-        files = (self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        return disk_bytes(self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm"))
 
     def close(self) -> None:
         """Close the files."""

@@ -96,8 +96,9 @@ class Timed:
         try:
             await self._app(scope, receive, noting)
         finally:
-            # Paths that lead nowhere share one label, or anyone could fill the memory with them.
+            # Paths and methods that lead nowhere share one label, or anyone could fill the memory
+            # with them.
             route = getattr(scope.get("route"), "path", "none")
             if route != "/v1/stream":  # lasts as long as its client
-                method = scope["method"] if route != "none" else "any"
+                method = "any" if route == "none" or status == 405 else scope["method"]
                 self._metrics.count(method, route, status, time.perf_counter() - begun)

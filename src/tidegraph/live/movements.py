@@ -27,15 +27,16 @@ class Movements:
         self._lock = threading.Lock()
         self._store: Trajectories | None = None
         self._rows = 0  # of the state that are recorded
+        self._deleted = False
 
     def behind(self) -> int:
         """Return how many applied rows are not recorded yet."""
         return len(self._state.meetings) + len(self._state.others) - self._rows
 
     def delete(self) -> None:
-        """Delete the store, durably."""
+        """Delete the store, durably; who waits for this one is not to record it again."""
         with self._lock:
-            self._store, self._rows = None, 0
+            self._store, self._rows, self._deleted = None, 0, True
             shutil.rmtree(self._path, ignore_errors=True)
             sync_names(self._path.parent)
 
@@ -53,6 +54,8 @@ class Movements:
         if not self._lock.acquire(timeout=timeout_s):
             raise BusyError("the past is still being recorded; ask again", retry_after_s=5.0)
         try:
+            if self._deleted:
+                raise BusyError("the past is recorded anew; ask again", retry_after_s=1.0)
             if self._store is None:
                 self._store = self._reopened()
             if self._store is None or self.behind():

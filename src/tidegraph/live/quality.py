@@ -28,6 +28,7 @@ _NEGATIVES = 10  # random destinations among which an event is ranked
 _DAY_S = 86_400
 _WITHOUT_CLOCK = 1  # steps or years of a bucket
 _LEAST = 50  # events of a bucket that says something
+_MOST = 2000  # buckets that are kept
 _AT_ONCE = 500
 _KEPT = 100  # calls of `judge`
 
@@ -40,6 +41,7 @@ class Quality:
     def __init__(self, directory: Path, state: State, seed: int) -> None:
         self._path, self._seed = directory / FILE, seed
         clock = state.about.unit in SECONDS and state.about.unit != "year"
+        self._by_day = clock
         self.bucket = round(_DAY_S / SECONDS[state.about.unit]) if clock else _WITHOUT_CLOCK
         self.bucket = max(1, self.bucket)
         self._lock = threading.Lock()
@@ -49,10 +51,10 @@ class Quality:
         self._seen = 0  # links that were judged or passed over
         try:
             found = read_json(self._path) if self._path.exists() else {}
-            if found.get("seen", 0) <= len(state.meetings):
-                self._buckets, self._seen = found.get("buckets", []), found.get("seen", 0)
-        except (StateFileError, OSError, AttributeError):  # it is counted anew from here on
-            pass
+        except (StateFileError, OSError):
+            found = {}
+        if _is_whole(found):  # it is counted anew otherwise
+            self._buckets, self._seen = found["buckets"], found["seen"]
 
     def judge(self, state: State, most: int) -> int:
         """Score at most so many of the links that were applied since the last time, spread evenly,
@@ -63,6 +65,7 @@ class Quality:
         t = events.t
         end = int(np.searchsorted(t, moment.until)) if moment.until is not None else 0
         trained_on = 0 if model is None else model.events  # what was learned from says nothing
+        self._seen = min(self._seen, len(events))  # there are fewer after one was forgotten
         begin = max(self._seen, trained_on)
         if begin >= end or most < 1:
             return 0
@@ -94,13 +97,18 @@ class Quality:
             for day in np.unique(days).tolist():
                 rows = days == day
                 time = day * self.bucket
-                if not self._buckets or self._buckets[-1]["time"] < time:
+                if not self._buckets or self._is_over(self._buckets[-1], time):
                     self._measure()
+                    del self._buckets[: -_MOST + 1]
                     self._buckets.append({"time": time, "events": 0, "judged": 0})
                     self._scores.clear()
                 self._scores.append((version, {k: v[rows] for k, v in tables.items()}))
                 self._buckets[-1]["judged"] += int(rows.sum())
                 self._buckets[-1]["events"] += round(events * rows.mean())
+
+    def _is_over(self, bucket: dict[str, Any], time: int) -> bool:
+        """Return whether a time belongs to another bucket: steps may have one event each."""
+        return bool(bucket["time"] < time) and (self._by_day or bucket["judged"] >= _LEAST)
 
     def _measure(self) -> None:
         """Measure the newest bucket, by what the newest version has scored in it."""
@@ -157,3 +165,15 @@ class Quality:
             self._measure()
             content = {"seen": self._seen, "buckets": self._buckets}
         write_json(self._path, content)
+
+
+def _is_whole(found: Any) -> bool:
+    """Return whether what a file holds was written by `save`."""
+    try:
+        for each in found["buckets"]:
+            each["model"] = each.get("model")
+            measured = [each["model"] or {"ap": 0.0}, *each.get("heuristics", {}).values()]
+            sum([each["time"], each["events"], each["judged"], *(one["ap"] for one in measured)])
+        return isinstance(found["seen"], int)
+    except (TypeError, KeyError, AttributeError):
+        return False

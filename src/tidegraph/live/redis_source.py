@@ -143,6 +143,6 @@ def _event(fields: dict[bytes, bytes]) -> dict[str, Any] | None:
             event["features"] = msgspec.json.decode(event["features"])
         if "t" in event and event["t"].lstrip("-").isdecimal():
             event["t"] = int(event["t"])
-    except (UnicodeDecodeError, ValueError, msgspec.DecodeError):
+    except (UnicodeDecodeError, ValueError, msgspec.DecodeError, RecursionError):
         return None
     return event

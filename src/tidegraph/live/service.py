@@ -58,6 +58,7 @@ _FAILURES = {
     503: "No room on the disk, stopping, or the writer is away; repeat after Retry-After seconds",
 }
 
+_PAST = 2  # questions about the past at a time
 _STREAMED = 100  # events at a time, of those that happened since the last look
 
 _Node = Annotated[str, Query(description="the name of a node")]
@@ -136,6 +137,8 @@ class _Service:
         self._writers = anyio.CapacityLimiter(settings.writers)
         self._readers = anyio.CapacityLimiter(settings.readers)
         self._followers = anyio.CapacityLimiter(_FOLLOWERS)
+        # Questions about the past wait until it is recorded; others must not wait for them.
+        self._askers = anyio.CapacityLimiter(_PAST)
         self._metrics = Metrics(live)
         self.app = FastAPI(
             title="tidegraph",
@@ -176,6 +179,12 @@ class _Service:
         return await anyio.to_thread.run_sync(
             lambda: question(*given, **named), limiter=self._readers
         )
+
+    async def _read_past(self, question: Callable[..., Any], *given: Any, **named: Any) -> Response:
+        asked = anyio.to_thread.run_sync(
+            lambda: _json(question(*given, **named).plain()), limiter=self._askers
+        )
+        return await asked
 
     async def _write(self, verb: Callable[[], Any]) -> Any:
         if self._writing >= self._settings.writers:
@@ -353,11 +362,12 @@ class _Service:
 
     async def embedding(self, node: _Nodes, at: _At = None) -> Response:
         """Return the representations of nodes, each with its certified error."""
-        return await self._answer(self._asked.embedding, node, at=_moment(at))
+        asked = self._answer if at is None else self._read_past
+        return await asked(self._asked.embedding, node, at=_moment(at))
 
     async def history(self, node: _Node, points: _Points = 200) -> Response:
         """Return where a node has moved: times, distances, and the similarity to now."""
-        return await self._answer(self._live.history, node, points=points)
+        return await self._read_past(self._live.history, node, points=points)
 
     async def stats(self) -> Response:
         """Return counts, the watermark, and the use of memory and disk."""
@@ -380,7 +390,10 @@ class _Service:
     async def train(self, request: Request) -> Response:
         """Train a new version on the events so far; it answers once it is complete."""
         asked: schemas.TrainBody = await self._parsed(request, schemas.TrainBody)
-        return await self._figures(lambda: self._live.train(wait=asked.wait), "version")
+        if asked.wait:  # as those who write do, so that questions are answered meanwhile
+            await self._write(lambda: self._live.train(wait=True))
+            return await self._figures(lambda: None, "version")
+        return await self._figures(self._live.train, "version")
 
     async def rollback(self, request: Request) -> Response:
         """Go back to an earlier version."""

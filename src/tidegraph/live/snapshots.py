@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tidegraph.core import statefile
 from tidegraph.core.durable import not_written, put_in_place, sync_names
 from tidegraph.core.errors import StateFileError
+from tidegraph.core.machine import disk_bytes
 from tidegraph.core.resume import make_directory
 from tidegraph.live.failpoints import reach
 
@@ -101,4 +102,4 @@ class Snapshots:
     @property
     def bytes(self) -> int:
         """The size of the files."""
-        return sum(path.stat().st_size for path in self.directory.iterdir() if path.is_file())
+        return disk_bytes(self.directory.iterdir())

@@ -519,8 +519,8 @@ class State:
         """
         model, past = self.answering
         fresh = State(self.about, self.names, near=self._near)
+        self.catch_up(fresh, node)  # others go on with this one meanwhile
         fresh.lock = self.lock
-        self.catch_up(fresh, node)
         fresh.answering = model, fresh.past
         assert fresh.past.history.half_lives == past.history.half_lives
         return fresh

@@ -16,6 +16,7 @@ from typing import Any
 
 from tidegraph.core.durable import put_in_place
 from tidegraph.core.errors import ParameterError, StateFileError, StorageError
+from tidegraph.core.machine import disk_bytes
 from tidegraph.core.resume import make_directory
 from tidegraph.events.stream import EventStream
 from tidegraph.learning.tasks.link import LinkPredictor
@@ -113,7 +114,7 @@ class Versions:
     @property
     def bytes(self) -> int:
         """The size of the files."""
-        return sum(path.stat().st_size for path in self.directory.iterdir() if path.is_file())
+        return disk_bytes(self.directory.iterdir())
 
 
 def _trained(work: Path, settings: dict[str, Any]) -> None:

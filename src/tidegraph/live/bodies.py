@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,25 @@ ARROW = "application/vnd.apache.arrow.stream"
 EVENT_TYPES = (JSON, *NDJSON, ARROW)
 _BODY_S = 60.0  # for a body to arrive
 _ONE_LINE = msgspec.json.Decoder()
+
+
+class _Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """An event in the fields and types that nearly all have; a body of others is read as objects,
+    one by one.
+    """
+
+    src: str | int
+    dst: str | int
+    t: int | float | str | None = None
+    weight: int | float | None = None
+    op: str | None = None
+    id: str | int | None = None
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+_EVENTS = msgspec.json.Decoder(list[_Event])
+# What a decoder raises.
+_DECODING = msgspec.DecodeError, UnicodeDecodeError, RecursionError
 
 
 class RequestError(TidegraphError):
@@ -108,6 +128,8 @@ def decode_events(body: bytes, kind: str) -> Decoded:
     if kind == ARROW:
         return Decoded(_arrow_columns(body), None)
     if kind == JSON:
+        with contextlib.suppress(*_DECODING):
+            return Decoded(_columns(_EVENTS.decode(body)), None)
         found = _json(body, None)
         events = found if isinstance(found, list) else [found]
         _check_objects(events, Decoded(events, None))
@@ -115,13 +137,27 @@ def decode_events(body: bytes, kind: str) -> Decoded:
     return _lines(body)
 
 
+def _columns(events: list[_Event]) -> dict[str, list[Any]]:
+    """Return the columns of events; those that none of them has are left out."""
+    columns: dict[str, list[Any]] = {
+        "src": [event.src for event in events],
+        "dst": [event.dst for event in events],
+        "t": [event.t for event in events],
+        "weight": [event.weight for event in events],
+        "op": [event.op for event in events],
+        "id": [event.id for event in events],
+    }
+    return {k: each for k, each in columns.items() if not each or each.count(None) < len(each)}
+
+
 def _lines(body: bytes) -> Decoded:
+    with contextlib.suppress(*_DECODING):
+        usual = _EVENT.decode_lines(body)
+        return Decoded(_columns(usual), _line_numbers(body, len(usual)))
     try:
         events = _ONE_LINE.decode_lines(body)
-        lines = None
-        if len(events) != body.count(b"\n") + (not body.endswith(b"\n")):
-            lines = [k for k, line in enumerate(body.split(b"\n"), 1) if line.strip()]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        lines = _line_numbers(body, len(events))
+    except _DECODING:
         # Find the line; a body without line ends is one.
         numbered = [(k, line) for k, line in enumerate(body.split(b"\n"), 1) if line.strip()]
         lines = [k for k, _ in numbered]
@@ -129,6 +165,13 @@ def _lines(body: bytes) -> Decoded:
     decoded = Decoded(events, lines)
     _check_objects(events, decoded)
     return decoded
+
+
+def _line_numbers(body: bytes, events: int) -> list[int] | None:
+    """Return the line of each event; None if no line is empty."""
+    if events == body.count(b"\n") + (not body.endswith(b"\n")):
+        return None
+    return [k for k, line in enumerate(body.split(b"\n"), 1) if line.strip()]
 
 
 def _check_objects(events: list[Any], decoded: Decoded) -> None:
@@ -150,7 +193,7 @@ def _shown(value: Any) -> str:
 def _json(body: bytes, line: int | None) -> Any:
     try:
         return _ONE_LINE.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _DECODING as error:
         message = f"this is not JSON: {error}"
         raise RequestError(400, "bad_json", message, line=line) from None
 

@@ -6,6 +6,7 @@ events of its call is taken.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import re
@@ -203,7 +204,7 @@ class Reader:
 
     def _names(self, values: Sequence[Any], side: Side | None) -> list[str]:
         simple = not self.integers and not self.by_side and set(map(type, values)) <= {str}
-        if simple and all(map(str.isascii, values)) and max(map(len, values), default=0) <= LONGEST:
+        if simple and "".join(values).isascii() and max(map(len, values), default=0) <= LONGEST:
             return list(values)  # nearly all events, without a call per name
         return [self._checked_name(value, row, side) for row, value in enumerate(values)]
 
@@ -272,18 +273,16 @@ class Reader:
             numbers = values
         else:
             numbers = [self._time(value, row) for row, value in enumerate(values)]
-        for row, number in enumerate(numbers) if self._beyond(numbers) else ():
-            if not -TIME_LIMIT < number < TIME_LIMIT - 1:
-                raise RowError(
-                    f"row {row}: t is {number}; times lie strictly between -2**62 and 2**62 - 1",
-                    row,
-                    "t",
-                )
-        return np.array(numbers, dtype=np.int64)
-
-    @staticmethod
-    def _beyond(numbers: Sequence[int]) -> bool:
-        return bool(numbers) and not -TIME_LIMIT < min(numbers) <= max(numbers) < TIME_LIMIT - 1
+        with contextlib.suppress(OverflowError):
+            times = np.array(numbers, dtype=np.int64)
+            if not len(times) or -TIME_LIMIT < times.min() <= times.max() < TIME_LIMIT - 1:
+                return times
+        row = next(k for k, t in enumerate(numbers) if not -TIME_LIMIT < t < TIME_LIMIT - 1)
+        raise RowError(
+            f"row {row}: t is {numbers[row]}; times lie strictly between -2**62 and 2**62 - 1",
+            row,
+            "t",
+        )
 
     def _time(self, value: Any, row: int) -> int:
         if value is None:

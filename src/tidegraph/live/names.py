@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -65,17 +66,17 @@ class Names:
         """Return the numbers of two columns of names; those that are not known yet get numbers in
         `new`, which become known by `add`.
         """
-        get = self._numbers.get
-        a: list[Any] = list(map(get, src))
-        b: list[Any] = list(map(get, dst))  # type: ignore[arg-type]
-        if None in a or None in b:
-            for place, (one, other) in enumerate(zip(a, b, strict=True)):
-                if one is None:
-                    a[place] = self._given(src[place], new)
-                if other is None:
-                    name = dst[place]
-                    b[place] = NOBODY if name is None else self._given(name, new)
-        return np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)
+        get: Any = self._numbers.get
+        unknown = itertools.repeat(NOBODY)
+        a = np.fromiter(map(get, src, unknown), np.int64, len(src))
+        b = np.fromiter(map(get, dst, unknown), np.int64, len(dst))
+        for place in np.flatnonzero((a == NOBODY) | (b == NOBODY)).tolist():
+            name = dst[place]
+            if a[place] == NOBODY:
+                a[place] = self._given(src[place], new)
+            if b[place] == NOBODY and name is not None:
+                b[place] = self._given(name, new)
+        return a, b
 
     def _given(self, name: str, new: dict[str, int]) -> int:
         return new.setdefault(name, len(self._names) + len(new))

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from tidegraph import (
     BusyError,
+    DataError,
     EventError,
     EventStream,
     Live,
@@ -222,6 +224,25 @@ def test_late_events_are_rejected_or_applied_now_and_counted(tmp_path: Path) -> 
             assert (receipt.accepted, receipt.late) == (accepted, 1)
             assert live.stats()["late"] == 1
             assert receipt.watermark == 90
+
+
+def test_one_wrong_date_does_not_make_all_later_events_late(tmp_path: Path) -> None:
+    now = event("a", "b", None)
+    for unit in ("ms", "s"):
+        with opened(tmp_path / unit, unit=unit) as live:
+            live.ingest(now)
+            for wrong in ("9999-12-31", 2**61):
+                with pytest.raises(RowError, match=r"row 1: t is .* the clock") as caught:
+                    live.ingest([now, event("a", "b", wrong), now])
+                assert (caught.value.row, caught.value.field) == (1, "t")
+            tomorrow = datetime.now(timezone.utc) + timedelta(hours=23)
+            assert live.ingest([now, event("a", "c", tomorrow.isoformat())]).accepted == 2
+    with opened(tmp_path / "any", ahead="any") as live:
+        assert live.ingest(event("a", "b", "9999-12-31")).accepted == 1
+    with opened(tmp_path / "step", unit="step") as live:
+        assert live.ingest(event("a", "b", 2**61)).accepted == 1
+    with pytest.raises(DataError, match="soon"), opened(tmp_path / "wrong", ahead="soon"):
+        pass
 
 
 def test_an_event_within_the_lateness_takes_its_place(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from tidegraph import (
     BusyError,
+    DataError,
     EventError,
     EventStream,
     Live,
@@ -200,16 +202,17 @@ def test_a_repeated_event_or_request_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_repeated_event_or_request_is_waited_for_like_the_first(tmp_path: Path) -> None:
     with opened(tmp_path / "live", lateness="1h") as live:
-        for number, given in enumerate(({"key": "k"}, {})):
+        for number, key in enumerate(("k", None)):
             rows = [event(f"a{number}", "b", number, id=f"{number}")]
-            assert not live.ingest(rows, **given).applied
-            assert live.ingest(rows, **given, wait="applied").applied
+            assert not live.ingest(rows, key=key).applied
+            assert live.ingest(rows, key=key, wait="applied").applied
             assert live.node(f"a{number}").data["degree"] == 1
 
 
 def test_an_event_without_fields_is_no_event(tmp_path: Path) -> None:
     with opened(tmp_path / "live") as live:
-        for rows in ({}, [{}], [{}, {}], [{}, event("a", "b", 1)]):
+        nothing: list[Any] = [{}, [{}], [{}, {}], [{}, event("a", "b", 1)]]
+        for rows in nothing:
             with pytest.raises(RowError, match="row 0 has no src"):
                 live.ingest(rows)
         assert live.ingest([]).accepted == 0
@@ -222,6 +225,25 @@ def test_late_events_are_rejected_or_applied_now_and_counted(tmp_path: Path) -> 
             assert (receipt.accepted, receipt.late) == (accepted, 1)
             assert live.stats()["late"] == 1
             assert receipt.watermark == 90
+
+
+def test_one_wrong_date_does_not_make_all_later_events_late(tmp_path: Path) -> None:
+    now = event("a", "b", None)
+    for unit in ("ms", "s"):
+        with opened(tmp_path / unit, unit=unit) as live:
+            live.ingest(now)
+            for wrong in ("9999-12-31", 2**61):
+                with pytest.raises(RowError, match=r"row 1: t is .* the clock") as caught:
+                    live.ingest([now, event("a", "b", wrong), now])
+                assert (caught.value.row, caught.value.field) == (1, "t")
+            tomorrow = datetime.now(timezone.utc) + timedelta(hours=23)
+            assert live.ingest([now, event("a", "c", tomorrow.isoformat())]).accepted == 2
+    with opened(tmp_path / "any", ahead="any") as live:
+        assert live.ingest(event("a", "b", "9999-12-31")).accepted == 1
+    with opened(tmp_path / "step", unit="step") as live:
+        assert live.ingest(event("a", "b", 2**61)).accepted == 1
+    with pytest.raises(DataError, match="soon"), opened(tmp_path / "wrong", ahead="soon"):
+        pass
 
 
 def test_an_event_within_the_lateness_takes_its_place(tmp_path: Path) -> None:

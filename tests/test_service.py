@@ -93,6 +93,46 @@ def test_events_arrive_in_every_accepted_form(kind: str, live: Live, client: Ser
     ]
 
 
+def arrow(table: pa.Table, compression: str | None = None) -> bytes:
+    sink, options = pa.BufferOutputStream(), pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize(
+    ("column", "compression", "status"),
+    [
+        (pa.nulls(10**7), None, 413),
+        (pa.array([0] * 1000), "zstd", 415),
+        (pa.array(["a"] * 1000), "lz4", 415),
+        (pa.array(["a"] * 1000).dictionary_encode(), "zstd", 415),
+        (pa.RunEndEncodedArray.from_arrays([2**31 - 1], ["a"]), None, 422),
+        (pa.ListArray.from_arrays([0, 2**31 - 1], pa.nulls(2**31 - 1)), None, 422),
+        (pa.array(["a"], pa.string_view()), None, 422),
+    ],
+)
+def test_few_bytes_cannot_stand_for_more_than_memory_holds(
+    column: pa.Array, compression: str | None, status: int, live: Live, client: Served
+) -> None:
+    body = arrow(pa.table({"src": column}), compression)
+    assert len(body) < 10_000
+    begin = time.monotonic()
+    error_of(client.post("/v1/events", content=body, headers=ARROW), status)
+    assert time.monotonic() - begin < 5
+    assert live.stats()["seq"] == 0
+
+
+def test_names_of_a_dictionary_and_lists_of_features_arrive(live: Live, client: Served) -> None:
+    edges = {"src": ["ann", "bob", "ann"], "dst": ["bob", "eve", "eve"], "t": [1, 2, 3]}
+    table = pa.table({**edges, "src": pa.array(edges["src"]).dictionary_encode()})
+    assert client.post("/v1/events", content=arrow(table), headers=ARROW).json()["accepted"] == 3
+    table = pa.table({"node": ["ann"], "op": ["features"], "features": [[1.0, 2.0, 3.0, 4.0]]})
+    answer = client.post("/v1/events", content=arrow(table), headers=ARROW)
+    assert answer.status_code == 200, answer.text
+    assert [row["src"] for row in until(live.recent, 3)] == ["ann", "bob", "ann"]
+
+
 def test_a_repeated_request_gets_the_first_answer(live: Live, client: Served) -> None:
     headers = {"Idempotency-Key": "once"}
     first = client.post("/v1/events", json=ANN_BOB, headers=headers).json()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -123,10 +124,13 @@ def media_type(header: str | None, encoding: str | None, accepted: tuple[str, ..
     return given
 
 
-def decode_events(body: bytes, kind: str) -> Decoded:
-    """Return the events of a body, or raise RequestError (400) if it is not of this kind."""
+def decode_events(body: bytes, kind: str, most: int) -> Decoded:
+    """Return the events of a body, or raise RequestError (400) if it is not of this kind.
+
+    most: of Arrow, whose few bytes may stand for any number of rows.
+    """
     if kind == ARROW:
-        return Decoded(_arrow_columns(body), None)
+        return Decoded(_arrow_columns(body, most), None)
     if kind == JSON:
         with contextlib.suppress(*_DECODING):
             return Decoded(_columns(_EVENTS.decode(body)), None)
@@ -198,28 +202,109 @@ def _json(body: bytes, line: int | None) -> Any:
         raise RequestError(400, "bad_json", message, line=line) from None
 
 
-def _arrow_columns(body: bytes) -> dict[str, Any]:
-    """Return the columns of an Arrow stream ; a missing value is None."""
+def _arrow_columns(body: bytes, most: int) -> dict[str, Any]:
+    """Return the columns of an Arrow stream; a missing value is None."""
     import pyarrow as pa
 
     try:
+        _check_batches(body, most)
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
             batches: list[RecordBatch] = list(reader)
             table = pa.Table.from_batches(batches, schema=reader.schema)
             table.validate(full=True)
             return {name: _values(table.column(name)) for name in table.column_names}
     # Damaged bytes surface as any of these; the reader checks all lengths against the buffer.
-    except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError, struct.error) as error:
         first = str(error).partition("\n")[0]
         raise RequestError(
             400, "bad_arrow", f"this is not a stream of Arrow record batches: {first}"
         ) from None
 
 
+def _check_batches(body: bytes, most: int) -> None:
+    """Raise RequestError for an Arrow stream that takes far more memory than bytes: with too many
+    rows (413), compressed (415), or of types whose values may repeat the same bytes (422).
+    """
+    import pyarrow as pa
+
+    rows = 0
+    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(body)):
+        if message.type == "schema":
+            for field in pa.ipc.read_schema(message):
+                if not _is_plain(field.type):
+                    raise RequestError(
+                        *(422, "bad_event"),
+                        f"the column {field.name} is of {field.type}; send texts, numbers, times or"
+                        " lists of numbers",
+                        field=field.name,
+                    )
+        elif message.type in ("record batch", "dictionary"):
+            header = _Table.root(message.metadata.to_pybytes()).table(2)
+            batch = header if message.type == "record batch" else header.table(1)
+            if batch.at(3) is not None:
+                raise RequestError(
+                    *(415, "unsupported_media_type"),
+                    "the record batches are compressed; send them as they are",
+                )
+            rows += batch.number(0) if message.type == "record batch" else 0
+            check_count(rows, most)
+
+
+def _is_plain(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    if types.is_dictionary(kind):
+        return _is_plain(kind.value_type) and not types.is_dictionary(kind.value_type)
+    if types.is_list(kind) or types.is_large_list(kind):
+        kind = kind.value_type
+        return bool(types.is_integer(kind) or types.is_floating(kind))
+    fits = (types.is_integer, types.is_floating, types.is_boolean, types.is_temporal, types.is_null)
+    return any(each(kind) for each in (*fits, types.is_string, types.is_large_string))
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table of FlatBuffers, the format of what Arrow says about a message."""
+
+    content: bytes
+    place: int
+
+    @classmethod
+    def root(cls, content: bytes) -> _Table:
+        return cls(content, _UINT.unpack_from(content)[0])
+
+    def at(self, field: int) -> int | None:
+        """Return where a field is; None where it has its default."""
+        described = self.place - _INT.unpack_from(self.content, self.place)[0]
+        if 4 + 2 * field >= _USHORT.unpack_from(self.content, described)[0]:
+            return None
+        offset = _USHORT.unpack_from(self.content, described + 4 + 2 * field)[0]
+        return self.place + offset if offset else None
+
+    def table(self, field: int) -> _Table:
+        place = self.at(field)
+        if place is None:
+            raise ValueError("a message has no header")
+        return _Table(self.content, place + _UINT.unpack_from(self.content, place)[0])
+
+    def number(self, field: int) -> int:
+        place = self.at(field)
+        return 0 if place is None else int(_LONG.unpack_from(self.content, place)[0])
+
+
+_USHORT, _INT, _UINT, _LONG = map(struct.Struct, ("<H", "<i", "<I", "<q"))
+
+
 def _values(column: Any) -> Any:
     """Return a column as an array if it holds numbers only, else as a list."""
     import pyarrow.types as types
 
+    if types.is_dictionary(column.type):  # each text once, however often it occurs
+        found: list[Any] = []
+        for chunk in column.chunks:
+            values = chunk.dictionary.to_pylist()
+            found += [None if at is None else values[at] for at in chunk.indices.to_pylist()]
+        return found
     number = types.is_integer(column.type) or types.is_floating(column.type)
     return column.to_numpy() if number and not column.null_count else column.to_pylist()
 

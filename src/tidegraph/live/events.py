@@ -90,8 +90,24 @@ class Reader:
     by_side: bool
     columns: int
 
-    def read(self, events: Any, most: int) -> Incoming:
-        """Return events as columns: a list of objects, one object, columns, or an `EventStream`."""
+    def read(self, events: Any, most: int, ahead: int | None = None) -> Incoming:
+        """Return events as columns: a list of objects, one object, columns, or an `EventStream`.
+
+        ahead: how far ahead of the clock their times may be; None: as far as they say.
+        """
+        found = self._incoming(events, most)
+        if ahead is not None and len(found):
+            row, last = int(found.t.argmax()), self.now() + ahead
+            if found.t[row] > last:
+                raise RowError(
+                    f"row {row}: t is {found.t[row]}, which is later than {last}, the latest that"
+                    f" the clock and the setting ahead allow; give times in {self.unit}",
+                    row,
+                    "t",
+                )
+        return found
+
+    def _incoming(self, events: Any, most: int) -> Incoming:
         if isinstance(events, EventStream):
             return self._stream(events)
         if hasattr(events, "to_pydict"):  # of Arrow
@@ -303,8 +319,11 @@ class Reader:
                 row,
                 "t",
             )
-        per = round(SECONDS[self.unit] * 10**9)
-        return time.time_ns() // per
+        return self.now()
+
+    def now(self) -> int:
+        """Return the present time, in a unit that has a length."""
+        return time.time_ns() // round(SECONDS[self.unit] * 10**9)
 
     def _weights(
         self, values: Sequence[Any] | None, op: list[int] | None

@@ -114,6 +114,7 @@ class Live(Questions):
         self._log, self._state, self._buffer = log, state, buffer
         self._unlock = unlock
         self._lateness = lateness_of(settings, state.about)
+        self._ahead = ahead_of(settings, state.about)
         self._watermark = Watermark(*log.meta["watermark"])
         self._counts = dict(log.meta["counts"])
         self._snapshots = Snapshots(directory)
@@ -193,7 +194,8 @@ class Live(Questions):
             (path / f"{FILE}{end}").unlink(missing_ok=True)
         require_free(path, "a live state", own=_OWN, error=StateFileError)
         source = source_of(given, settings)
-        lateness_of(settings, source.about)  # checks it before anything is written
+        lateness_of(settings, source.about)  # checks them before anything is written
+        ahead_of(settings, source.about)
         sync_names(path.absolute().parent)  # a start that was killed may not have
         if source.model is not None:
             Versions(path).restart(source.model)
@@ -268,7 +270,7 @@ class Live(Questions):
             raise ParameterError(f"wait is {wait!r}; give durable or applied")
         if key is not None and not is_key(key):
             raise ParameterError(f"key is {str(key)[:40]!r}; give a text of 1 to 1,024 characters")
-        read = self._state.about.reader.read(events, self.settings.max_batch)
+        read = self._state.about.reader.read(events, self.settings.max_batch, self._ahead)
         until = time.monotonic() + (_PATIENCE_S if timeout_s is None else timeout_s)
         request = _Request(read, key)
         with self._news:
@@ -814,6 +816,13 @@ def lateness_of(settings: LiveSettings, about: About) -> int:
     if timeless and settings.lateness == LiveSettings.lateness:
         return 0
     return span(settings.lateness, about.unit)
+
+
+def ahead_of(settings: LiveSettings, about: About) -> int | None:
+    """Return how far ahead of the clock times may be; None where no clock or no setting says."""
+    if settings.ahead == "any" or about.unit not in SECONDS or about.unit == "year":
+        return None
+    return span(settings.ahead, about.unit)
 
 
 def _is_new(file: Path) -> bool:

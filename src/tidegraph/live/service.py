@@ -307,7 +307,7 @@ class _Service:
         body = await self._body(request, self._settings.max_body_bytes)
 
         def ingested() -> Response:
-            decoded = bodies.decode_events(body, kind)
+            decoded = bodies.decode_events(body, kind, self._settings.max_events)
             bodies.check_count(len(decoded), self._settings.max_events)
             try:
                 receipt = self._live.ingest(decoded.events, key=key, wait=wait).plain()

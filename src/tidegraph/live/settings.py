@@ -39,6 +39,11 @@ class LiveSettings:
         "how long to wait for events that are late, as 5s or 2min, or a number in the directory's"
         " unit; times that count steps or years do not wait",
     )
+    ahead: str = setting(
+        "1day",
+        "how far ahead of the clock the time of an event may be, as after a wrong one all others"
+        " would be late; any: as far as it says",
+    )
     late: Late = setting("reject", "what happens to events that come later than that")
     idle_s: float = setting(
         1.0, "seconds without events after which those that wait are applied", above=0, most=3600

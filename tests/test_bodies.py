@@ -54,16 +54,16 @@ def test_lines_and_arrays_mean_what_their_objects_mean(given: list[tuple[Any, bo
     for event, gap in given:
         lines += [""] * gap + [json.dumps(event)]
         numbers.append(len(lines))
-    decoded = decode_events("\n".join(lines).encode(), NDJSON[0])
+    decoded = decode_events("\n".join(lines).encode(), NDJSON[0], 1000)
     assert len(decoded) == len(events)
     assert _meaning(decoded.events, decoded.line) == _meaning(events, numbers.__getitem__)
-    decoded = decode_events(json.dumps(events).encode(), JSON)
+    decoded = decode_events(json.dumps(events).encode(), JSON, 1000)
     assert len(decoded) == len(events)
     assert _meaning(decoded.events, decoded.line) == _meaning(events, lambda row: row + 1)
 
 
 def test_a_number_that_is_out_of_range_is_found_on_its_line() -> None:
     decoded = decode_events(
-        b'{"src":1,"dst":2,"t":3}\n\n{"src":1,"dst":2,"t":-4611686018427387904}\n', NDJSON[0]
+        b'{"src":1,"dst":2,"t":3}\n\n{"src":1,"dst":2,"t":-4611686018427387904}\n', NDJSON[0], 1000
     )
     assert _meaning(decoded.events, decoded.line)[:2] == (3, "t")

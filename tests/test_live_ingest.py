@@ -202,16 +202,17 @@ def test_a_repeated_event_or_request_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_repeated_event_or_request_is_waited_for_like_the_first(tmp_path: Path) -> None:
     with opened(tmp_path / "live", lateness="1h") as live:
-        for number, given in enumerate(({"key": "k"}, {})):
+        for number, key in enumerate(("k", None)):
             rows = [event(f"a{number}", "b", number, id=f"{number}")]
-            assert not live.ingest(rows, **given).applied
-            assert live.ingest(rows, **given, wait="applied").applied
+            assert not live.ingest(rows, key=key).applied
+            assert live.ingest(rows, key=key, wait="applied").applied
             assert live.node(f"a{number}").data["degree"] == 1
 
 
 def test_an_event_without_fields_is_no_event(tmp_path: Path) -> None:
     with opened(tmp_path / "live") as live:
-        for rows in ({}, [{}], [{}, {}], [{}, event("a", "b", 1)]):
+        found: list[Any] = [{}, [{}], [{}, {}], [{}, event("a", "b", 1)]]
+        for rows in found:
             with pytest.raises(RowError, match="row 0 has no src"):
                 live.ingest(rows)
         assert live.ingest([]).accepted == 0
@@ -313,7 +314,7 @@ def test_a_wait_ends_in_time(tmp_path: Path) -> None:
     with opened(tmp_path / "live", idle_s=60.0) as live:
         with pytest.raises(StorageError, match="applied"):
             live.ingest([event("a", "b", 1)], wait="applied", timeout_s=0.1)
-        with pytest.raises(UnknownNodeError):
+        with pytest.raises(UnknownNodeError, match="may still wait"):
             live.node("a")
 
 
@@ -357,6 +358,11 @@ def test_ids_of_two_sides_are_two_nodes(tmp_path: Path) -> None:
         assert live.stats()["nodes"] == 3
         assert live.top("7").data["names"] == ["dst 8", "dst 7"]
         assert live.node("dst 7").data["events_as_dst"] == 1
+        for ask in (live.node, live.forget):  # either might be meant
+            with pytest.raises(UnknownNodeError, match="'src 7' or 'dst 7'"):
+                ask("7")
+        assert live.forget("dst 7").data["events"] == 1
+        assert live.node("7").data["events_as_src"] == 1
 
 
 def test_damaged_snapshots_are_passed_over_and_a_damaged_log_is_not(tmp_path: Path) -> None:

@@ -446,14 +446,13 @@ class Live:
         """Apply some rows that are due, and let the others wait; return how many were stored. The
         caller holds the lock of the state: a snapshot has the rows that wait, or sees them applied.
         """
-        size, last = 0, None
+        size, seq, low = 0, 0, None
         with self._news:
             while self._stored and size < _AT_ONCE:
-                rows, *last = self._stored.popleft()
+                rows, seq, low = self._stored.popleft()
                 self._buffer.add(rows)
                 size += len(rows)
-        if last is not None:
-            seq, low = last
+        if seq:
             self._state.apply(self._buffer.release(low), Moment(seq, low))
         return size
 

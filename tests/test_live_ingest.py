@@ -314,7 +314,7 @@ def test_a_wait_ends_in_time(tmp_path: Path) -> None:
     with opened(tmp_path / "live", idle_s=60.0) as live:
         with pytest.raises(StorageError, match="applied"):
             live.ingest([event("a", "b", 1)], wait="applied", timeout_s=0.1)
-        with pytest.raises(UnknownNodeError):
+        with pytest.raises(UnknownNodeError, match="may still wait"):
             live.node("a")
 
 
@@ -358,6 +358,11 @@ def test_ids_of_two_sides_are_two_nodes(tmp_path: Path) -> None:
         assert live.stats()["nodes"] == 3
         assert live.top("7").data["names"] == ["dst 8", "dst 7"]
         assert live.node("dst 7").data["events_as_dst"] == 1
+        for ask in (live.node, live.forget):  # either might be meant
+            with pytest.raises(UnknownNodeError, match="'src 7' or 'dst 7'"):
+                ask("7")
+        assert live.forget("dst 7").data["events"] == 1
+        assert live.node("7").data["events_as_src"] == 1
 
 
 def test_damaged_snapshots_are_passed_over_and_a_damaged_log_is_not(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegraph.core import statefile
-from tidegraph.core.errors import EventError, PrecisionError, StateFileError
+from tidegraph.core.errors import EventError, PrecisionError, StateFileError, UnknownNodeError
 from tidegraph.core.progress import Progress
 from tidegraph.engine.channels import Channel, Sketch
 from tidegraph.engine.propagator import Propagator
@@ -359,12 +359,21 @@ class State:
         """Return the number of a node that had an event, by its name, or by its id on a side."""
         number = self.named(name, side)
         if not self.knows(number):
-            raise self.names.unknown(str(name))
+            raise UnknownNodeError(
+                f"node {name!r} has no event yet that was applied; those that came may still wait"
+                " for the watermark"
+            )
         return number
 
     def named(self, name: Any, side: Side | None = None) -> int:
         """Return the number of a node, also of one whose events still wait."""
         text = self.about.reader.name(name)
+        found = [self.names.get(f"{prefix} {text}") for prefix in ("src", "dst")]
+        if side is None and None not in found and self.about.by_side:
+            raise UnknownNodeError(
+                f"{text!r} is a source and, as another node, a destination; give 'src {text}' or"
+                f" 'dst {text}'"
+            )
         sides: tuple[str, ...] = ("",) if not self.about.by_side else ("", "src ", "dst ")
         if side is not None and self.about.by_side:
             sides = (f"{side} ", "")

@@ -292,6 +292,35 @@ def test_an_audit_finds_a_copy_that_was_left(tmp_path: Path) -> None:
     assert not certificate.holds
 
 
+def test_keys_of_requests_keep_no_name_and_stay_keys(tmp_path: Path) -> None:
+    key, source = f"import of {SECRET}", f"redis://{SECRET}@host/calls"
+    with opened(tmp_path / "live") as live:
+        first = live.ingest(events(), key=key)
+        live.ingest([{"src": "n1", "dst": "n2", "t": 300}], key=f"{source}@0007")
+        live.ingest([{"src": "n1", "dst": "n2", "t": 301}], key=f"{source}@0012", wait="applied")
+        live.forget(SECRET)
+    assert contains(tmp_path / "live", SECRET) == []
+    with opened(tmp_path / "live") as live:
+        assert live.ingest(events(), key=key) == first
+        assert live.position(source) == "0012"
+        assert live.position(SECRET) is None
+
+
+def test_a_name_may_be_part_of_another(tmp_path: Path) -> None:
+    longer = [f"{SECRET}-2", f"not-{SECRET}", f"{SECRET}{SECRET}"]
+    with opened(tmp_path / "live") as live:
+        live.ingest(events())
+        rows = [{"src": each, "dst": "n1", "t": 300 + t} for t, each in enumerate(longer)]
+        live.ingest(rows, wait="applied")
+        live.forget(SECRET)
+    assert contains(tmp_path / "live", SECRET) != []
+    found = audit_forgetting(tmp_path / "live", SECRET)
+    assert (found.found, found.holds) == ([], True)
+    (tmp_path / "live" / "notes.txt").write_text(f"{longer[0]}, {SECRET}, {longer[1]}")
+    found = audit_forgetting(tmp_path / "live", SECRET)
+    assert (found.found, found.holds) == (["notes.txt"], False)
+
+
 def test_an_audit_notices_rows_of_a_node_without_a_name(tmp_path: Path) -> None:
     path = tmp_path / "live"
     with opened(path) as live:

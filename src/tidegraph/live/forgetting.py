@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import html
 import json
+import mmap
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,7 +29,6 @@ from tidegraph.live.order import NOBODY
 from tidegraph.live.state import State
 from tidegraph.live.versions import Versions
 
-_CHUNK = 1 << 24
 _CHANCE = 1e-3  # a text so short that it occurs by chance proves nothing by occurring
 _AT_ONCE = 1 << 14  # nodes compared at once
 
@@ -36,8 +37,9 @@ _AT_ONCE = 1 << 14  # nodes compared at once
 class Certificate:
     """What an audit has found.
 
-    found: files that contain the name, by its bytes. by_chance: how often so short a text occurs by
-        chance in so many bytes; where that is not next to never, `found` does not count.
+    found: files that contain the name, by its bytes, other than as part of another node's.
+    by_chance: how often so short a text occurs by chance in so many bytes; where that is not next
+        to never, `found` does not count.
     nameless_rows: events of nodes that have no name any more; those of a forgotten node would be.
     ratio: the largest distance between a representation and the one computed anew without the
         node, over twice the bound.
@@ -144,10 +146,10 @@ def audit_forgetting(
         known = any(state.names.get(side + node) is not None for side in ("", "src ", "dst "))
     files = sorted(each for each in path.rglob("*") if each.is_file())
     total, found = 0, []
-    patterns = {node.encode(), node.encode("utf-16-le"), json.dumps(node)[1:-1].encode()}
+    sought = _sought(node, state.names.plain())
     for place, file in enumerate(files):
         total += file.stat().st_size
-        if node in file.name or _contains(file, patterns):
+        if node in file.name or _contains(file, sought):
             found.append(str(file.relative_to(path)))
         report(place + 1, len(files), "searching every byte")
     return Certificate(
@@ -202,13 +204,46 @@ def _compared(state: State, other: State) -> tuple[float, float]:
     return ratio, distance
 
 
-def _contains(file: Path, patterns: set[bytes]) -> bool:
-    longest = max(map(len, patterns))
-    before = b""
-    with open(file, "rb") as opened:
-        while chunk := opened.read(_CHUNK):
-            content = before + chunk
-            if any(pattern in content for pattern in patterns):
-                return True
-            before = content[-longest:]
+_Sought: TypeAlias = tuple[bytes, dict[tuple[int, int], set[bytes]]]
+
+
+def _sought(node: str, names: Iterable[str | None]) -> list[_Sought]:
+    """Return the bytes that a name may have in a file, and for each the names of other nodes that
+    it is part of, by where it begins in them and how long they are.
+    """
+    longer = [name for name in names if name is not None and node in name and name != node]
+    found: dict[bytes, dict[tuple[int, int], set[bytes]]] = {}
+    encodings: list[Callable[[str], bytes]] = [
+        str.encode,
+        lambda text: text.encode("utf-16-le"),
+        lambda text: json.dumps(text)[1:-1].encode(),
+    ]
+    for encoded in encodings:
+        pattern = encoded(node)
+        others = found.setdefault(pattern, {})
+        for name in map(encoded, longer):
+            at = name.find(pattern)
+            while at >= 0:
+                others.setdefault((at, len(name)), set()).add(name)
+                at = name.find(pattern, at + 1)
+    return list(found.items())
+
+
+def _contains(file: Path, sought: list[_Sought]) -> bool:
+    """Return whether a name is in a file other than as part of another name."""
+    if not file.stat().st_size:
+        return False
+    with (
+        open(file, "rb") as opened,
+        mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        for pattern, others in sought:
+            at = content.find(pattern)
+            while at >= 0:
+                if not any(
+                    at >= before and content[at - before : at - before + length] in names
+                    for (before, length), names in others.items()
+                ):
+                    return True
+                at = content.find(pattern, at + 1)
     return False

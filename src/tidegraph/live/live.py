@@ -305,8 +305,7 @@ class Live(Questions):
         go on there after any crash, without a gap and without repetition. Positions are compared
         as texts; write numbers with zeros in front.
         """
-        found = self._log.last_key(f"{source}@")
-        return None if found is None else found.partition("@")[2]
+        return self._log.last_position(source)
 
     def _applied(self, request: _Request, until: float) -> Receipt:
         receipt, last = request.receipt, request.last

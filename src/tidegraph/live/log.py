@@ -9,6 +9,7 @@ a thousand events cost little more than one.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import sqlite3
 import struct
@@ -181,7 +182,8 @@ class Log:
             self._insert(writer, rows)
             writer.executemany("insert into nodes values (?, ?)", names)
             writer.executemany("insert into ids values (?, ?)", ids)
-            writer.executemany("insert into requests values (?, ?)", receipts)
+            kept = [(_kept(key), receipt) for key, receipt in receipts]
+            writer.executemany("insert into requests values (?, ?)", kept)
             if meta:
                 self._set(writer, meta)
             reach("log.insert.after")
@@ -286,18 +288,19 @@ class Log:
         """Return the receipt that a request with this key was given, if there was one."""
         with self._as_errors():
             row = self._writer.execute(
-                "select receipt from requests where key = ?", (key,)
+                "select receipt from requests where key = ?", (_kept(key),)
             ).fetchone()
         return None if row is None else json.loads(row[0])
 
-    def last_key(self, prefix: str) -> str | None:
-        """Return the last key, in the order of their bytes, of a request that begins like this."""
+    def last_position(self, source: str) -> str | None:
+        """Return the last position, in the order of its bytes, among keys `SOURCE@POSITION`."""
+        first = _kept(f"{source}@")
         with self._as_errors(), self._reading:
             row = self._reader.execute(
                 "select max(key) from requests where key >= ? and key < ?",
-                (prefix, prefix + "\U0010ffff"),
+                (first, first + "\U0010ffff"),
             ).fetchone()
-        return None if row is None else row[0]
+        return None if row[0] is None else row[0].removeprefix(first)
 
     def rows(self, first: int) -> Iterator[Rows]:
         """Yield the rows from a sequence number on, some at once."""
@@ -361,6 +364,16 @@ class Log:
 _HEAD = struct.Struct("<IIB")  # checksum of the rest, events, which columns follow
 _OPS, _WEIGHTS, _FEATURES = 1, 2, 4
 _PLACE = struct.Struct("<II")  # of an event that has features, and their bytes
+
+
+def _kept(key: str) -> str:
+    """Return what the log keeps of a key: callers may write the names of nodes into keys, which
+    are to be gone once they are forgotten. The position of a source stays readable.
+    """
+    source, at, position = key.rpartition("@")
+    if not at:
+        source, position = key, ""
+    return f"{hashlib.blake2b(source.encode(), digest_size=16).hexdigest()}{at}{position}"
 
 
 def packed(rows: Rows) -> bytes:

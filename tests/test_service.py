@@ -442,6 +442,20 @@ def test_only_the_token_in_its_header_opens_the_service(live: Live) -> None:
             assert client.get(path).status_code == 200
 
 
+def test_a_server_that_can_store_nothing_is_alive_and_not_ready(
+    live: Live, fed: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(live._state, "apply", fail)
+    assert fed.get("/readyz").status_code == 200
+    fed.post("/v1/events", content=lines({"src": "ann", "dst": "bob", "t": 2000}), headers=NDJSON)
+    until(lambda: [1] if fed.get("/readyz").status_code == 503 else [], 1)
+    assert fed.get("/livez").status_code == 200
+    assert fed.get("/v1/top?node=ann").status_code == 200
+
+
 def test_pages_of_other_sites_may_not_ask(live: Live, client: Served) -> None:
     theirs = {"Origin": "https://evil.example"}
     error_of(client.post("/v1/versions/train", json={}, headers=theirs), 403)

@@ -18,6 +18,7 @@ Side: TypeAlias = Literal["src", "dst"]
 STRING = np.dtypes.StringDType()
 _FEW = 8  # up to so many names are compared with all, to answer before pyarrow is imported
 _COMPARED = 20_000  # up to so many names the nearest one is searched for
+_LONGEST = 100  # and up to so many characters: the search takes as long as both together
 
 
 class NodeNames:
@@ -175,7 +176,8 @@ class NodeNames:
         names = self.values.tolist() if len(self) <= _COMPARED else []
         # Programs that take names for numbers lose their leading zeros.
         near = [known for known in names if _unpadded(known) == _unpadded(str(name))]
-        near = near or difflib.get_close_matches(str(name), names, n=1)
+        if len(str(name)) <= _LONGEST:
+            near = near or difflib.get_close_matches(str(name), names, n=1)
         hint = f"the nearest name is {near[0]!r}" if near else f"names look like {self[0]!r}"
         return UnknownNodeError(f"node {name!r} is unknown; {hint}")
 

@@ -274,7 +274,7 @@ class Live(Questions):
         until = time.monotonic() + (_PATIENCE_S if timeout_s is None else timeout_s)
         request = _Request(read, key)
         with self._news:
-            self._check_running()
+            self.check_ready()
             if self._waiting and self._waiting + len(read) > self.settings.queue_events:
                 raise BusyError(
                     f"{self._waiting:,} events wait already, and queue_events is"
@@ -287,7 +287,7 @@ class Live(Questions):
             raise _timed_out("stored")
         try:
             while not request.done:
-                self._check_running()
+                self.check_ready()
                 self._store_group()
         finally:
             self._storing.release()
@@ -320,7 +320,7 @@ class Live(Questions):
 
         with self._news:
             while not there():
-                self._check_running()
+                self.check_ready()
                 now = time.monotonic()
                 if now >= until:
                     raise _timed_out("applied")
@@ -330,7 +330,8 @@ class Live(Questions):
                 self._news.wait(min(until, marked) - now)
         return dataclasses.replace(receipt, applied=True, watermark=self._watermark.low)
 
-    def _check_running(self) -> None:
+    def check_ready(self) -> None:
+        """Raise StorageError if it is closed, or if a thread of it has failed."""
         if self._failure is not None:
             raise _again(self._failure)
         if self._closing.is_set():
@@ -638,11 +639,11 @@ class Live(Questions):
         """
         until = time.monotonic() + timeout_s
         with self._news:
-            self._check_running()
+            self.check_ready()
             before = self._trainings
             self._wanted_training = True
             while wait and self._trainings == before:
-                self._check_running()
+                self.check_ready()
                 if time.monotonic() >= until:
                     raise StorageError("the training has not finished in time; it goes on")
                 self._news.wait(1.0)
@@ -678,7 +679,7 @@ class Live(Questions):
         """
         model = None if version == HEURISTICS else self._versions.read(version)
         with self._changing:
-            self._check_running()
+            self.check_ready()
             self._switch(model, pinned=True)
         return self.version
 
@@ -704,14 +705,14 @@ class Live(Questions):
         trains one anew and deletes the others. It takes about as long as applying all events.
         """
         with self._changing, self._saving:
-            self._check_running()
+            self.check_ready()
             with self._storing:
                 self._finish_forgetting()  # of an earlier one that could not
             old = self._state
             number = old.named(name)
             fresh = old.without(number)
             with self._storing, old.lock:  # nothing is stored or applied meanwhile
-                self._check_running()
+                self.check_ready()
                 self._apply_stored(math.inf)  # the new snapshot has them, or lets them wait
                 row = Rows.of([0], [self._log.last + 1], [NOBODY], [NOBODY], GONE)
                 self._log.append(row)  # so that the new snapshot has a number of its own

@@ -39,10 +39,9 @@ class Questions(ABC):
     def stats(self) -> dict[str, Any]:
         """Return counts, times and sizes in plain types."""
 
-    @property
-    def ready(self) -> bool:
-        """Whether questions can be answered."""
-        return True
+    @abstractmethod
+    def check_ready(self) -> None:
+        """Raise an error if requests cannot be served."""
 
     @property
     def unit(self) -> str:

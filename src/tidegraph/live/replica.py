@@ -123,10 +123,9 @@ class Replica(Questions):
             raise ServerError(f"the replica has not caught up with its writer yet{reason}")
         return found
 
-    @property
-    def ready(self) -> bool:
-        """Whether it has caught up once."""
-        return self._answering is not None
+    def check_ready(self) -> None:
+        """Raise ServerError as long as it has not caught up once."""
+        _ = self._standing
 
     def check(self) -> None:
         """Raise ServerError if it has stopped following for good."""

@@ -21,7 +21,6 @@ from starlette.responses import StreamingResponse
 from tidegraph.core.errors import (
     BusyError,
     EventError,
-    ServerError,
 )
 from tidegraph.core.palette import SCHEMES, SERIES_CLASSES
 from tidegraph.live import bodies, schemas
@@ -484,13 +483,12 @@ class _Service:
         return _json({"status": "ok"})
 
     async def readyz(self) -> Response:
-        """Return 200 while requests are welcome, and 503 from the first sign of a stop; a replica
-        does so once it has caught up.
+        """Return 200 while requests are served: from a replica once it has caught up, and not after
+        the first sign of a stop or of a failure.
         """
         if self.app.state.stopping:
             raise RequestError(503, "stopping", "the server is stopping", retry_after_s=RETRY_S)
-        if not self._asked.ready:
-            raise ServerError("the replica has not caught up with its writer yet")
+        self._asked.check_ready()
         return _json({"status": "ok"})
 
     async def metrics(self) -> Response:

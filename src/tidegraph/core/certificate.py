@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -55,8 +56,10 @@ class Certificate:
         return hidden and not self.known and not self.nameless_rows and self.ratio <= 1
 
     def plain(self) -> dict[str, Any]:
-        """Return the certificate in plain types."""
-        return {"holds": self.holds, **asdict(self)}
+        """Return the certificate in plain types; None for what is infinitely far."""
+        found = {"holds": self.holds, **asdict(self)}
+        far = ("ratio", "largest_distance")
+        return found | {name: None for name in far if math.isinf(found[name])}
 
     def write(self, path: Path) -> list[Path]:
         """Write the certificate as JSON and as a page next to it; return both paths."""
@@ -82,7 +85,7 @@ class Certificate:
             "Largest distance": f"{self.largest_distance:.3g}, {self.ratio:.3g} of what twice the"
             " bound allows",
             "Nodes forgotten in all": str(self.forgotten),
-            "What remains": f"weights learned from events before: versions {', '.join(models)}"
+            "What remains": f"weights learned from events before: {', '.join(models)}"
             if models
             else "nothing: no model is kept that was trained before",
         }

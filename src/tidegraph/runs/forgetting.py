@@ -32,6 +32,7 @@ from tidegraph.runs.config import Settings
 from tidegraph.runs.directory import CONFIG
 from tidegraph.runs.protocol import split_stream
 from tidegraph.runs.run import Run
+from tidegraph.runs.training import is_unfinished, unfinished
 from tidegraph.runs.trials import Model
 from tidegraph.store.manifest import MANIFEST
 
@@ -132,7 +133,8 @@ def _beside(path: Path, what: str) -> Path:
 
 def _leftovers(path: Path) -> list[Path]:
     """Return what processes that were killed have left beside a directory."""
-    found = (_beside(path, what) for what in ("forgetting", "saving", "replaced"))
+    found = [_beside(path, what) for what in ("forgetting", "saving", "replaced")]
+    found += [unfinished(path)] if (path / _WEIGHTS).is_file() and is_unfinished(path) else []
     return [each for each in found if each.is_dir()]
 
 
@@ -234,7 +236,8 @@ def _read_from(settings: Settings) -> list[str]:
 
 def _outside(path: Path, sources: list[str]) -> list[str]:
     inside = path.resolve()
-    return [each for each in sources if inside not in Path(each).resolve().parents]
+    pipe = "-"  # standard input keeps nothing
+    return [each for each in sources if each != pipe and inside not in Path(each).resolve().parents]
 
 
 def _words(stream: EventStream, node: str) -> list[str]:

@@ -268,6 +268,33 @@ def test_nodes_without_names_are_forgotten_by_number(tmp_path: Path) -> None:
         runs.forget(path, "6")
 
 
+def test_one_side_of_an_id_is_forgotten(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    src, dst = generator.integers(0, 5, (2, 300))
+    users, items = ["a", "b", SECRET, "d", "e"], ["v", "w", "x", "y", "z"]
+    names = NodeNames.of_sides(users, items)
+    events = EventStream(src, dst + 5, np.arange(300), names=names)
+    path = saved(tmp_path / "model", events=events)
+    (path / "notes.txt").write_text(SECRET)
+    for name in (SECRET, f"src {SECRET}"):
+        with pytest.raises(StateFileError, match=r"notes\.txt"):
+            runs.forget(path, name)
+        assert not runs.audit_forgetting(path, name).holds
+    (path / "notes.txt").unlink()
+    runs.forget(path, f"src {SECRET}")
+    assert not contains(tmp_path)
+    assert runs.audit_forgetting(path, SECRET).holds
+    assert runs.audit_forgetting(path, f"src {SECRET}").holds
+    both = EventStream(src, dst + 5, np.arange(300), names=NodeNames.of_sides(users, users))
+    path = saved(tmp_path / "both", events=both)
+    with pytest.raises(UnknownNodeError, match="dst"):
+        runs.forget(path, SECRET)
+    runs.forget(path, f"src {SECRET}")
+    assert runs.audit_forgetting(path, f"src {SECRET}").holds
+    runs.forget(path, f"dst {SECRET}")
+    assert not contains(path)
+
+
 def test_a_name_that_is_part_of_others_is_told_from_them(tmp_path: Path) -> None:
     names = [name if name != SECRET else "evening" for name in NAMES]
     names[0] = "good evening-dress"

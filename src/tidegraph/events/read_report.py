@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -77,10 +78,11 @@ class ReadReport:
 
     def without(self, name: str, rows: int) -> ReadReport:
         """Return the report of the same rows without those of a forgotten node, nor its name."""
-        dropped = {why: count for why, count in self.dropped.items() if name not in why}
+        whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+        dropped = {why: count for why, count in self.dropped.items() if not whole.search(why)}
         unnamed = sum(self.dropped.values()) - sum(dropped.values())
         dropped[_FORGOTTEN] = dropped.get(_FORGOTTEN, 0) + unnamed + rows
-        remarks = tuple(each for each in self.remarks if name not in each)
+        remarks = tuple(each for each in self.remarks if not whole.search(each))
         return replace(self, kept=self.kept - rows, dropped=dropped, remarks=remarks)
 
     def __str__(self) -> str:

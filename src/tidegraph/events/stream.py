@@ -282,7 +282,10 @@ class EventStream:
         >>> EventStream([0, 1], [1, 2], [5, 6], names=["ann", "bob", "eve"]).without("eve")
         EventStream(events=1, nodes=3, t=5..5 s)
         """
-        number, name = int(self.nodes_of(node)), str(self.name(self.nodes_of(node)))
+        number = int(self.nodes_of(node))
+        name = str(self.name(number))
+        if self.names is not None and self.names.by_side:
+            name = name[4:]  # as the file calls it, without "src " or "dst "
         rest = self.where((self.src != number) & (self.dst != number))
         initial, labels, features = self.initial, self.node_labels, self.node_features
         if initial is not None:

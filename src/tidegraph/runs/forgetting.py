@@ -243,15 +243,15 @@ def _outside(path: Path, sources: list[str]) -> list[str]:
 def _words(stream: EventStream, node: str) -> list[str]:
     """Return the columns in which events carry the name of a node as a word."""
     words = {**stream.vocabulary.categories, "labels": stream.vocabulary.labels}
-    return [name for name, known in words.items() if node in known]
+    return [name for name, known in words.items() if _searched(stream, node) in known]
 
 
 def _strangers(path: Path, own: re.Pattern[str], stream: EventStream, node: str) -> list[Path]:
     """Return what somebody put into a directory; raise StateFileError if it has the name."""
     found = [each for each in path.iterdir() if not own.fullmatch(each.name)]
-    named = files_with(
-        (file for each in found for file in _files(each)), node, whole=_is_part(stream, node)
-    )
+    files = (file for each in found for file in _files(each))
+    text = _searched(stream, node)
+    named = files_with(files, text, whole=_is_part(stream, text))
     if named:
         raise StateFileError(
             f"{named[0]} has the name {node!r} and is no file of tidegraph's; delete it, or move it"
@@ -272,12 +272,22 @@ def _files(path: Path) -> Iterator[Path]:
     yield from sorted(each for each in (path, *path.rglob("*")) if each.is_file())
 
 
-def _is_part(stream: EventStream, node: str) -> bool:
-    """Return whether the names of others contain a name, alone or one after the other."""
+def _searched(stream: EventStream, node: str) -> str:
+    """Return the text to search for: an id without its side, where no node of the other has it."""
+    names, side = stream.names, node[:4]
+    others = {"src ": "dst ", "dst ": "src "}
+    if names is None or not names.by_side or side not in others:
+        return node
+    return node if names.find([others[side] + node[4:]])[0] >= 0 else node[4:]
+
+
+def _is_part(stream: EventStream, text: str) -> bool:
+    """Return whether the names of others contain a text, alone or one after the other."""
     names = stream.names
     if names is None or names.are_integers:
         return True
-    return node in "".join(name for name in names.values.tolist() if name != node)
+    own = {text, f"src {text}", f"dst {text}"} if names.by_side else {text}
+    return text in "".join(name for name in names.values.tolist() if name not in own)
 
 
 # The proof ----------------------------------------------------------------------------------------
@@ -305,11 +315,12 @@ def audit_forgetting(
             compared = _compared(model, node, prefixed(report, "computing anew, "))
             ratio, distance = max(ratio, compared[0]), max(distance, compared[1])
         files = [file for each in (path, *_leftovers(path)) for file in _files(each)]
-        whole = _is_part(streams[0], node)
+        text = _searched(streams[0], node)
+        whole = _is_part(streams[0], text)
         # Names in tables follow each other; these were read and looked up.
         tables = {"events.tide", _EVENTS, "names.json"} if whole else set()
         report(0, 1, "searching every byte")
-        found = files_with((each for each in files if each.name not in tables), node, whole=whole)
+        found = files_with((each for each in files if each.name not in tables), text, whole=whole)
     stream, total = streams[0], sum(file.stat().st_size for file in files)
     forgotten = 0 if stream.names is None else len(stream.names.forgotten())
     return Certificate(
@@ -320,7 +331,7 @@ def audit_forgetting(
         files=len(files),
         bytes=total,
         found=[str(file.absolute().relative_to(path.absolute().parent)) for file in found],
-        by_chance=total * 256.0 ** -len(node.encode()),
+        by_chance=total * 256.0 ** -len(text.encode()),
         known=known,
         nameless_rows=nameless,
         events=len(stream),

@@ -20,7 +20,7 @@ LAYERS: dict[str, list[str]] = {
     "core": [
         "errors progress machine palette provenance words",
         "declarations durable display workers",
-        "resume statefile",
+        "certificate resume statefile",
     ],
     "events": [
         "columns read_report",
@@ -99,6 +99,7 @@ LAYERS: dict[str, list[str]] = {
         "config evaluating fitting",
         "directory estimate sweep training",
         "run",
+        "forgetting",
     ],
     "live": [
         "answers api_page bodies columns failpoints guard order schemas settings",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
 import click
 
 from tidegraph.cli.options import JSON_OPTION, WRITABLE_FILE, option
-from tidegraph.cli.terminal import Command, Group, console, echo_json, progress
+from tidegraph.cli.terminal import Command, Group, console, echo_json, on_interrupt, progress
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False, exists=True)
 _NODE = option("--node", "As events call it.", required=True, metavar="NAME")
@@ -20,27 +21,65 @@ _NODE = option("--node", "As events call it.", required=True, metavar="NAME")
 @option("--refit", "Train a model anew, and delete those that learned from it.", is_flag=True)
 @JSON_OPTION
 def forget(directory: Path, node: str, refit: bool) -> None:
-    """Remove a node from a live state that no server has open, from memory and every file.
+    """Remove a node from a run, a model, or a live state that no server has open.
 
-    Its events, name and ids are deleted, and all others computed anew without it. A server that
-    runs does the same by POST /v1/forget.
+    Its events and its name are deleted from every file, and all others computed anew without it. A
+    run trains again, as tidegraph resume does; the weights of a model stay without --refit. A
+    server that runs does the same by POST /v1/forget.
     """
-    from tidegraph.live.live import Live
+    if _is_live(directory):
+        _forget_live(directory, node, refit)
+    else:
+        _forget_offline(directory, node, refit)
+
+
+def _is_live(directory: Path) -> bool:
     from tidegraph.live.log import FILE
+
+    return (directory / FILE).is_file()
+
+
+def _forget_live(directory: Path, node: str, refit: bool) -> None:
+    from tidegraph.live.live import Live
     from tidegraph.live.settings import LiveSettings
 
-    if not (directory / FILE).is_file():
-        raise click.UsageError(
-            f"{directory} holds no live state; give the directory of tidegraph serve. To forget a"
-            " node in a run, remove its rows from the table and run again"
-        )
     with Live.open(directory, settings=LiveSettings(learn=False)) as live:
         found = live.forget(node, refit=refit).plain()["data"]
-    console().print(f"Forgot {node}: {found['events']:,} events")
+    console().print(f"Forgot {node}: {found['events']:,} events", markup=False)
     if found["remains"]["models"]:
         names = ", ".join(found["remains"]["models"])
         console().print(f"What models learned from it remains ({names}); --refit learns anew")
     echo_json(found)
+
+
+def _forget_offline(directory: Path, node: str, refit: bool) -> None:
+    from tidegraph import runs
+
+    on_interrupt("Nothing half-done counts; give the same command again.")
+    with progress("forget") as report:
+        done = runs.forget(directory, node, refit=refit, finish=False, progress=report)
+    out = console()
+
+    def say(line: str) -> None:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    say(f"Forgot {node}: {done.events:,} events")
+    for source in done.outside:
+        say(f"What it was read from still has the node; its owner has to remove it: {source}")
+    for column in done.words:
+        say(f"Events of others carry {node} as a word in the column {column}, which stays")
+    if done.kind == "run":
+        say(f"Done again: {', '.join(done.again)}. {done.estimate}")
+        resume = f"tidegraph resume {shlex.quote(str(directory))}"
+        on_interrupt(lambda: f"The node is gone already; {resume} makes the rest again.")
+        with progress("run") as report:
+            runs.Run.resumed(directory).execute(progress=report)
+        say(f"The run in {directory} is finished without {node}")
+    else:
+        say(f"Made again: {', '.join(done.again)}")
+    if done.remains["models"]:
+        say("What the weights learned from it remains; --refit trains anew")
+    echo_json(done.plain())
 
 
 @click.group(cls=Group)
@@ -61,10 +100,13 @@ def audit() -> None:
 def forgetting(directory: Path, node: str, output: Path) -> None:
     """Prove that a node was forgotten: search every byte, compute all others anew, and compare.
 
-    DIRECTORY is that of tidegraph serve, which must not be running on it. The exit code is 1 if
-    anything of the node is left.
+    DIRECTORY is that of a run, a model, or of tidegraph serve, which must not be running on it. The
+    exit code is 1 if anything of the node is left.
     """
-    from tidegraph.live.forgetting import audit_forgetting
+    if _is_live(directory):
+        from tidegraph.live.forgetting import audit_forgetting
+    else:
+        from tidegraph.runs.forgetting import audit_forgetting
 
     with progress("audit") as report:
         certificate = audit_forgetting(directory, node, progress=report)

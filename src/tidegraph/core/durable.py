@@ -78,6 +78,17 @@ def sync_names(directory: Path) -> None:
         os.close(handle)
 
 
+def sync_tree(directory: Path) -> None:
+    """Let a directory survive a power failure with all that is inside."""
+    for path in (directory, *directory.rglob("*")):
+        if path.is_dir() or path.is_file():
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
 def link_or_copy(source: str | Path, target: str | Path) -> str:
     """Give a file that nobody changes a second name; copy it where the file system cannot."""
     try:

@@ -17,6 +17,7 @@ from tidegraph.events.columns import IntArray, whole_numbers
 Side: TypeAlias = Literal["src", "dst"]
 STRING = np.dtypes.StringDType()
 _FEW = 8  # up to so many names are compared with all, to answer before pyarrow is imported
+_NO_NAME = -(1 << 62)  # minus its number: an integer in the place of the name of a forgotten node
 _COMPARED = 20_000  # up to so many names the nearest one is searched for
 _LONGEST = 100  # and up to so many characters: the search takes as long as both together
 
@@ -100,6 +101,36 @@ class NodeNames:
     def extends(self, known: NodeNames) -> bool:
         """Whether these names begin with the known ones."""
         return np.array_equal(self.values[: len(known)], known.values)
+
+    def without(self, number: int) -> NodeNames:
+        """Return the names in which a node has none any more; all others keep their numbers.
+
+        >>> NodeNames(["ann", "bob"]).without(1).values.tolist()
+        ['ann', '(forgotten 1)']
+        """
+        values: NDArray[Any] = self.values.copy()
+        values[number] = self._placeholder(number)
+        if int((values == values[number]).sum()) > 1:
+            raise DataError(
+                f"another node is called {values[number]!r}, which stands for one that was"
+                " forgotten; rename it"
+            )
+        return NodeNames(values, by_side=self.by_side)
+
+    def _placeholder(self, number: int) -> str | int:
+        """Return what stands in the place of the name of a node that was forgotten."""
+        if self.are_integers:
+            return _NO_NAME - number
+        side = self[number][:4] if self.by_side else ""  # "src " or "dst "
+        return f"{side}(forgotten {number})"
+
+    def forgotten(self) -> IntArray:
+        """Return the numbers of the nodes that were forgotten, ascending."""
+        if self.are_integers:
+            return np.flatnonzero(self.values == _NO_NAME - np.arange(len(self)))
+        likely = np.flatnonzero(np.strings.endswith(self.values, ")"))
+        found = [each for each in likely.tolist() if self[each] == self._placeholder(each)]
+        return np.array(found, dtype=np.int64)
 
     def numbers(self, names: ArrayLike, side: Side | None = None) -> IntArray:
         """Return the numbers of names, in the same shape; raise `UnknownNodeError` if one is none.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tidegraph.core.words import counted
 
 Evidence: TypeAlias = Literal["given", "name", "place"]
+_FORGOTTEN = "of a node that was forgotten"
 EVIDENCE: dict[Evidence, str] = {
     "given": "as given",
     "name": "by its name",
@@ -73,6 +75,15 @@ class ReadReport:
         features = (f"edge_features are {listed(self.features)}",) if self.features else ()
         ignored = (f"ignored: {listed(self.ignored)}",) if self.ignored else ()
         return (*found, *features, *ignored, *order, *self.remarks)
+
+    def without(self, name: str, rows: int) -> ReadReport:
+        """Return the report of the same rows without those of a forgotten node, nor its name."""
+        whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+        dropped = {why: count for why, count in self.dropped.items() if not whole.search(why)}
+        unnamed = sum(self.dropped.values()) - sum(dropped.values())
+        dropped[_FORGOTTEN] = dropped.get(_FORGOTTEN, 0) + unnamed + rows
+        remarks = tuple(each for each in self.remarks if not whole.search(each))
+        return replace(self, kept=self.kept - rows, dropped=dropped, remarks=remarks)
 
     def __str__(self) -> str:
         """Return one line of counts, then one per reason and per note."""

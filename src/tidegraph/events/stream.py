@@ -271,6 +271,47 @@ class EventStream:
             return self._take(slice(first, first + count))
         return self._take(np.flatnonzero(chosen))
 
+    def without(self, node: int | str) -> EventStream:
+        """Return the stream as if it had never had a node, but for its number, which stays unused.
+
+        Its events go, and with them its edges at the beginning, labels, features, name, and words
+        that no other event carries. All others keep their numbers, and so their random features.
+
+        node: its number, or its name as text.
+
+        >>> EventStream([0, 1], [1, 2], [5, 6], names=["ann", "bob", "eve"]).without("eve")
+        EventStream(events=1, nodes=3, t=5..5 s)
+        """
+        number = int(self.nodes_of(node))
+        name = str(self.name(number))
+        if self.names is not None and self.names.by_side:
+            name = name[4:]  # as the file calls it, without "src " or "dst "
+        rest = self.where((self.src != number) & (self.dst != number))
+        initial, labels, features = self.initial, self.node_labels, self.node_features
+        if initial is not None:
+            kept = (initial.src != number) & (initial.dst != number)
+            weight = None if initial.weight is None else initial.weight[kept]
+            initial = _edges(Edges(initial.src[kept], initial.dst[kept], weight))
+        if labels is not None:
+            kept = labels.node != number
+            part = None if labels.part is None else labels.part[kept]
+            labels = _node_labels(
+                NodeLabels(labels.node[kept], labels.t[kept], labels.label[kept], part)
+            )
+        if features is not None:
+            features = features.copy()
+            features[number] = 0
+            features = frozen(features, own=True)
+        report = self.report
+        return rest._with(
+            names=None if self.names is None else self.names.without(number),
+            initial=initial,
+            node_labels=labels,
+            node_features=features,
+            vocabulary=self.vocabulary.without_unused(self.categories, rest.categories),
+            report=None if report is None else report.without(name, len(self) - len(rest)),
+        )
+
     def with_reversed(self) -> EventStream:
         """Return every event and, right after it, its reverse from destination to source.
 

@@ -50,6 +50,21 @@ class Vocabulary:
             words[: len(known)] == known for words, known in pairs
         )
 
+    def without_unused(self, before: NDArray[Any] | None, after: NDArray[Any] | None) -> Vocabulary:
+        """Return it without the words that categories held before and do not hold after.
+
+        All others keep their codes.
+        """
+        if before is None or after is None:
+            return self
+        kept = {}
+        for column, (name, words) in enumerate(self.categories.items()):
+            gone = set(np.setdiff1d(before[:, column], after[:, column]).tolist())
+            kept[name] = tuple(
+                f"(forgotten {code})" if code in gone else word for code, word in enumerate(words)
+            )
+        return Vocabulary(self.features, kept, self.labels)
+
     def check(self, rows: Mapping[str, Any]) -> None:
         """Raise EventError unless every code stands for a word, and every column has a name."""
         codes, labels, features = (rows[name] for name in ("categories", "labels", "edge_features"))

@@ -13,17 +13,21 @@ if TYPE_CHECKING:
     from tidegraph.runs.config import Settings, resolve
     from tidegraph.runs.directory import compare, read_metrics, read_settings, run_directory
     from tidegraph.runs.evaluating import evaluate, validate
+    from tidegraph.runs.forgetting import Forgotten, audit_forgetting, forget
     from tidegraph.runs.protocol import Protocol
     from tidegraph.runs.run import Run, check
     from tidegraph.runs.training import train
 
 __all__ = [
+    "Forgotten",
     "Protocol",
     "Run",
     "Settings",
+    "audit_forgetting",
     "check",
     "compare",
     "evaluate",
+    "forget",
     "read_metrics",
     "read_settings",
     "resolve",
@@ -36,6 +40,7 @@ _HOMES = {
     "config": ("Settings", "resolve"),
     "directory": ("compare", "read_metrics", "read_settings", "run_directory"),
     "evaluating": ("evaluate", "validate"),
+    "forgetting": ("Forgotten", "audit_forgetting", "forget"),
     "protocol": ("Protocol",),
     "run": ("Run", "check"),
     "training": ("train",),

@@ -84,6 +84,11 @@ class Run:
         run._resumed_from = state
         return run
 
+    @property
+    def command(self) -> str | None:
+        """The command that started it."""
+        return self._command
+
     def estimate(self) -> Estimate:
         """Return what the run takes, if nothing of it can be reused."""
         stream, features = self.stream, self.stream.node_features
@@ -91,6 +96,25 @@ class Run:
         if self.settings.task == "node" and features is not None:
             columns = features.shape[1]
         return estimate(len(stream), stream.nodes, self.settings, columns=columns)
+
+    def prepare(self) -> None:
+        """Write settings and events to a new directory, so that `resumed` continues from there."""
+        self.directory.mkdir(parents=True)
+        stages = Stages(self.directory)
+        self._write_settings()
+        self._save_events(stages, silent)
+
+    def _write_settings(self) -> None:
+        replace_file(self.directory / CONFIG, self.settings.to_toml())
+        if self._command is not None:
+            replace_file(self.directory / _COMMAND, f"{self._command}\n")
+
+    def _save_events(self, stages: Stages, progress: Progress) -> None:
+        events = self.directory / _EVENTS
+        if not stages.finished("data", self._data_as, events):
+            progress(0, 1, "saving the events")
+            with stages.stage("data", self._data_as, events):
+                self.stream.save(events)
 
     def execute(self, *, progress: Progress | None = None) -> dict[str, Any]:
         """Return the content of metrics.json and, as `report`, the path of the report or None."""
@@ -111,9 +135,7 @@ class Run:
             # They may belong to other settings; the new ones are written when all stages are done.
             for result in (METRICS, "report.html"):
                 (directory / result).unlink(missing_ok=True)
-            replace_file(directory / CONFIG, self.settings.to_toml())
-            if self._command is not None:
-                replace_file(directory / _COMMAND, f"{self._command}\n")
+            self._write_settings()
             with _log_to(directory / _LOG):
                 _log.info("tidegraph %s: %s", version("tidegraph"), self._command or "from Python")
                 return self._results(stages, progress or silent)
@@ -121,11 +143,7 @@ class Run:
     def _results(self, stages: Stages, progress: Progress) -> dict[str, Any]:
         directory, trial, stream = self.directory, self._trial, self.stream
         seeds, wanted = self.settings.seeds, self.settings.report
-        events = directory / _EVENTS
-        if not stages.finished("data", self._data_as, events):
-            progress(0, 1, "saving the events")
-            with stages.stage("data", self._data_as, events):
-                stream.save(events)
+        self._save_events(stages, progress)
         heuristics = self._heuristics(stages, progress)
         scores = self._scores_of_seeds(stages, progress)
         if heuristics is None:

@@ -49,6 +49,7 @@ class Estimator(Recorded):
     saved_format: ClassVar[int] = 1  # of model files; another one if a model reads other numbers
 
     epochs_: list[Epoch]
+    forgotten_since_: int = 0  # nodes forgotten since the weights were learned
     _features: Any  # what the network reads, as a function of a question
     _shared_events: tuple[Path | None, EventStream | None] = (None, None)
     _built: Any = None  # the `Network`, once it is needed
@@ -129,7 +130,7 @@ class Estimator(Recorded):
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
         )
-        self._fitted = True
+        self._fitted, self.forgotten_since_ = True, 0
         self._calibrate(held_out, held_features)
 
     def _divided(self, split: Split) -> tuple[Any, Any]:
@@ -312,6 +313,45 @@ class Estimator(Recorded):
         generator = np.random.default_rng((self.seed, seed, examples))
         return np.sort(generator.choice(earlier, count, replace=False))
 
+    # Forgetting -----------------------------------------------------------------------------------
+
+    def without(
+        self: _Own,
+        node: int | str,
+        *,
+        path: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> _Own:
+        """Return the model with the same weights on its events without a node.
+
+        Events, history and record are made anew from the others (`EventStream.without`), which keep
+        their numbers. What the weights learned from the node stays until `fit` learns anew.
+
+        path: where to put history and record, which otherwise are as temporary as the object.
+        """
+        self._check_fitted()
+        fresh = self.rebuilt(self._stream.without(node), path=path, progress=progress)
+        fresh.forgotten_since_ += 1
+        return fresh
+
+    def rebuilt(
+        self: _Own,
+        stream: EventStream,
+        *,
+        path: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> _Own:
+        """Return the model with the same weights, its history and record made anew of a stream."""
+        self._check_fitted()
+        fresh = type(self)(**{**self.get_params(), "path": None if path is None else str(path)})
+        fresh._span, fresh.epochs_ = self._span, self.epochs_
+        fresh._follow(stream, progress=progress)
+        fresh._restore(self._learned())
+        fresh._features = fresh._new_features()
+        fresh._saved_weights = self._weights()
+        fresh._fitted, fresh.forgotten_since_ = True, self.forgotten_since_
+        return fresh
+
     # Files ----------------------------------------------------------------------------------------
 
     def share_events(self, file: Path | None) -> None:
@@ -367,6 +407,8 @@ class Estimator(Recorded):
             "epochs": [dataclasses.asdict(epoch) for epoch in self.epochs_],
             **self._learned(),
         }
+        if self.forgotten_since_:
+            about["forgotten_since"] = self.forgotten_since_
         (directory / "settings.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         write_arrays(directory / "model.safetensors", self._weights(), about)
 
@@ -416,6 +458,7 @@ class Estimator(Recorded):
         estimator._span = about["span"]
         estimator._directory, estimator._saved = directory / STORE, True
         estimator.epochs_ = [Epoch(**epoch) for epoch in about["epochs"]]
+        estimator.forgotten_since_ = about.get("forgotten_since", 0)
         estimator._open(EventStream.load(directory / "events"))
         estimator._restore(about)
         estimator._features = estimator._new_features()

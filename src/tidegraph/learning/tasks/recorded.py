@@ -155,6 +155,12 @@ class Recorded(ModelSettings):
         """
         self._check_learnable(stream, split)
         self._span = _span(stream, split)
+        self._follow(stream, progress=progress, watch=watch)
+
+    def _follow(
+        self, stream: EventStream, *, progress: Progress | None = None, watch: Watch | None = None
+    ) -> None:
+        """Count the stream and, where the model reads representations, propagate and record it."""
         self._directory = self._temporary() if self.path is None else Path(self.path)
         self._saved = False
         if self.reads_record:
